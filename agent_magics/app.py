@@ -1,0 +1,353 @@
+"""Floor 4, the composition root: puts models, tools and the engine together as an `Agent`."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_magics.backends.exec.environment import command_environment
+from agent_magics.dispatch.function import FunctionToolHandler
+from agent_magics.dispatch.registry import ToolRegistry, ToolRegistryBuilder
+from agent_magics.dispatch.tool import offered_specs
+from agent_magics.engine.foreground import Foreground, Host, ProgramHost
+from agent_magics.engine.result import RunResult, summarise
+from agent_magics.engine.session import RunSetup, Session
+from agent_magics.engine.surroundings import SURROUNDINGS
+from agent_magics.engine.thread import shared_engine
+from agent_magics.models.base import Model
+from agent_magics.models.endpoints import environment_keys
+from agent_magics.models.provider import open_model
+from agent_magics.models.replay import RecordingModel, ReplayModel
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import ToolCallCompleted, ToolCallFailed, TurnFailed
+from agent_magics.protocol.items import Content
+from agent_magics.protocol.ops import CallTool, StartTurn
+from agent_magics.protocol.tools import ConfiguredToolSpec, ToolOutput
+from agent_magics.settings import (
+    PathJudge,
+    check_kinds,
+    check_roots,
+    checked,
+    make_config,
+    refuse_later,
+)
+from agent_magics.tools.toolset import check_names, resolve_tools
+
+
+class Agent:
+    """An agent with its conversation; a second `run` goes on from the first.
+
+    Args:
+        model: a model's name at the provider, or a `Model` object such as `ScriptedModel`.
+        tools: names of built-in tools, the sets "read-only", "coding" and "data", and functions;
+            None is "data", [] none.
+        name: which agent, where a program has several.
+        cwd: the workspace; relative paths start here, files may be written below it.
+        instructions: added to the built-in instructions for the model.
+        approval: when a person is asked: "untrusted", "on-request", "on-failure" or "never".
+        sandbox: "read-only", "workspace-write" or "danger-full-access".
+        network: True lets sandboxed commands reach ports 80 and 443 of other machines; else each
+            command that needs it asks. Where there is no sandbox (see `%agent doctor`) commands
+            are not kept off the network, and ask for that reason.
+        writable_roots: more folders below which files may be written; they must exist.
+        base_url: an OpenAI-compatible server; else OPENAI_BASE_URL, else OpenAI.
+        api_key: else the server's own variable (OPENROUTER_API_KEY, ...), else OPENAI_API_KEY.
+        wire_api: "auto" (Responses where the server has it, else Chat Completions), "responses"
+            or "chat".
+        replay: a recording to play the model's side from.
+        replay_strict: a tool output that differs from the recorded one is an error.
+        record: a file to write the model's side to.
+        on_question: answers questions: `fn(event)`, plain or async, returns "approve",
+            "approve_for_session", "deny", "abort", or an object with `decision`, `feedback` and
+            `edited_arguments`.
+        max_turns: requests to the model in one run.
+        max_tokens: input and output tokens of one run.
+        python: "live" or "off": whether the python tool may run in the notebook's kernel.
+        output_budget: characters of one call's output that the model reads.
+        allow_dangerous: lets dangerous commands run under approval="never".
+        features: not supported yet, like mcp_servers, hooks and max_cost.
+
+    Raises:
+        FatalError: an argument is not usable; the message says which and why.
+    """
+
+    def __init__(
+        self,
+        model: "str | Model | None" = None,
+        tools: Sequence[str | Callable[..., Any]] | str | None = None,
+        *,
+        name: str = "default",
+        cwd: str | os.PathLike[str] = ".",
+        instructions: str | None = None,
+        approval: str = "on-request",
+        sandbox: str = "workspace-write",
+        network: bool = False,
+        writable_roots: Iterable[str | os.PathLike[str]] = (),
+        base_url: str | None = None,
+        api_key: str | None = None,
+        wire_api: str = "auto",
+        mcp_servers: Mapping[str, Any] | None = None,
+        replay: str | os.PathLike[str] | None = None,
+        replay_strict: bool = False,
+        record: str | os.PathLike[str] | None = None,
+        on_question: Callable[[Any], Any] | None = None,
+        hooks: Sequence[Any] = (),
+        max_turns: int = 100,
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        python: str = "live",
+        output_budget: int = 10_000,
+        allow_dangerous: bool = False,
+        features: Mapping[str, bool] | None = None,
+    ) -> None:
+        refuse_later(
+            mcp_servers=mcp_servers,
+            hooks=hooks,
+            max_cost=max_cost,
+            features=features,
+        )
+        check_kinds(
+            model=model, instructions=instructions, on_question=on_question, wire_api=wire_api
+        )
+        self.name = name
+        self.config = make_config(
+            model=model,
+            cwd=cwd,
+            instructions=instructions,
+            approval=approval,
+            sandbox=sandbox,
+            network=network,
+            writable_roots=writable_roots,
+            max_turns=max_turns,
+            max_tokens=max_tokens,
+            python=python,
+            output_budget=output_budget,
+            allow_dangerous=allow_dangerous,
+            features=features,
+        )
+        self._tools = tools
+        self._given_model = None if model is None or isinstance(model, str) else model
+        self._api_key, self._base_url = api_key, base_url
+        self._wire_api = wire_api
+        self._replay, self._replay_strict, self._record = replay, replay_strict, record
+        self._on_question = on_question
+        self._doors: dict[Any, Model] = {}
+        self._handlers: dict[Callable[..., Any], FunctionToolHandler] = {}
+        self._built: tuple[Any, tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]] | None = None
+        self.session = Session(shared_engine(), name, rollout_folder())
+        check_names(self.tools)  # told here, not at the first run
+
+    # -- running -----------------------------------------------------------------------------------
+
+    async def run(self, prompt: Content) -> RunResult:
+        """Run the tool loop on `prompt` until the model has its last word.
+
+        Args:
+            prompt: the person's words, or parts (`InputText`, `InputImage`).
+
+        Returns:
+            The result; a failed run says why in `error` and does not raise.
+
+        Raises:
+            asyncio.CancelledError: the waiting task was cancelled; the turn has been stopped.
+        """
+        op = StartTurn(turn_id=new_turn_id(), content=prompt)
+        try:
+            return summarise(await self.foreground().wait(op, self.setup()))
+        except FatalError as error:
+            return summarise([TurnFailed(error=str(error))])
+
+    def run_sync(self, prompt: Content) -> RunResult:
+        """Like `run`, blocking; also where a loop is already running on this thread."""
+        if not _in_loop():
+            with asyncio.Runner() as runner:
+                return runner.run(self.run(prompt))
+        op = StartTurn(turn_id=new_turn_id(), content=prompt)
+        try:
+            return summarise(self.foreground().wait_blocking(op, self.setup()))
+        except FatalError as error:
+            return summarise([TurnFailed(error=str(error))])
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolOutput:
+        """Make one tool call exactly as if the model had made it.
+
+        Args:
+            name: the tool.
+            arguments: its arguments, or a str as freeform input.
+
+        Returns:
+            What the model would have been given.
+
+        Raises:
+            FatalError: only the person can help.
+        """
+        op = _call_op(name, arguments)
+        return _output_of(await self.foreground().wait(op, self.setup()))
+
+    def call_sync(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolOutput:
+        """Like `call`, blocking."""
+        if not _in_loop():
+            with asyncio.Runner() as runner:
+                return runner.run(self.call(name, arguments))
+        return _output_of(self.foreground().wait_blocking(_call_op(name, arguments), self.setup()))
+
+    def foreground(
+        self, show: Any = None, tick: Any = None, host: Host | None = None, after: Any = None
+    ) -> Foreground:
+        """Return what serves a run on the calling thread; for the arguments see `Foreground`."""
+        if host is None:
+            lent = SURROUNDINGS.borrow().host if self._on_question is None else None
+            host = lent or ProgramHost(self._on_question)
+        return Foreground(self.session, host, show, tick, after)
+
+    # -- what a run is made of ---------------------------------------------------------------------
+
+    @property
+    def tools(self) -> tuple[Callable[..., Any], ...]:
+        """The functions this agent offers, in order."""
+        return resolve_tools(self._tools, {}, live=SURROUNDINGS.has_kernel)
+
+    def setup(
+        self,
+        *,
+        tools: Sequence[Callable[..., Any]] | None = None,
+        model: str | None = None,
+        replay: Any = None,
+        record: Any = None,
+        **settings: Any,
+    ) -> RunSetup:
+        """Return what one run runs with; the arguments hold for that run alone.
+
+        Raises:
+            FatalError: a setting is not usable.
+        """
+        config = self.config
+        if settings or model:
+            config = replace(config, **checked(settings), **({"model": model} if model else {}))
+            check_roots(config)
+        specs, registry = self._build(self.tools if tools is None else tuple(tools))
+        return RunSetup(
+            config,
+            lambda: self._door(replay or self._replay, record or self._record),
+            specs,
+            registry,
+            env=command_environment(os.environ),
+            validate_path=PathJudge(config),
+            secrets=self._secrets(),
+            live_kernel=SURROUNDINGS.borrow().live_kernel,
+        )
+
+    def _secrets(self) -> tuple[str, ...]:
+        """Return what nobody may read: both keys, used or not, and what the model object holds."""
+        held = getattr(self._given_model, "secrets", tuple)()
+        return (self._api_key or "", *environment_keys(), *held)
+
+    def _build(
+        self, functions: tuple[Callable[..., Any], ...]
+    ) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
+        """Build the registry, or return the last one while the tools are the same functions."""
+        if self._built is not None and self._built[0] == functions:
+            return self._built[1]
+        builder = ToolRegistryBuilder()
+        for fn in functions:
+            handler = self._handlers.get(fn)
+            if handler is None:
+                handler = self._handlers[fn] = FunctionToolHandler(fn)
+            options = handler.options
+            builder.push_spec_with_parallel_support(offered_specs(fn), options.parallel)
+            builder.register_handler(options.name, handler)
+        built = builder.build()
+        self._built = (functions, built)
+        return built
+
+    def _door(self, replay: Any, record: Any) -> Model:
+        """Return the door to the model; one per source, so that connections are kept."""
+        key = (str(replay), str(record))
+        door = self._doors.get(key)
+        if door is None:
+            door = self._doors[key] = self._open_door(replay, record)
+        return door
+
+    def _open_door(self, replay: Any, record: Any) -> Model:
+        if self._given_model is not None and record is None:
+            return self._given_model
+        if replay is not None:
+            return ReplayModel(Path(replay), cwd=self.config.cwd, strict=self._replay_strict)
+        live = self._given_model or open_model(
+            self._wire_api, api_key=self._api_key, base_url=self._base_url
+        )
+        if record is not None and not hasattr(live, "stream_bytes"):
+            raise FatalError(
+                f"record={str(record)!r} needs a model that shows its answers as bytes, and "
+                f"{type(live).__name__} has no stream_bytes; leave record out, or use another one."
+            )
+        if record is not None:
+            return RecordingModel(live, Path(record), cwd=self.config.cwd)
+        return live
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget the conversation and the session's approvals.
+
+        Raises:
+            FatalError: a prompt is at work.
+        """
+        self.session.reset()
+
+    def close(self) -> None:
+        """Stop what runs and give connections back."""
+        self.session.close()
+        for door in self._doors.values():
+            with suppress(FatalError):  # in a forked child they are the parent's
+                self.session.engine.spawn(door.close())
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        approval = str(self.config.approval)
+        return f"Agent({self.config.model!r}, name={self.name!r}, approval={approval!r})"
+
+
+def rollout_folder() -> Path:
+    """Return where sessions are recorded (the platform's state folder)."""
+    import platformdirs  # noqa: PLC0415 - 5 ms that `import agent_magics` need not pay
+
+    return Path(platformdirs.user_state_dir("agent-magics", appauthor=False)) / "sessions"
+
+
+def new_turn_id() -> str:
+    """Return an id for a turn."""
+    return uuid.uuid4().hex[:12]
+
+
+def _call_op(name: str, arguments: Mapping[str, Any] | str | None) -> CallTool:
+    if isinstance(arguments, str):
+        return CallTool(turn_id=new_turn_id(), name=name, text=arguments)
+    return CallTool(turn_id=new_turn_id(), name=name, arguments=arguments)
+
+
+def _output_of(events: Sequence[Any]) -> ToolOutput:
+    for event in reversed(events):
+        if isinstance(event, TurnFailed):
+            raise FatalError(event.error)
+        if isinstance(event, (ToolCallCompleted, ToolCallFailed)) and event.parent_call_id is None:
+            success = isinstance(event, ToolCallCompleted)
+            return ToolOutput(event.output, success, event.details)
+    return ToolOutput("The call was stopped before it ended.", success=False)
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

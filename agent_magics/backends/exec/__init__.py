@@ -1,0 +1,1 @@
+"""Running commands: processes, their output, their environment, their end."""

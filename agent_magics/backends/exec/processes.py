@@ -1,0 +1,314 @@
+"""The processes of one conversation: those that run, and the sessions that outlive their call."""
+
+import os
+import random
+import shlex
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent_magics.backends.exec.launcher import Launcher, shared_launcher
+from agent_magics.backends.exec.process import Process, end_all
+from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.protocol.errors import FatalError, RespondToModel
+
+MOST_SESSIONS = 64  # open at once; as many that have ended stay readable
+
+_CLOSE_LIMIT = 1.0  # seconds until `close` returns, whatever the processes do
+_SHOWN_COMMAND = 60  # characters of a command in a list of sessions
+_FIRST_IDS = range(10_000, 100_000)
+
+_random = random.SystemRandom()
+_given: set[int] = set()  # ids of this kernel: one never means two sessions
+_given_lock = threading.Lock()
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """A process that is kept beyond the call that started it.
+
+    Attributes:
+        id: a random number by which the model calls it.
+        process: the process.
+        command: what it runs, for the model and people to recognise it.
+        position: of its output: what came before was shown to the model. The caller moves it.
+        told: the model knows that it has ended.
+    """
+
+    id: int
+    process: Process
+    command: str
+    position: int = 0
+    told: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process has ended."""
+        return self.process.ended
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, None while it runs and where we killed it."""
+        return self.process.exit_code
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has run so far."""
+        return self.process.duration
+
+
+class ProcessManager:
+    """Starts the processes of one conversation and ends them with it; safe to use from threads."""
+
+    def __init__(self, launcher: Callable[[], Launcher] = shared_launcher) -> None:
+        """Make one without processes.
+
+        Args:
+            launcher: returns the launcher to use.
+        """
+        self._launcher = launcher
+        self._lock = threading.RLock()
+        self._running: set[Process] = set()
+        self._sessions: dict[int, Session] = {}
+        self._starting = 0  # sessions whose place is taken before they run
+        self._tmpdir: Path | None = None
+        self._remove_tmpdir: Callable[[], object] = _nothing
+        self._closed = False
+        _managers.add(self)
+
+    @property
+    def tmpdir(self) -> Path:
+        """The folder for temporary files of this conversation's confined commands (0700).
+
+        Made when first asked for, removed by `close`.
+
+        Raises:
+            FatalError: it cannot be made.
+        """
+        with self._lock:
+            if self._tmpdir is None or not self._tmpdir.is_dir():
+                try:
+                    self._tmpdir = Path(tempfile.mkdtemp(prefix="tmp-", dir=scratch_folder()))
+                except OSError as error:
+                    raise FatalError(
+                        f"No folder for temporary files can be made: {error}."
+                    ) from None
+                self._remove_tmpdir = weakref.finalize(self, _remove, self._tmpdir, os.getpid())
+                self._remove_tmpdir.atexit = False  # the folder around it goes at exit
+            return self._tmpdir
+
+    @property
+    def running(self) -> int:
+        """How many processes run now, sessions among them."""
+        return sum(not process.ended for process in list(self._running))
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str],
+        tty: bool = False,
+        stdin: bool = False,
+        confinement: Confinement | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> Process:
+        """Start a command that ends with this conversation at the latest.
+
+        Args:
+            argv: program and arguments, passed on as they are.
+            cwd: the folder it runs in.
+            env: its whole environment; a confined command gets a TMPDIR of its own.
+            tty: give it a terminal.
+            stdin: without a terminal: a pipe to write to; else it reads nothing.
+            confinement: what it may touch, to which the TMPDIR is added; None for all that this
+                user may.
+            limits: RLIMIT name -> value.
+
+        Raises:
+            RespondToModel: it could not be started.
+            FatalError: commands cannot run, or the conversation is closed.
+        """
+        self._check_open()
+        if confinement is not None:
+            confinement = _with_writable(confinement, str(self.tmpdir))
+            env = {**env, "TMPDIR": str(self.tmpdir)}
+        process = self._launcher().spawn(
+            argv, cwd=cwd, env=env, tty=tty, stdin=stdin, confinement=confinement, limits=limits
+        )
+        with self._lock:
+            self._running.add(process)
+        process.on_end(self._running.discard)
+        try:
+            self._check_open()
+        except FatalError:  # closed while it started
+            process.kill(at_once=True)
+            raise
+        return process
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FatalError("This conversation is closed; commands need a new one.")
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def start_session(self, argv: Sequence[str], *, command: str = "", **options: Any) -> Session:
+        """Start a command and keep it as a session; its place is sure before it runs.
+
+        Args:
+            argv: program and arguments.
+            command: what to call it; the words of `argv` if not given.
+            options: as of `start`.
+
+        Raises:
+            RespondToModel: too many sessions are open, or it could not be started.
+            FatalError: commands cannot run, or the conversation is closed.
+        """
+        with self._lock:
+            self._check_room()
+            self._starting += 1
+        try:
+            process = self.start(argv, **options)
+        except BaseException:
+            with self._lock:
+                self._starting -= 1
+            raise
+        with self._lock:
+            self._starting -= 1
+            return self._sessions[self.keep(process, command)]
+
+    def keep(self, process: Process, command: str = "") -> int:
+        """Keep a process as a session and return its id, which no other session ever had.
+
+        Raises:
+            RespondToModel: too many sessions are open; the process runs on.
+        """
+        with self._lock:
+            if not process.ended:
+                self._check_room()
+            session = Session(_new_id(), process, command or shlex.join(process.argv))
+            self._sessions[session.id] = session
+            self._drop_oldest()
+            return session.id
+
+    def drop(self, session_id: int) -> None:
+        """Forget a session that ended within its call; its id is not given again."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
+    def get(self, session_id: int) -> Session:
+        """Return a session of this conversation.
+
+        Raises:
+            RespondToModel: there is none of this id.
+        """
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is not None:
+                return session
+            known = _names(self._sessions.values())
+        raise RespondToModel(
+            f"There is no session {session_id} in this conversation; "
+            + (f"there are {known}." if known else "no session was started.")
+        )
+
+    def sessions(self) -> list[Session]:
+        """Return the sessions, oldest first, ended ones among them."""
+        with self._lock:
+            return list(self._sessions.values())
+
+    def take_ended(self) -> list[Session]:
+        """Return the sessions that have ended and were not told yet; each is returned once."""
+        with self._lock:
+            ended = [s for s in self._sessions.values() if s.ended and not s.told]
+            for session in ended:
+                session.told = True
+            return ended
+
+    def close(self) -> None:
+        """Kill all that still runs and remove the TMPDIR; takes about a second at most."""
+        with self._lock:
+            self._closed = True
+            running = list(self._running)
+        end_all(running, _CLOSE_LIMIT)
+        for process in running:
+            if not process.ended:
+                process.give_up()
+        self._remove_tmpdir()
+
+    def _check_room(self) -> None:
+        running = [s for s in self._sessions.values() if not s.ended]
+        if len(running) + self._starting >= MOST_SESSIONS:
+            raise RespondToModel(
+                f"{MOST_SESSIONS} sessions are open, and more cannot be. End one with "
+                f"kill_session first: {_names(running)}."
+            )
+
+    def _drop_oldest(self) -> None:
+        """Forget ended sessions beyond the bound: first those told, of these the oldest."""
+        ended = sorted((s for s in self._sessions.values() if s.ended), key=_age)
+        for session in ended[: max(0, len(ended) - MOST_SESSIONS)]:
+            del self._sessions[session.id]
+
+
+def _age(session: Session) -> tuple[bool, float]:
+    return not session.told, session.process.ended_at
+
+
+def _names(sessions: Iterable[Session]) -> str:
+    """The sessions as a list within a sentence."""
+    return ", ".join(
+        f"{session.id} ({_short(session.command)}{', ended' if session.ended else ''})"
+        for session in sessions
+    )
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= _SHOWN_COMMAND else line[: _SHOWN_COMMAND - 1] + "…"
+
+
+def _new_id() -> int:
+    """A random id that was not given before; six digits and more when five are used up."""
+    with _given_lock:
+        ids = _FIRST_IDS
+        while len(_given) > len(ids) // 2:
+            ids = range(ids.stop, ids.stop * 10)
+        number = _random.choice(ids)
+        while number in _given:
+            number = _random.choice(ids)
+        _given.add(number)
+        return number
+
+
+def _with_writable(confinement: Confinement, folder: str) -> Confinement:
+    if folder in confinement.writable:
+        return confinement
+    return replace(confinement, writable=(*confinement.writable, folder))
+
+
+def _nothing() -> None:
+    """There is no folder to remove."""
+
+
+def _after_fork_in_child() -> None:
+    """Take locks that no thread of the parent holds; the processes are the parent's."""
+    global _given_lock
+    _given_lock = threading.Lock()
+    for manager in list(_managers):
+        manager._lock = threading.RLock()
+
+
+_managers: "weakref.WeakSet[ProcessManager]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child leaves the parent's alone
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,111 @@
+"""The folder for this process's temporary files: private, removed at exit, swept after a crash."""
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+_PREFIX = "agent-magics-"
+
+
+class _Scratch:
+    """The folder, and the lock that tells later processes that somebody still uses it."""
+
+    def __init__(self, parent: Path) -> None:
+        self.owner = os.getpid()
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{self.owner}-", dir=parent))
+        self._lock_fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # a file system without locks: nobody sweeps there
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it; the parent's is left alone by a fork."""
+        if os.getpid() == self.owner:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Give the descriptor back; the lock lives on where a fork holds it too."""
+        with contextlib.suppress(OSError):
+            os.close(self._lock_fd)
+
+
+_scratch: _Scratch | None = None
+_lock = threading.Lock()
+
+
+def scratch_folder() -> Path:
+    """Return this process's folder for temporary files (0700), made when first asked for.
+
+    Folders that dead processes left behind are removed at that moment.
+
+    Raises:
+        OSError: no temporary folder can be written to.
+    """
+    global _scratch
+    with _lock:
+        if _scratch is None or _scratch.owner != os.getpid() or not _scratch.path.is_dir():
+            parent = Path(os.path.realpath(tempfile.gettempdir()))
+            sweep(parent)
+            _scratch = _Scratch(parent)
+            atexit.register(_scratch.remove)
+        return _scratch.path
+
+
+def sweep(parent: Path) -> None:
+    """Remove the folders in `parent` whose process of ours has ended."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.startswith(_PREFIX) and _is_abandoned(entry):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
+    """Whether nobody uses the folder: its process is gone, and nobody holds its lock.
+
+    Both are asked: in another container the process may live under another number, and a folder
+    is not locked yet in the moment in which it is made.
+    """
+    pid = entry.name.removeprefix(_PREFIX).partition("-")[0]
+    status = entry.stat(follow_symlinks=False)
+    if not pid.isdecimal() or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    return not _is_running(int(pid)) and not _is_locked(entry.path)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _is_locked(folder: str) -> bool:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _forget() -> None:
+    """In a forked child: the folder is the parent's."""
+    global _scratch, _lock
+    _lock = threading.Lock()
+    if _scratch is not None:
+        _scratch.close()
+        _scratch = None
+
+
+os.register_at_fork(after_in_child=_forget)

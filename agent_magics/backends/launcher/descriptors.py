@@ -1,0 +1,98 @@
+"""Opens paths so that no symlink leads elsewhere, and takes descriptors of other processes."""
+
+import errno
+import os
+import struct
+
+from agent_magics.backends.launcher.linux import syscall
+from agent_magics.backends.launcher.syscalls import number_of
+
+# <linux/openat2.h>
+_OPEN_HOW = struct.Struct("=QQQ")  # flags, mode, resolve
+_RESOLVE_NO_SYMLINKS = 0x04
+_RESOLVE_IN_ROOT = 0x10
+
+_PIDFD_THREAD = os.O_EXCL  # <linux/pidfd.h>, since Linux 6.9
+_TRIES = 8  # openat2 says EAGAIN while somebody renames what a ".." crosses
+
+
+def open_plain(path: str) -> int:
+    """Open `path`, in which no part is a symlink, as an O_PATH descriptor.
+
+    Raises:
+        OSError: ELOOP when a part is a symlink; whatever else stands in the way.
+    """
+    return _openat2(-1, os.fsencode(path), os.O_PATH, _RESOLVE_NO_SYMLINKS)
+
+
+def open_in_root(root: int, path: bytes, *, follow: bool) -> int:
+    """Open an absolute path as a process whose root is descriptor `root` would, as O_PATH.
+
+    Args:
+        root: descriptor of the folder that "/" means.
+        path: absolute.
+        follow: whether a symlink at its end is followed.
+
+    Raises:
+        OSError: ELOOP for the links of /proc; whatever else stands in the way.
+    """
+    flags = os.O_PATH | (0 if follow else os.O_NOFOLLOW)
+    try:
+        return _openat2(root, path, flags, _RESOLVE_IN_ROOT)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # What the kernel says of a link of /proc here is not an error of the calls we make.
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+
+
+def _openat2(folder: int, path: bytes, flags: int, resolve: int) -> int:
+    how = _OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve)
+    for _ in range(_TRIES):
+        try:
+            return syscall(number_of("openat2"), folder, path, how, len(how))
+        except BlockingIOError as error:
+            failure = error
+    raise failure
+
+
+def path_of(fd: int) -> str:
+    """Return where an O_PATH descriptor points, as the kernel names it."""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def take_descriptor(thread: int, number: int) -> int:
+    """Return a copy of descriptor `number` of another process: the same open file (pidfd_getfd).
+
+    Args:
+        thread: the id of any of its threads.
+        number: as it counts.
+
+    Raises:
+        OSError: it has no such descriptor (EBADF), or it may not be traced (EPERM).
+    """
+    process = _open_process(thread)
+    try:
+        return syscall(number_of("pidfd_getfd"), process, number, 0)
+    finally:
+        os.close(process)
+
+
+def _open_process(thread: int) -> int:
+    try:
+        return os.pidfd_open(thread, _PIDFD_THREAD)
+    except OSError:  # before Linux 6.9 only a process, not a thread, could be opened
+        return os.pidfd_open(process_of(thread))
+
+
+def process_of(thread: int) -> int:
+    """Return the id of the process that `thread` belongs to.
+
+    Raises:
+        OSError: there is no such thread.
+    """
+    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    raise ProcessLookupError(thread)

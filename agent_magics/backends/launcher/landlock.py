@@ -1,0 +1,217 @@
+"""Builds the Landlock ruleset: which files a confined command may read, run and write.
+
+Landlock only grants, a hole below a granted folder is impossible. So everything is granted but
+`hidden` and /dev by granting what stands beside them in each folder on the way there; what appears
+there later is not granted, hence `Ruleset.is_stale` (Documentation/userspace-api/landlock.rst,
+<linux/landlock.h>).
+"""
+
+import errno
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_magics.backends.launcher.descriptors import open_plain
+from agent_magics.backends.launcher.linux import landlock_abi, syscall
+from agent_magics.backends.launcher.syscalls import number_of
+from agent_magics.backends.launcher.wire import Confinement
+
+# LANDLOCK_ACCESS_FS_*, bit by bit
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+# What may be granted on something that is not a folder.
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+# How many of those bits each version has: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
+_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
+_ALL_BITS = 16
+
+# LANDLOCK_ACCESS_NET_*, LANDLOCK_SCOPE_*, LANDLOCK_RULE_*
+_BIND_TCP, _CONNECT_TCP = 1, 2
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_PATH_BENEATH, _NET_PORT = 1, 2
+_FIRST_WITH_NETWORK, _FIRST_WITH_SCOPES = 4, 6
+
+READ = _EXECUTE | _READ_FILE | _READ_DIR
+WRITE = ((1 << _ALL_BITS) - 1) & ~(_MAKE_CHAR | _MAKE_BLOCK)
+_DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
+
+SHARED_MEMORY = "/dev/shm"  # multiprocessing's locks are there
+TERMINALS = "/dev/pts"
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx")
+_SOURCES = ("/dev/random", "/dev/urandom")
+PORTS = (443, 80)
+
+# A change within the tick of the kernel's clock that a folder was read in leaves no mark on it.
+_TICK = 0.05  # seconds
+
+Stamp = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be granted, in terms of paths.
+
+    Attributes:
+        grants: path and rights.
+        ports: TCP ports that may be connected to.
+        stamps: folder that was listed -> how it looked; None when that cannot be relied on.
+        roots: writable path -> its device and inode.
+    """
+
+    grants: tuple[tuple[str, int], ...]
+    ports: tuple[int, ...]
+    stamps: dict[str, Stamp]
+    roots: dict[str, tuple[int, int] | None]
+
+    def is_stale(self) -> bool:
+        """Whether a folder beside a hidden path, or a writable root, has changed since."""
+        changed = any(stamp is None or _stamp(f) != stamp for f, stamp in self.stamps.items())
+        return changed or any(_identity(path) != was for path, was in self.roots.items())
+
+
+def plan_rules(confinement: Confinement) -> Plan:
+    """Decide what to grant for `confinement`."""
+    stamps: dict[str, Stamp] = {}
+    grants = [("/", _READ_DIR)]
+    grants += ((path, READ) for path in _beside_hidden(confinement, stamps))
+    # In containers /dev/ptmx is a symlink.
+    grants += ((os.path.realpath(path), _DEVICE) for path in _DEVICES)
+    grants += ((path, _READ_FILE | _IOCTL_DEV) for path in _SOURCES)
+    grants.append((os.path.realpath(SHARED_MEMORY), READ | WRITE))
+    if confinement.tier == 2:  # its own ones
+        grants.append((TERMINALS, READ | WRITE))
+    grants += ((path, READ | WRITE) for path in confinement.writable)
+    roots = {path: _identity(path) for path in confinement.writable}
+    return Plan(tuple(grants), PORTS if confinement.network else (), stamps, roots)
+
+
+def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterator[str]:
+    """Whatever is neither hidden nor on the way to something hidden."""
+    # In tier 2 what is hidden is covered by mounts, and every command would pay for the rules anew.
+    hidden = confinement.hidden if confinement.tier < 2 else ()
+    holes = {"/dev", *map(os.path.realpath, hidden)}
+    # Below a writable folder nothing can be held back; what is in a hole is in no other.
+    holes = {path for path in holes if not is_below(path, confinement.writable)}
+    holes -= {path for path in holes if holes & set(_folders_above(path))}
+    on_the_way = {folder for hole in holes for folder in _folders_above(hole)}
+    for folder in sorted(on_the_way - holes):
+        now = time.time()
+        stamp = _stamp(folder)
+        settled = stamp is None or not -_TICK < now - stamp[2] / 1e9 < _TICK
+        try:
+            names = os.listdir(folder)
+        except OSError:  # not there, or not ours to read: nothing in it is granted
+            names = []
+        stamps[folder] = stamp if settled else None
+        paths = (os.path.join(folder, name) for name in names)
+        yield from (path for path in paths if path not in holes and path not in on_the_way)
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
+
+
+def is_below(path: str, roots: tuple[str, ...]) -> bool:
+    """Whether absolute `path` is one of `roots` or below one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _stamp(folder: str) -> Stamp:
+    """What changes when a name in `folder` does. (-1, …) is a folder that is not there."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return (-1, 0, 0)
+    # Not the time of modification: whoever may write there can set that back.
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def build_ruleset(plan: Plan, terminal: int | None = None) -> int:
+    """Return the descriptor of a ruleset that grants `plan`, and handles all else it can.
+
+    What is not there, or is a symlink, is left out: then it is not granted.
+
+    Args:
+        plan: what to grant.
+        terminal: descriptor of the command's own terminal, to be granted too: what opens
+            /dev/stderr opens that anew.
+
+    Raises:
+        OSError: there is no Landlock (ENOSYS, EOPNOTSUPP).
+    """
+    abi = landlock_abi()
+    if not abi:
+        raise OSError(errno.EOPNOTSUPP, "there is no Landlock")
+    handled = (1 << _BITS.get(abi, _ALL_BITS)) - 1
+    network = _BIND_TCP | _CONNECT_TCP
+    scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS
+    attributes = struct.pack("=Q", handled)
+    if abi >= _FIRST_WITH_NETWORK:
+        attributes += struct.pack("=Q", network)
+    if abi >= _FIRST_WITH_SCOPES:
+        attributes += struct.pack("=Q", scopes)
+    create = number_of("landlock_create_ruleset")
+    ruleset = syscall(create, attributes, len(attributes), 0)
+    try:
+        for path, rights in plan.grants:
+            _grant_path(ruleset, path, rights & handled)
+        if terminal is not None:
+            _grant(ruleset, terminal, _DEVICE & handled)
+        if abi >= _FIRST_WITH_NETWORK:
+            for port in plan.ports:
+                _add_rule(ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port))
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def _grant_path(ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = open_plain(path)
+    except OSError:  # vanished, a symlink, or in a folder that may not be entered
+        return
+    try:
+        _grant(ruleset, fd, rights)
+    finally:
+        os.close(fd)
+
+
+def _grant(ruleset: int, fd: int, rights: int) -> None:
+    if not stat.S_ISDIR(os.fstat(fd).st_mode):
+        rights &= _FILE_RIGHTS
+    if not rights:
+        return
+    try:
+        _add_rule(ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, fd))
+    except OSError as error:
+        # EBADFD: file systems of the kernel itself, which Landlock does not govern.
+        if error.errno != errno.EBADFD:
+            raise
+
+
+def _add_rule(ruleset: int, kind: int, attributes: bytes) -> None:
+    syscall(number_of("landlock_add_rule"), ruleset, kind, attributes, 0)
+
+
+def restrict_self(ruleset: int) -> None:
+    """Put this process below `ruleset` for good; it wants no_new_privs.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    syscall(number_of("landlock_restrict_self"), ruleset, 0)

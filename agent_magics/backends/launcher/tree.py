@@ -1,0 +1,251 @@
+"""Finds and ends every process below this one, however it tried to get away.
+
+Law: whoever calls `kill_tree` is a child subreaper. Then whatever a descendant does (a session of
+its own, a double fork), it stays below us, and "no child left" means that nobody is left. macOS has
+no subreapers: there a daemon gets away (never run).
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from agent_magics.backends.launcher.linux import IS_LINUX
+
+_PATIENCE = (
+    5.0  # seconds until what cannot be killed (another user's, hung in a driver) is given up
+)
+_STOP_PATIENCE = 1.0  # seconds until those are killed that were not seen to stop
+_FIRST_PAUSE = 0.0005  # seconds between two looks whether the killed are gone; doubled each time
+_LONGEST_PAUSE = 0.02
+
+# Where a field of /proc/PID/stat stands behind the program's name (man 5 proc_pid_stat)
+_STATE, _PARENT, _FOREGROUND = 0, 1, 5
+
+
+def reap(ended: dict[int, int]) -> bool:
+    """Collect the children that have ended.
+
+    Args:
+        ended: gets process id -> wait status of each of them.
+
+    Returns:
+        Whether any child is left.
+    """
+    try:
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return True
+            ended[pid] = status
+    except ChildProcessError:
+        return False
+
+
+def wait_for_children(patience: float) -> None:
+    """Wait until every child has ended, or for `patience` seconds."""
+    deadline = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while reap({}) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def descendants(root: int, keep: Collection[int] = ()) -> list[int]:
+    """Return the processes below `root`, parents before their children, zombies too.
+
+    Args:
+        root: a process id, itself not in the result.
+        keep: these and what is below them are left out.
+    """
+    if _has_children_files():
+        return _walk(root, keep, _children_of)
+    return _walk(root, keep, ProcessTable().children_of)
+
+
+def send_signal(pids: Iterable[int], number: int) -> None:
+    """Send signal `number` to each of `pids` that is still there and may be sent one."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def kill_tree(
+    ended: dict[int, int], keep: Collection[int] = (), patience: float = _PATIENCE
+) -> set[int]:
+    """Kill everything below this process and wait until it is gone.
+
+    Args:
+        ended: gets process id -> wait status of the children that have ended.
+        keep: children to spare, with what is below them.
+        patience: seconds without a new process until those that cannot be killed are given up.
+
+    Returns:
+        The processes that lived and were sent SIGKILL.
+    """
+    deadline = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    seen: set[int] = set()
+    killed: set[int] = set()
+    while reap(ended):
+        found = stop_tree(keep)
+        if keep and not found:
+            break
+        killed.update(pid for pid in found if not _is_zombie(pid))
+        # Children first: the death of a leader may make those that are stopped go on (SIGCONT).
+        send_signal(reversed(found), signal.SIGKILL)
+        if not seen.issuperset(found):  # still new ones: not the time to give up
+            deadline = time.monotonic() + patience
+        elif time.monotonic() > deadline:
+            break
+        seen.update(found)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return killed
+
+
+def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> list[int]:
+    """Stop everything below this process, until nobody is new and nobody runs.
+
+    What is stopped cannot fork: so a fork bomb is caught, however quick it is. One that was sent
+    SIGSTOP in the midst of a fork ends that first: so each is seen to have stopped.
+
+    Returns:
+        All that were found, parents before their children, zombies too.
+    """
+    deadline = time.monotonic() + patience
+    table = None if _has_children_files() else ProcessTable()
+    children_of = _children_of if table is None else table.children_of
+    found: dict[int, None] = {}  # a set that keeps the order
+    while True:
+        new = [pid for pid in _walk(os.getpid(), keep, children_of) if pid not in found]
+        found.update(dict.fromkeys(new))
+        # Again to those that were sent it before: another may have made them go on.
+        moving = new or [pid for pid in found if _may_fork(pid)]
+        moving = [pid for pid in moving if _stop(pid)]
+        if not moving or time.monotonic() > deadline:
+            return list(found)
+        if not new:
+            time.sleep(_FIRST_PAUSE)
+        if table is not None:
+            table.refresh()
+
+
+def _stop(pid: int) -> bool:
+    """Send SIGSTOP; False where nothing can come of it."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _may_fork(pid: int) -> bool:
+    # Stopped, traced, ended; and asleep in the kernel, as the parent of a vfork is.
+    fields = _read_stat(pid)
+    return bool(fields) and fields[_STATE] not in (b"T", b"t", b"Z", b"X", b"D")
+
+
+def foreground_group(leader: int) -> int:
+    """Return the process group that Ctrl-C would reach.
+
+    Args:
+        leader: a session's leader.
+
+    Returns:
+        The foreground group of its terminal; its own group where it has none.
+    """
+    fields = _read_stat(leader)
+    group = int(fields[_FOREGROUND]) if fields else 0
+    return group if group > 0 else leader
+
+
+class ProcessTable:
+    """Who is whose child, by reading all of /proc: for kernels without the `children` files.
+
+    They need CONFIG_PROC_CHILDREN. On macOS `ps` is asked instead (never run).
+    """
+
+    def __init__(self):
+        self._parents: dict[int, int] = {}
+        self._children: dict[int, list[int]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look for processes that were born and those that ended.
+
+        Each is read once only: while a tree is being stopped, what counts is to be quicker than
+        those that are not.
+        """
+        if IS_LINUX:
+            self._refresh_from_proc()
+        else:
+            self._parents = _parents_by_ps()
+        self._children = {}
+        for pid, parent in self._parents.items():
+            self._children.setdefault(parent, []).append(pid)
+
+    def children_of(self, pid: int) -> list[int]:
+        """Return the children of `pid`."""
+        return self._children.get(pid, [])
+
+    def _refresh_from_proc(self) -> None:
+        present = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        for pid in present - self._parents.keys():
+            fields = _read_stat(pid)
+            if fields:
+                self._parents[pid] = int(fields[_PARENT])
+        for pid in self._parents.keys() - present:
+            del self._parents[pid]
+
+
+def _walk(root: int, keep: Collection[int], children_of: Callable[[int], list[int]]) -> list[int]:
+    found: dict[int, None] = {}  # a set that keeps the order
+    waiting = [root]
+    while waiting:
+        parent = waiting.pop()
+        # "not in found": a number that was given anew while we looked could make a circle.
+        children = [pid for pid in children_of(parent) if pid not in keep and pid not in found]
+        found.update(dict.fromkeys(children))
+        waiting += children
+    return list(found)
+
+
+def _has_children_files() -> bool:
+    pid = os.getpid()
+    return os.path.exists(f"/proc/{pid}/task/{pid}/children")
+
+
+def _children_of(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{pid}/task/{thread}/children", "rb") as f,
+            ):
+                children += map(int, f.read().split())
+    return children
+
+
+def _read_stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat behind the program's name; [] if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return []
+    return line[line.rindex(b")") + 2 :].split()  # a name may hold spaces and parentheses
+
+
+def _is_zombie(pid: int) -> bool:
+    fields = _read_stat(pid)
+    return bool(fields) and fields[_STATE] in (b"Z", b"X")
+
+
+def _parents_by_ps() -> dict[int, int]:
+    import subprocess  # noqa: PLC0415 - on Linux its memory would be copied for every command
+
+    listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, check=True)
+    return {int(pid): int(parent) for pid, parent in map(bytes.split, listing.stdout.splitlines())}

@@ -1,0 +1,239 @@
+"""The launcher: a small process beside the kernel that forks a supervisor for every command.
+
+The kernel has threads and must not fork; this process has none. It is started as
+
+    python -I -S -c "import sys; sys.path.append(ROOT);
+                     from agent_magics.backends.launcher.zygote import main; main(FD)"
+
+with FD an inherited stream socket to the kernel, an environment that holds no secrets, and ROOT the
+folder of the package. It says {"pid": …, "landlock_abi": …}, then reads SpawnRequests with the
+descriptors control, folder, stdin, stdout, stderr; everything more about a command is said on its
+control socket. {"probe": true} is answered here, {"probe": {…}}.
+
+Who ends whom. A supervisor ends its command and all that descends from it. The launcher ends what a
+killed supervisor leaves, and everything when the kernel is gone. Before it serves, it forks: the
+parent stays behind as its guardian and ends what a killed launcher leaves. Each notices when its
+parent is gone, by a pipe that only the parent holds open for writing. So any two of them can be
+killed at the same moment, and nobody survives.
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+from contextlib import suppress
+from typing import NoReturn
+
+from agent_magics.backends.launcher import confine, linux
+from agent_magics.backends.launcher.probe import probe
+from agent_magics.backends.launcher.start import failure_of
+from agent_magics.backends.launcher.supervisor import supervise, wake_on_child
+from agent_magics.backends.launcher.tree import descendants, kill_tree, reap, wait_for_children
+from agent_magics.backends.launcher.wire import (
+    SpawnRequest,
+    decode_request,
+    encode_reply,
+    receive_message,
+    send_message,
+)
+
+_PROBE = b'{"probe"'  # how that message begins
+_REQUEST_FDS = 5  # control, folder, stdin, stdout, stderr
+_STALL = 30.0  # seconds the kernel may take over the rest of a message
+_LOOK = 1000  # milliseconds between looks for what cannot be waited for
+_SUPERVISORS_PATIENCE = (
+    1.0  # seconds; a killed one's command lives on until then, at the end of all
+)
+_ORPHANS_PATIENCE = 0.5  # seconds; longer, and other commands would wait for their start
+_PEER = struct.Struct("3i")  # struct ucred of <linux/socket.h>: process, user, group
+
+
+def main(fd: int) -> NoReturn:
+    """Serve the kernel at the other end of socket `fd` until it is gone."""
+    kernel = socket.socket(fileno=fd)
+    kernel_pid = _peer_of(kernel)
+    _settle(fd)
+    guardian, guardian_writer = os.pipe()
+    zygote = os.fork()
+    if zygote:
+        _guard(zygote, guardian_writer)
+    status = 1
+    try:
+        os.close(guardian_writer)
+        os.setsid()
+        linux.become_subreaper()
+        launcher = _Zygote(kernel, kernel_pid, guardian)
+        launcher.serve()
+        launcher.let_go()
+        status = 0
+    finally:
+        _end_all()
+        os._exit(status)
+
+
+def _settle(fd: int) -> None:
+    """Become a process of its own, that holds nothing of the kernel's but socket `fd`."""
+    null = os.open(os.devnull, os.O_RDWR)
+    while null <= 2:  # no stream of a command may get one of these numbers
+        null = os.dup(null)
+    os.closerange(3, fd)
+    os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
+    os.set_inheritable(fd, False)
+    with suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    os.chdir("/")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter interrupts whole process groups
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    linux.restore_hidden_signals()
+    linux.become_subreaper()
+    linux.forbid_inspection()
+
+
+def _guard(zygote: int, writer: int) -> NoReturn:
+    """Wait until the launcher ends, then end what it leaves."""
+    os.closerange(3, writer)
+    os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+    ended, _ = os.wait()
+    while ended != zygote:
+        ended, _ = os.wait()
+    _end_all()
+    os._exit(0)
+
+
+def _end_all() -> None:
+    """End everything below this process, when the supervisors know that they have to end.
+
+    They do it best themselves. Were they stopped to be killed, and we killed at that moment, they
+    would stay stopped, and their commands alive.
+    """
+    wait_for_children(_SUPERVISORS_PATIENCE)
+    kill_tree({})
+
+
+class _Zygote:
+    def __init__(self, kernel: socket.socket, kernel_pid: int, guardian: int):
+        self._kernel = kernel
+        self._kernel_pid = kernel_pid
+        self._supervisors: set[int] = set()
+        self._orphans = False  # some could not be killed yet
+        self._wakeup = wake_on_child()
+        # For the supervisors: closed, with this process.
+        self._life, self._life_writer = os.pipe()
+        self._kernel_end = linux.open_pidfd(kernel_pid)
+        self._ends = {guardian, self._kernel_end} - {None}
+        self._poll = select.poll()
+        for fd in {kernel.fileno(), self._wakeup} | self._ends:
+            self._poll.register(fd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Serve until the kernel or the guardian is gone."""
+        self._kernel.settimeout(_STALL)
+        gc.freeze()  # what is here now stays: looking through it would copy it in every child
+        hello = {"pid": os.getpid(), "landlock_abi": linux.landlock_abi()}
+        send_message(self._kernel, json.dumps(hello).encode("ascii"))
+        while self._kernel_lives():
+            ready = {fd for fd, _ in self._poll.poll(self._patience())}
+            if ready & self._ends:
+                return
+            if self._wakeup in ready or self._orphans:
+                self._collect()
+            if self._kernel.fileno() in ready and not self._serve_message():
+                return
+
+    def let_go(self) -> None:
+        """Let the supervisors know that this is the end."""
+        os.close(self._life_writer)
+
+    def _patience(self) -> int | None:
+        return _LOOK if self._orphans or self._kernel_end is None else None
+
+    def _kernel_lives(self) -> bool:
+        if self._kernel_end is not None:
+            return True  # its end wakes us
+        try:
+            os.kill(self._kernel_pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _collect(self) -> None:
+        """Collect the supervisors that have ended; end what the killed ones left."""
+        with suppress(BlockingIOError):
+            os.read(self._wakeup, 4096)
+        ended: dict[int, int] = {}
+        anybody = reap(ended)
+        failed = any(ended[pid] for pid in self._supervisors & ended.keys())
+        self._supervisors -= ended.keys()
+        if anybody and (failed or self._orphans):
+            ended.clear()
+            # What could not be killed once is only tried again: others wait for their start.
+            patience = _ORPHANS_PATIENCE if failed else 0
+            kill_tree(ended, keep=self._supervisors, patience=patience)
+            # A supervisor that was killed meanwhile leaves orphans as well.
+            self._supervisors -= ended.keys()
+            self._orphans = bool(descendants(os.getpid(), keep=self._supervisors))
+
+    def _serve_message(self) -> bool:
+        """Do what the kernel asks; return whether it is still there."""
+        try:
+            data, fds = receive_message(self._kernel)
+            if data.startswith(_PROBE):
+                send_message(self._kernel, json.dumps({"probe": probe()}).encode("ascii"))
+            elif data:
+                self._spawn(data, fds)
+        except OSError:  # it broke off
+            return False
+        return bool(data)
+
+    def _spawn(self, data: bytes, fds: list[int]) -> None:
+        if len(fds) != _REQUEST_FDS:  # nobody to tell
+            for fd in fds:
+                os.close(fd)
+            return
+        control = socket.socket(fileno=fds[0])
+        stage = "launcher"
+        try:
+            request = decode_request(data)
+            stage = "confine"
+            prepared = None
+            if request.confinement is not None:
+                prepared = confine.prepare(request.confinement)
+            stage = "launcher"
+            pid = os.fork()
+            if pid == 0:
+                self._become_supervisor(request, prepared, control, fds[1:])
+            self._supervisors.add(pid)
+        except Exception as error:  # whatever it was: nothing runs, and the kernel is told why
+            _tell_failure(control, stage, error)
+        finally:
+            control.close()
+            for fd in fds[1:]:
+                os.close(fd)
+
+    def _become_supervisor(
+        self,
+        request: SpawnRequest,
+        prepared: confine.Prepared | None,
+        control: socket.socket,
+        files: list[int],
+    ) -> NoReturn:
+        self._kernel.close()  # else the kernel would not see that the launcher is gone
+        for fd in {self._wakeup, self._life_writer} | self._ends:
+            os.close(fd)
+        supervise(request, prepared, control, files, self._life)
+
+
+def _tell_failure(control: socket.socket, stage: str, error: Exception) -> None:
+    with suppress(OSError):
+        send_message(control, encode_reply(failure_of(stage, error)))
+
+
+def _peer_of(connection: socket.socket) -> int:
+    """Who made the socket pair: the kernel, even if it has ended and we have another parent."""
+    if not linux.IS_LINUX:
+        return os.getppid()
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return _PEER.unpack(credentials)[0]

@@ -1,0 +1,392 @@
+"""Patches applied as one: every file's new state is known before the first one is written."""
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from agent_magics.backends.patch_files import (
+    FileState,
+    FileWrite,
+    TextFile,
+    read_state,
+    write_all,
+)
+from agent_magics.backends.patch_grammar import (
+    AddFile,
+    DeleteFile,
+    FileOperation,
+    UpdateFile,
+    parse_patch,
+)
+from agent_magics.backends.patch_match import Edit, match_chunks
+from agent_magics.backends.patch_text import (
+    ReplaceText,
+    differences,
+    read_replacement,
+    replace_text,
+)
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+
+__all__ = [
+    "FileChange",
+    "Operation",
+    "PatchPlan",
+    "PatchResult",
+    "parse_patch",
+    "plan_patch",
+    "read_replacement",
+    "touched_paths",
+]
+
+Operation: TypeAlias = FileOperation | ReplaceText
+Resolve = Callable[[str], Path]
+
+_CONTEXT = 3
+_MOST_NOTES = 20
+_NO_END = "\\ No newline at end of file"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What one operation comes to.
+
+    Attributes:
+        letter: A (new), M (changed or moved), R (replaced) or D (removed).
+        name: the path that is listed.
+        writes: one write, two for a move.
+        replaced: lines of the file that was there before, for R.
+        diff: unified diff, for people.
+    """
+
+    letter: str
+    name: str
+    writes: tuple[FileWrite, ...]
+    diff: str
+    replaced: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The line that lists this change."""
+        lines = f"{self.replaced} line{'' if self.replaced == 1 else 's'}"
+        return f"{self.letter} {self.name}" + (f" (replaced {lines})" if self.letter == "R" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PatchResult:
+    """A patch that has been applied; `paths` are as the patch named them."""
+
+    summary: str
+    diff: str
+    paths: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return self.summary
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return the summary, at most `budget` characters, for the model; the diff for people."""
+        content = self.summary
+        if len(content) > budget:
+            content = f"{content[:budget]}\n({len(content) - budget} more characters)"
+        return ToolOutput(content, details={"diff": self.diff}, value=self)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPlan:
+    """The whole new state of every file a patch touches; nothing is written yet."""
+
+    changes: tuple[FileChange, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that is written or removed, as the patch named it."""
+        return tuple(write.name for change in self.changes for write in change.writes)
+
+    @property
+    def diff(self) -> str:
+        """All changes as one unified diff."""
+        return "".join(change.diff for change in self.changes)
+
+    @property
+    def summary(self) -> str:
+        """What the model reads: the files, then what it should know about them."""
+        listed = sorted(self.changes, key=lambda change: "AMRD".index(change.letter))
+        lines = ["Success. Updated the following files:", *(change.summary for change in listed)]
+        notes = [*self.notes, *(note for change in self.changes for note in change.notes)]
+        lines += notes[:_MOST_NOTES]
+        if len(notes) > _MOST_NOTES:
+            lines.append(f"({len(notes) - _MOST_NOTES} more notes)")
+        return "\n".join(lines) + "\n"
+
+    def apply(self) -> PatchResult:
+        """Write all files, or none.
+
+        Raises:
+            RespondToModel: a file changed since it was read, or the disk refused it.
+        """
+        write_all([write for change in self.changes for write in change.writes])
+        return PatchResult(self.summary, self.diff, self.paths)
+
+
+def touched_paths(operations: Sequence[Operation]) -> tuple[str, ...]:
+    """Return every path that `operations` would write or remove, as the patch names it."""
+    return tuple(path for _, path in _numbered_paths(operations))
+
+
+def plan_patch(operations: Sequence[Operation], resolve: Resolve) -> PatchPlan:
+    """Read every file and compute its new state.
+
+    Args:
+        operations: what `parse_patch` gave, or a replacement.
+        resolve: turns a path as the patch names it into a real, absolute one, or raises
+            RespondToModel where it may not be touched.
+
+    Raises:
+        RespondToModel: something does not fit; the message lists every operation at fault.
+    """
+    planner = _Planner(operations, resolve)
+    changes: list[FileChange] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    for operation in operations:
+        try:
+            change = planner.plan(operation)
+        except RespondToModel as problem:
+            problems.append(str(problem))
+            continue
+        if change is None:
+            notes.append(f"{operation.path}: unchanged, it is already as the patch wants it")
+        else:
+            changes.append(change)
+    if problems:
+        listed = "\n".join(problems)
+        raise RespondToModel(f"The patch was not applied, and nothing was changed.\n{listed}")
+    return PatchPlan(tuple(changes), tuple(notes))
+
+
+def _numbered_paths(operations: Sequence[Operation]) -> Iterator[tuple[int, str]]:
+    for operation in operations:
+        yield operation.line, operation.path
+        if isinstance(operation, UpdateFile) and operation.move_to is not None:
+            yield operation.line + 1, operation.move_to
+
+
+class _Planner:
+    """Plans the operations of one patch against the files as they are now."""
+
+    def __init__(self, operations: Sequence[Operation], resolve: Resolve) -> None:
+        self._real = {path: resolve(path) for path in touched_paths(operations)}
+        self._check_moves(operations)
+        self._check_paths_differ(operations)
+
+    def _check_moves(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if not isinstance(operation, UpdateFile) or operation.move_to is None:
+                continue
+            source, target = self._real[operation.path], self._real[operation.move_to]
+            # On a file system without case a.txt and A.txt are one file under two paths.
+            if source == target or _same_file(source, target):
+                raise RespondToModel(
+                    f"The patch was not applied: line {operation.line + 1} of the patch: "
+                    f"{operation.path} would be moved onto itself; leave out '*** Move to:'."
+                )
+
+    def _check_paths_differ(self, operations: Sequence[Operation]) -> None:
+        first: dict[Path, tuple[int, str]] = {}
+        for line, path in _numbered_paths(operations):
+            earlier = first.setdefault(self._real[path], (line, path))
+            if earlier != (line, path):
+                raise RespondToModel(
+                    f"The patch was not applied: line {line} of the patch: {path} is already the "
+                    f"subject of line {earlier[0]} ({earlier[1]}); put all changes of one file "
+                    "into one operation."
+                )
+
+    def plan(self, operation: Operation) -> FileChange | None:
+        """Return what `operation` comes to; None when the file is so already.
+
+        Raises:
+            RespondToModel: it cannot be done.
+        """
+        if isinstance(operation, AddFile):
+            return self._plan_add(operation)
+        if isinstance(operation, DeleteFile):
+            return self._plan_delete(operation)
+        if isinstance(operation, ReplaceText) and not operation.old:
+            name, path = operation.path, self._real[operation.path]
+            if read_state(name, path) is None:
+                return self._plan_add(AddFile(name, operation.new_lines, operation.line))
+        return self._plan_update(operation)
+
+    def _plan_add(self, operation: AddFile) -> FileChange | None:
+        name, path = operation.path, self._real[operation.path]
+        before = read_state(name, path)
+        if before is None:
+            after = TextFile(operation.lines)
+            write = FileWrite(name, path, None, after.encode())
+            return FileChange("A", name, (write,), _diff_of_new(name, after))
+        old = before.text
+        edits = _complete_last_line(old, differences(old.lines, operation.lines))
+        if not (old.terminated or (edits and edits[-1].end == len(old.raw))):
+            # The same last line, but now with a line end.
+            edits.append(Edit(len(old.raw) - 1, len(old.raw), (old.lines[-1],)))
+        after = old.edited(edits)
+        if after == old:
+            return None
+        write = FileWrite(name, path, before, after.encode(), before)
+        diff = _unified(name, name, old, edits)
+        return FileChange("R", name, (write,), diff, replaced=len(old.raw))
+
+    def _plan_delete(self, operation: DeleteFile) -> FileChange:
+        name, path = operation.path, self._real[operation.path]
+        before = self._must_exist(name, path, "removed")
+        write = FileWrite(name, path, before, None)
+        return FileChange("D", name, (write,), _diff_of_removed(name, before.text))
+
+    def _plan_update(self, operation: UpdateFile | ReplaceText) -> FileChange | None:
+        name, path = operation.path, self._real[operation.path]
+        before = self._must_exist(name, path, "updated")
+        old = before.text
+        try:
+            edits, found = _edits_of(operation, old)
+        except RespondToModel as problem:
+            raise RespondToModel(f"{name}: {problem}") from None
+        edits = _complete_last_line(old, edits)
+        after = old.edited(edits)
+        notes = tuple(f"{name} {note}" for note in found)
+        if isinstance(operation, UpdateFile) and operation.move_to is not None:
+            return self._plan_move(operation, before, after, edits, notes)
+        if after == old:
+            return None
+        write = FileWrite(name, path, before, after.encode(), before)
+        return FileChange("M", name, (write,), _unified(name, name, old, edits), notes=notes)
+
+    def _plan_move(
+        self,
+        operation: UpdateFile,
+        before: FileState,
+        after: TextFile,
+        edits: list[Edit],
+        notes: tuple[str, ...],
+    ) -> FileChange:
+        source, target = operation.path, operation.move_to or ""
+        replaced = read_state(target, self._real[target])
+        writes = (
+            FileWrite(target, self._real[target], replaced, after.encode(), before),
+            FileWrite(source, self._real[source], before, None),
+        )
+        diff = f"rename from {source}\nrename to {target}\n"
+        if edits:
+            diff += _unified(source, target, before.text, edits)
+        letter = "M" if replaced is None else "R"
+        lines = len(replaced.text.raw) if replaced else 0
+        return FileChange(letter, target, writes, diff, lines, notes)
+
+    def _must_exist(self, name: str, path: Path, done: str) -> FileState:
+        state = read_state(name, path)
+        if state is None:
+            near = difflib.get_close_matches(path.name, _names_beside(path), n=3)
+            hint = f"; beside it there is {', '.join(near)}" if near else ""
+            raise RespondToModel(f"{name} cannot be {done}: there is no such file{hint}")
+        return state
+
+
+def _edits_of(operation: UpdateFile | ReplaceText, text: TextFile) -> tuple[list[Edit], list[str]]:
+    if isinstance(operation, ReplaceText):
+        return replace_text(text, operation), []
+    return match_chunks(text.lines, operation.chunks)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _names_beside(path: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in path.parent.iterdir())[:1000]
+    except OSError:
+        return []
+
+
+def _complete_last_line(text: TextFile, edits: list[Edit]) -> list[Edit]:
+    """Let lines added below a last line without line end begin by ending that line."""
+    last = len(text.raw)
+    at = next((n for n, edit in enumerate(edits) if edit.start == edit.end == last), None)
+    if at is None or text.terminated or any(edit.end == last for edit in edits[:at]):
+        return edits
+    whole = Edit(last - 1, last, (text.lines[-1], *edits[at].lines))
+    return [*edits[:at], whole, *edits[at + 1 :]]
+
+
+# -- diffs ------------------------------------------------------------------------------------
+
+
+def _diff_of_new(name: str, text: TextFile) -> str:
+    lines = [f"+{line}" for line in text.lines]
+    header = [f"@@ -0,0 +{_range(0, len(lines))} @@"] if lines else []
+    return _headed("/dev/null", f"b/{name}", header + lines)
+
+
+def _diff_of_removed(name: str, text: TextFile) -> str:
+    lines = text.lines
+    header = [f"@@ -{_range(0, len(lines))} +0,0 @@"] if lines else []
+    signed = _signed("-", text, lines, 0, len(lines))
+    return _headed(f"a/{name}", "/dev/null", header + signed)
+
+
+def _headed(old_name: str, new_name: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"--- {old_name}", f"+++ {new_name}", *lines]) + "\n"
+
+
+def _unified(old_name: str, new_name: str, text: TextFile, edits: Sequence[Edit]) -> str:
+    """Return the unified diff of known edits; a line matcher would be slow and could only guess."""
+    lines = text.lines
+    shown: list[str] = []
+    shift = 0
+    for group in _grouped(edits):
+        first = max(0, group[0].start - _CONTEXT)
+        stop = min(len(lines), group[-1].end + _CONTEXT)
+        grown = sum(len(edit.lines) - (edit.end - edit.start) for edit in group)
+        old_range = _range(first, stop - first)
+        shown.append(f"@@ -{old_range} +{_range(first + shift, stop - first + grown)} @@")
+        at = first
+        for edit in group:
+            shown += _signed(" ", text, lines, at, edit.start)
+            shown += _signed("-", text, lines, edit.start, edit.end)
+            shown += [f"+{line}" for line in edit.lines]
+            at = edit.end
+        shown += _signed(" ", text, lines, at, stop)
+        shift += grown
+    return _headed(f"a/{old_name}", f"b/{new_name}", shown)
+
+
+def _grouped(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
+    """Yield runs of edits whose context would touch."""
+    group: list[Edit] = []
+    for edit in edits:
+        if group and edit.start - group[-1].end > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(edit)
+    if group:
+        yield group
+
+
+def _range(first: int, length: int) -> str:
+    # In a unified diff an empty range names the line above it.
+    start = first + 1 if length else first
+    return str(start) if length == 1 else f"{start},{length}"
+
+
+def _signed(sign: str, text: TextFile, lines: Sequence[str], start: int, stop: int) -> list[str]:
+    signed = [f"{sign}{line}" for line in lines[start:stop]]
+    if signed and stop == len(lines) and not text.terminated:
+        signed.append(_NO_END)
+    return signed

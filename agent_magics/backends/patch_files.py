@@ -1,0 +1,361 @@
+"""Text files as they are on disk, read to be changed and replaced all or none.
+
+Law: nothing is written before everything is ready beside its target; each target is then swapped
+in one step, and what was swapped is put back if a later one fails.
+"""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_magics.backends.beneath import exists_at, folder_of, open_file, open_folder
+from agent_magics.backends.exec.tripwire import shared_tripwire
+from agent_magics.backends.patch_match import Edit
+from agent_magics.protocol.errors import RespondToModel
+
+_BOM = "\ufeff"
+_NOTHING_DONE = "Nothing was changed; look at it again and make a new patch."
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A text file's content, apart from its encoding.
+
+    Attributes:
+        raw: the lines without line feeds; a carriage return of the line end is still there.
+        terminated: the last line has a line end.
+    """
+
+    raw: tuple[str, ...] = ()
+    terminated: bool = True
+    bom: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines without their line ends."""
+        return [line.removesuffix("\r") for line in self.raw]
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        body = "\n".join(self.raw) + ("\n" if self.raw and self.terminated else "")
+        return ((_BOM if self.bom else "") + body).encode("utf-8")
+
+    def edited(self, edits: Iterable[Edit]) -> "TextFile":
+        """Return the file after `edits`, which are in order and do not overlap.
+
+        A line that comes in place of another takes its line end, an inserted one that of the line
+        above; a last line without line end stays so only while it is neither changed nor last.
+        """
+        raw: list[str] = []
+        at = 0
+        terminated = self.terminated
+        for edit in edits:
+            raw += self.raw[at : edit.start]
+            for number, line in enumerate(edit.lines):
+                like = (
+                    min(edit.start + number, edit.end - 1)
+                    if edit.end > edit.start
+                    else edit.start - 1
+                )
+                raw.append(line + self._carriage_return(like))
+            at = edit.end
+            terminated |= at == len(self.raw)
+        raw += self.raw[at:]
+        return TextFile(tuple(raw), terminated, self.bom)
+
+    def _carriage_return(self, number: int) -> str:
+        """Return "" or the carriage return that ends line `number`, or the nearest whole line."""
+        if number == len(self.raw) - 1 and not self.terminated:
+            number -= 1
+        number = max(number, 0)
+        has_end = number < len(self.raw) - (not self.terminated)
+        return "\r" if has_end and self.raw[number].endswith("\r") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file as it was read."""
+
+    text: TextFile
+    status: os.stat_result
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """One file's new content, or its end.
+
+    Attributes:
+        name: the path as the model wrote it, for messages.
+        before: the file as it was read; None where there was none.
+        after: the new bytes; None removes the file.
+        like: the file whose permissions and owner the new one takes; None: those of any new file.
+    """
+
+    name: str
+    path: Path
+    before: FileState | None
+    after: bytes | None
+    like: FileState | None = None
+
+
+def decode_text(data: bytes) -> TextFile:
+    """Read a file's bytes as lines.
+
+    Raises:
+        ValueError: the bytes are not UTF-8 text; the message says why.
+    """
+    if b"\0" in data:
+        raise ValueError("it is binary (it holds NUL bytes)")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"it is not UTF-8 text (byte 0x{data[error.start]:02x} at {error.start})"
+        ) from None
+    bom = text.startswith(_BOM)
+    raw = text.removeprefix(_BOM).split("\n")
+    terminated = not raw[-1]
+    return TextFile(tuple(raw[:-1] if terminated else raw), terminated, bom)
+
+
+def read_state(name: str, path: Path) -> FileState | None:
+    """Return the file at `path` as text, None where there is nothing.
+
+    Raises:
+        RespondToModel: there is something, but not a readable regular file of UTF-8 text.
+    """
+    if ".ipynb" in (path.suffix.lower(), Path(name).suffix.lower()):
+        raise RespondToModel(
+            f"{name} is a notebook: it is edited as cells, not as text; use the notebook tools"
+        )
+    if _status(name, path) is None:
+        return None
+    try:
+        with open(open_file(str(path)), "rb") as file:
+            status = os.fstat(file.fileno())
+            _refuse_irregular(name, status)
+            return FileState(decode_text(file.read()), status)
+    except ValueError as error:
+        raise RespondToModel(f"{name} cannot be patched: {error}") from None
+    except OSError as error:
+        raise RespondToModel(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _status(name: str, path: Path) -> os.stat_result | None:
+    """Return the state of a regular file, None where there is nothing; refuse all else."""
+    try:
+        with folder_of(str(path)) as (folder, entry):
+            return _status_in(folder, entry, name)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise RespondToModel(f"{name}: a part of its path is a file, not a folder") from None
+    except OSError as error:
+        raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
+
+
+def _status_in(folder: int, entry: str, name: str) -> os.stat_result | None:
+    try:
+        status = os.lstat(entry, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    _refuse_irregular(name, status)
+    return status
+
+
+def _refuse_irregular(name: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
+        raise RespondToModel(f"{name} is {kind}; only regular files can be patched")
+
+
+def write_all(writes: Sequence[FileWrite]) -> None:
+    """Bring all of `writes` to disk, or leave everything as it was.
+
+    Raises:
+        RespondToModel: a file changed since it was read, or the disk refused; nothing is changed.
+    """
+    for write in writes:
+        _check_unchanged(write, lambda write=write: _status(write.name, write.path))
+    swap = _Swap()
+    name = ""
+    try:
+        for step in (swap.stage, swap.commit):
+            for write in writes:
+                name = write.name
+                step(write)
+    except BaseException as error:
+        left = swap.roll_back()
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if left and isinstance(error, Exception):
+            raise RespondToModel(
+                f"The patch failed at {name} ({reason}), and not all of it could be undone; "
+                f"tell the person to look at {', '.join(left)}."
+            ) from error
+        if isinstance(error, OSError):
+            raise RespondToModel(
+                f"The patch was not applied: {name} cannot be written ({reason}); "
+                "nothing was changed."
+            ) from error
+        raise
+    finally:
+        swap.clean_up()
+        swap.close()
+    # What is written here went through approval; else the next command's end would undo it.
+    shared_tripwire().accept(str(write.path) for write in writes)
+
+
+def _check_unchanged(write: FileWrite, look: Callable[[], os.stat_result | None]) -> None:
+    try:
+        now = look()
+    except RespondToModel as problem:
+        raise RespondToModel(f"The patch was not applied: {problem}. {_NOTHING_DONE}") from None
+    before = write.before.status if write.before else None
+    if _signature(now) != _signature(before):
+        raise RespondToModel(
+            f"The patch was not applied: {write.name} was changed by someone else in the meantime. "
+            f"{_NOTHING_DONE}"
+        )
+
+
+def _signature(status: os.stat_result | None) -> tuple[int, ...]:
+    if status is None:
+        return ()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
+
+
+class _Swap:
+    """Files staged beside their targets, backups of what was swapped, folders made for them.
+
+    Each folder is opened once, without following a link, and everything in it is done through its
+    descriptor: whatever takes the folder's place meanwhile, nothing elsewhere is touched.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, int] = {}
+        self._staged: dict[Path, str] = {}
+        self._backups: list[tuple[FileWrite, str | None]] = []
+        self._litter: list[tuple[int, str]] = []
+        self._made: list[tuple[int, str]] = []
+
+    def stage(self, write: FileWrite) -> None:
+        """Write the new content beside its target; the target is not touched yet."""
+        if write.after is None:
+            return
+        folder = self._folder_of(write.path, self._make_folder)
+        staged = self._staged[write.path] = self._new_name(folder)
+        # 0o666 so that the person's umask decides about a new file, as in any editor.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(staged, flags, 0o666, dir_fd=folder)
+        with open(handle, "wb") as file:
+            file.write(write.after)
+            if write.like is not None:
+                _take_over(handle, write.like)
+
+    def commit(self, write: FileWrite) -> None:
+        """Swap one target; how to undo that is noted before it is done."""
+        folder, name = self._folder_of(write.path), write.path.name
+        _check_unchanged(write, lambda: _status_in(folder, name, write.name))
+        backup = self._new_name(folder) if write.before else None
+        self._backups.append((write, backup))
+        if backup and write.after is None:
+            os.rename(name, backup, src_dir_fd=folder, dst_dir_fd=folder)
+        elif backup:
+            self._link_or_copy(folder, name, backup)
+        if write.after is not None:
+            os.replace(self._staged[write.path], name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def roll_back(self) -> list[str]:
+        """Undo the commits, last one first; return what could not be undone and where it is."""
+        left = []
+        for write, backup in reversed(self._backups):
+            folder = self._folders[write.path.parent]
+            try:
+                if backup is None:
+                    self._take_back(write, folder)
+                elif exists_at(backup, folder):
+                    os.replace(backup, write.path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                left.append(f"{write.name} (its old content is in {write.path.parent}/{backup})")
+                self._litter = [each for each in self._litter if each[1] != backup]
+        self.clean_up()
+        for folder, name in reversed(self._made):
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=folder)
+        return left
+
+    def _take_back(self, write: FileWrite, folder: int) -> None:
+        """Remove a file that was not there before, if it is ours: its staged name is then gone."""
+        if not exists_at(self._staged[write.path], folder):
+            with suppress(FileNotFoundError):
+                os.unlink(write.path.name, dir_fd=folder)
+
+    def clean_up(self) -> None:
+        """Remove what was only needed on the way."""
+        for folder, name in self._litter:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+        self._litter.clear()
+
+    def close(self) -> None:
+        """Give the folders back."""
+        for folder in (*self._folders.values(), *(folder for folder, _ in self._made)):
+            os.close(folder)
+
+    def _folder_of(self, path: Path, on_missing: Callable[[str, int], None] | None = None) -> int:
+        folder = self._folders.get(path.parent)
+        if folder is None:
+            folder = open_folder(str(path.parent), on_missing=on_missing)
+            self._folders[path.parent] = folder
+        return folder
+
+    def _make_folder(self, name: str, parent: int) -> None:
+        os.mkdir(name, dir_fd=parent)
+        self._made.append((os.dup(parent), name))
+
+    def _link_or_copy(self, folder: int, name: str, backup: str) -> None:
+        """Keep a file under a second name; by copy where the file system knows no links."""
+        try:
+            os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            copy = self._new_name(folder)
+            _copy(folder, name, copy)
+            # A backup exists whole or not at all: half a copy must never be put back.
+            os.rename(copy, backup, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _new_name(self, folder: int) -> str:
+        name = f".agent-patch-{secrets.token_hex(8)}.tmp"
+        self._litter.append((folder, name))
+        return name
+
+
+def _copy(folder: int, name: str, copy: str) -> None:
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    source = os.open(name, os.O_RDONLY | flags, dir_fd=folder)
+    with open(source, "rb") as old:
+        status = os.fstat(source)
+        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o600, dir_fd=folder)
+        with open(target, "wb") as new:
+            shutil.copyfileobj(old, new)
+            os.fchmod(target, stat.S_IMODE(status.st_mode))
+            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _take_over(handle: int, like: FileState) -> None:
+    # Only root may give files away; for anybody else the new file is theirs, as with any editor.
+    with suppress(PermissionError):
+        os.fchown(handle, like.status.st_uid, like.status.st_gid)
+    os.fchmod(handle, stat.S_IMODE(like.status.st_mode))

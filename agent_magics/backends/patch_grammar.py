@@ -1,0 +1,275 @@
+"""The patch format: its grammar for the provider, and its text into typed operations.
+
+Law: a line says what it is by its first characters alone, never by its neighbours, and a carriage
+return at its end is no part of it (line ends belong to the file, not to the patch).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from agent_magics.protocol.errors import RespondToModel
+
+PATCH_GRAMMAR = r"""
+start: "*** Begin Patch" LF operation+ "*** End Patch" LF?
+
+operation: add | delete | update
+
+add: "*** Add File: " REST LF added*
+delete: "*** Delete File: " REST LF
+update: "*** Update File: " REST LF (body | move body?)
+move: "*** Move to: " REST LF
+
+body: (lines | chunk) chunk*
+chunk: anchor+ lines
+lines: line+ end_of_file?
+anchor: "@@" (" " REST)? LF
+line: ("+" | "-" | " ") REST? LF
+added: "+" REST? LF
+end_of_file: "*** End of File" LF
+
+REST: /[^\n]+/
+LF: "\n"
+""".lstrip()
+
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_ADD, _DELETE, _UPDATE = "*** Add File:", "*** Delete File:", "*** Update File:"
+_MOVE, _END_OF_FILE = "*** Move to:", "*** End of File"
+_HEADERS = "'*** Add File: PATH', '*** Delete File: PATH' or '*** Update File: PATH'"
+
+_HEREDOC = re.compile(r"""\s*(?:apply_?patch\s*)?<<-?\s*(['"]?)(\w+)\1\s*""")
+# What `diff -u` writes; its line numbers are no anchor, models count lines badly.
+_RANGE = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One change of a file.
+
+    Attributes:
+        lines: (sign, text) pairs; the sign is " " (context), "-" (removed) or "+" (added).
+        anchors: lines of the file to find first, one below the other.
+        at_end: the chunk must end where the file ends.
+        line: where the chunk starts in the patch, from 1.
+    """
+
+    lines: tuple[tuple[str, str], ...]
+    anchors: tuple[str, ...] = ()
+    at_end: bool = False
+    line: int = 0
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """The lines that must be there: context and removed ones."""
+        return tuple(text for sign, text in self.lines if sign != "+")
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """The lines that are there afterwards: context and added ones."""
+        return tuple(text for sign, text in self.lines if sign != "-")
+
+
+@dataclass(frozen=True, slots=True)
+class AddFile:
+    """Write a file with these lines, new or in place of what is there."""
+
+    path: str
+    lines: tuple[str, ...]
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """Remove a file."""
+
+    path: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFile:
+    """Change a file in places, move it, or both."""
+
+    path: str
+    chunks: tuple[Chunk, ...] = ()
+    move_to: str | None = None
+    line: int = 0
+
+
+FileOperation: TypeAlias = AddFile | DeleteFile | UpdateFile
+
+
+def parse_patch(text: str) -> tuple[FileOperation, ...]:
+    """Read a patch; a heredoc around it (``apply_patch <<'EOF'``) is taken off.
+
+    Raises:
+        RespondToModel: the text is no patch; the message names the line and the reason.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    _check_characters(lines)
+    at, stop = _body(lines)
+    operations: list[FileOperation] = []
+    while at < stop:
+        if not lines[at].strip():
+            at += 1
+            continue
+        operation, at = _read_operation(lines, at, stop)
+        operations.append(operation)
+    if not operations:
+        _fail(at, f"the patch is empty; between its first and last line it needs {_HEADERS}")
+    return tuple(operations)
+
+
+def _fail(at: int, reason: str) -> NoReturn:
+    raise RespondToModel(f"The patch was not applied: line {at + 1} of the patch: {reason}.")
+
+
+def _check_characters(lines: Sequence[str]) -> None:
+    """Refuse what no UTF-8 text file can hold."""
+    for at, line in enumerate(lines):
+        if "\0" in line:
+            _fail(at, "it holds a NUL character, and only text can be patched")
+        if not line.isascii() and any("\ud800" <= character <= "\udfff" for character in line):
+            _fail(at, "it holds half of a surrogate pair, which no text file can hold")
+
+
+def _body(lines: Sequence[str]) -> tuple[int, int]:
+    """Return where the operations start and stop: inside Begin and End, inside a heredoc."""
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    if not filled:
+        _fail(0, f"the patch is empty; its first line must be '{_BEGIN}'")
+    heredoc = _HEREDOC.fullmatch(lines[filled[0]])
+    if heredoc and len(filled) > 1 and lines[filled[-1]].strip() == heredoc[2]:
+        filled = filled[1:-1] or filled
+    first, last = filled[0], filled[-1]
+    if lines[first].rstrip() != _BEGIN:
+        _fail(first, f"the first line must be '{_BEGIN}', not {_short(lines[first])}")
+    if lines[last].rstrip() != _END:
+        end = next((at for at in filled if lines[at].rstrip() == _END), None)
+        if end is not None:
+            after = next(at for at in filled if at > end)
+            _fail(after, f"nothing may follow '{_END}', but there is {_short(lines[after])}")
+        _fail(last, f"the last line must be '{_END}', not {_short(lines[last])}")
+    return first + 1, last
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 80 else line[:77] + "...")
+
+
+def _read_operation(lines: Sequence[str], at: int, stop: int) -> tuple[FileOperation, int]:
+    for header, read in ((_ADD, _read_add), (_DELETE, _read_delete), (_UPDATE, _read_update)):
+        if lines[at].startswith(header):
+            return read(_path_after(header, lines, at), lines, at, stop)
+    if lines[at].startswith(_MOVE):
+        _fail(at, f"'{_MOVE}' must stand right below '{_UPDATE} PATH'")
+    _fail(at, f"{_short(lines[at])} starts no operation; expected {_HEADERS}")
+
+
+def _path_after(header: str, lines: Sequence[str], at: int) -> str:
+    path = lines[at][len(header) :].strip()
+    if not path:
+        _fail(at, f"'{header}' names no path")
+    return path
+
+
+def _read_add(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[AddFile, int]:
+    end = _next_header(lines, at + 1, stop)
+    for number in range(at + 1, end):
+        if not lines[number].startswith("+"):
+            reason = f"every line of an added file starts with '+', not {_short(lines[number])}"
+            _fail(number, f"{reason}; to change an existing file use '{_UPDATE} {path}'")
+    added = tuple(line[1:] for line in lines[at + 1 : end])
+    return AddFile(path, added, at + 1), end
+
+
+def _read_delete(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[DeleteFile, int]:
+    end = _next_header(lines, at + 1, stop)
+    if end > at + 1:
+        _fail(at + 1, f"'{_DELETE}' takes no lines, but there is {_short(lines[at + 1])}")
+    return DeleteFile(path, at + 1), end
+
+
+def _read_update(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[UpdateFile, int]:
+    header, move_to, chunks = at, None, []
+    at += 1
+    if at < stop and lines[at].startswith(_MOVE):
+        move_to = _path_after(_MOVE, lines, at)
+        at += 1
+    end = _next_header(lines, at, stop)
+    while at < end:
+        at = _skip_blanks_above_anchor(lines, at, end)
+        chunk, at = _read_chunk(lines, at, end)
+        chunks.append(chunk)
+    if not chunks and move_to is None:
+        _fail(header, f"'{_UPDATE} {path}' says neither what to change nor where to move it")
+    return UpdateFile(path, tuple(chunks), move_to, header + 1), end
+
+
+def _next_header(lines: Sequence[str], at: int, stop: int) -> int:
+    """Return where the next operation starts, blank lines above it not counted to this one.
+
+    A blank line without a sign between two operations is there for the eye; inside a chunk it is
+    blank context whose space was lost.
+    """
+    end = at
+    while end < stop and not lines[end].startswith((_ADD, _DELETE, _UPDATE)):
+        end += 1
+    while end > at and not lines[end - 1]:
+        end -= 1
+    return end
+
+
+def _skip_blanks_above_anchor(lines: Sequence[str], at: int, end: int) -> int:
+    filled = at
+    while filled < end and not lines[filled]:
+        filled += 1
+    return filled if filled < end and lines[filled].startswith("@@") else at
+
+
+def _read_chunk(lines: Sequence[str], at: int, end: int) -> tuple[Chunk, int]:
+    first = at
+    anchors, ranged = [], False
+    while at < end and lines[at].startswith("@@"):
+        ranged |= bool(_RANGE.match(lines[at]))
+        if anchor := _anchor(lines, at):
+            anchors.append(anchor)
+        at += 1
+    start = at
+    while at < end and (not lines[at] or lines[at][0] in " +-"):
+        at += 1
+    body_end = at
+    if at < end and lines[at].startswith("@@"):
+        while body_end > start and not lines[body_end - 1]:
+            body_end -= 1
+    changes = tuple((line[:1] or " ", line[1:]) for line in lines[start:body_end])
+    at_end = at < end and lines[at].rstrip() == _END_OF_FILE
+    if at < end and not at_end and not lines[at].startswith("@@"):
+        _fail(at, _bad_line(lines[at]))
+    if not changes:
+        _fail(first, "the chunk has no lines; write what to change below it")
+    if ranged and not anchors and all(sign == "+" for sign, _ in changes):
+        _fail(first, "line numbers are not used; name a line of the file: '@@ that line'")
+    return Chunk(changes, tuple(anchors), at_end, first + 1), at + at_end
+
+
+def _anchor(lines: Sequence[str], at: int) -> str:
+    """Return the line of the file that an ``@@`` line names, "" where it names none."""
+    line = lines[at]
+    if _RANGE.match(line):
+        return ""
+    if line[2:3] not in ("", " "):
+        _fail(at, f"after '@@' comes a space and a line of the file, not {_short(line)}")
+    return line[3:].rstrip()
+
+
+def _bad_line(line: str) -> str:
+    if line.startswith(_MOVE):
+        return f"'{_MOVE}' must stand right below '{_UPDATE} PATH'"
+    if line.startswith("***"):
+        return f"{_short(line)} is no header; expected {_HEADERS} or '{_END_OF_FILE}'"
+    return (
+        f"{_short(line)} must start with ' ' (a line that stays), '-' (removed) or '+' (added), "
+        "or with '@@' to start a chunk"
+    )

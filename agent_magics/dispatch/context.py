@@ -1,0 +1,255 @@
+"""What a tool is handed when the engine calls it: where it is, what holds, whom it may ask."""
+
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from agent_magics.dispatch.handles import HandleStore, is_handle
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import Event, ToolCallUpdated
+from agent_magics.protocol.items import Item, Json
+from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.tools import ToolOutput
+
+
+class Emit(Protocol):
+    """Sends an event; safe from every thread."""
+
+    def __call__(self, kind: type[Event], **fields: Any) -> None:
+        """Send an event of this kind with these fields."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What live code did.
+
+    Attributes:
+        output: stdout and stderr, the displayed values as text and the last expression, in order.
+        images: ``data:`` addresses of the figures and images it displayed.
+        error: the trimmed traceback, or "".
+    """
+
+    output: str
+    images: tuple[str, ...] = ()
+    error: str = ""
+
+
+class LiveKernel(Protocol):
+    """The person's own namespace, as a place to run code; only on the thread that waits."""
+
+    async def run(self, code: str, context: "ToolContext") -> LiveResult:
+        """Run `code` as a cell, showing what it prints and displays as it comes.
+
+        It suspends only if the code itself awaits at top level.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class TurnContext:
+    """What all calls of one turn share.
+
+    Attributes:
+        emit: sends an event of the turn, stamped with its ids; safe from every thread.
+        ask: puts a question (an event class and its fields) and waits for the answer.
+        call: makes a nested call: `call(name, arguments, parent_call_id)`.
+        validate_path: turns a path as the model wrote it into a real one, or raises RespondToModel.
+        messages: the history so far, read-only.
+        main_thread: runs work on the thread that waits for the run: `main_thread(kind, call_id,
+            name, run)`; see `engine.foreground`. None where nobody waits.
+        live_kernel: where `python` runs; None outside a notebook.
+        diff_tracker: None until the changes of a turn to files are tracked.
+        processes: the conversation's commands, a `backends.exec.processes.ProcessManager`; None
+            where none may be started.
+        handles: what was too long to be read at once, under the names that the model knows.
+        tell_later: tells the model a text with its next request; safe from every thread.
+    """
+
+    session_id: str
+    turn_id: str
+    agent: str
+    config: RunConfig
+    env: Mapping[str, str]
+    emit: Emit
+    ask: Callable[..., Awaitable[Answer]]
+    call: Callable[[str, Any, str | None], Awaitable[ToolOutput]]
+    validate_path: Callable[[str, str], Path]
+    messages: Callable[[], Sequence[Item]]
+    main_thread: Callable[..., Awaitable[Any]] | None
+    live_kernel: LiveKernel | None = None
+    diff_tracker: Any = None
+    processes: Any = None
+    handles: HandleStore = field(default_factory=HandleStore)
+    tell_later: Callable[[str], None] = lambda text: None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """One call's view of its turn; a tool asks for it with a parameter annotated `ToolContext`.
+
+    Attributes:
+        bypass_sandbox: this attempt may leave the sandbox: an approved escalation, or a rule.
+        read_only: a command known to only read: it needs no question, and no folder to write.
+        permit: puts `ask` to rules, policy and person; set when the call is judged.
+        judged: what the call touches went through approval already.
+        gate: waits for the call's place among the others; None where it has none to wait for.
+    """
+
+    turn: TurnContext
+    call_id: str
+    name: str
+    parent_call_id: str | None = None
+    bypass_sandbox: bool = False
+    read_only: bool = False
+    judged: bool = False
+    permit: Callable[..., Awaitable[None]] | None = None
+    gate: Callable[[], Awaitable[None]] | None = None
+    _cancelled: threading.Event | None = None
+    _is_cancelled: bool = False
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when the turn is interrupted; long work looks at it, or waits for it."""
+        if self._cancelled is None:
+            # Made when first looked at: most calls never look, and an Event costs 2 us.
+            self._cancelled = threading.Event()
+            if self._is_cancelled:
+                self._cancelled.set()
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Tell the tool that the turn is over."""
+        # In this order, against the order in `cancelled`, no thread can miss it.
+        self._is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
+
+    @property
+    def session_id(self) -> str:
+        """Id of the conversation."""
+        return self.turn.session_id
+
+    @property
+    def turn_id(self) -> str:
+        """Id of the turn."""
+        return self.turn.turn_id
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent."""
+        return self.turn.agent
+
+    @property
+    def cwd(self) -> Path:
+        """The workspace; relative paths start here."""
+        return self.turn.config.cwd
+
+    @property
+    def config(self) -> RunConfig:
+        """What holds for this run."""
+        return self.turn.config
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The environment that commands get, already scrubbed."""
+        return self.turn.env
+
+    @property
+    def messages(self) -> Sequence[Item]:
+        """The conversation so far; read-only."""
+        return self.turn.messages()
+
+    @property
+    def diff_tracker(self) -> Any:
+        """None: the changes of a turn to files are not tracked in this version."""
+        return self.turn.diff_tracker
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """A place for tools to keep things for the length of a turn."""
+        return self.turn.extra
+
+    @property
+    def processes(self) -> Any:
+        """The commands of this conversation."""
+        return self.turn.processes
+
+    @property
+    def handles(self) -> HandleStore:
+        """The kept results of this conversation, such as ``@r7``."""
+        return self.turn.handles
+
+    @property
+    def output_budget(self) -> int:
+        """Characters of this call's output that the model reads."""
+        return self.turn.config.output_budget
+
+    def validate_path(self, path: str, mode: Literal["read", "write"] = "read") -> Path:
+        """Return `path` resolved against `cwd`; the name of a kept result leads to its file.
+
+        Raises:
+            RespondToModel: the path may not be touched in this way.
+        """
+        if is_handle(path):
+            if mode == "write":
+                raise RespondToModel(f"{path} is a kept result: it can be read, not written.")
+            return self.handles.path_of(path)
+        return self.turn.validate_path(path, "judged" if self.judged else mode)
+
+    def emit(self, kind: type[Event], **fields: Any) -> None:
+        """Send an event of this call; `call_id` is filled in."""
+        self.turn.emit(kind, call_id=self.call_id, **fields)
+
+    def update(
+        self,
+        title: str | None = None,
+        progress: float | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Tell how far the call is: a title, a share done from 0 to 1, anything in `metadata`."""
+        self.turn.emit(
+            ToolCallUpdated,
+            call_id=self.call_id,
+            name=self.name,
+            parent_call_id=self.parent_call_id,
+            title=title,
+            progress=progress,
+            metadata=metadata or {},
+        )
+
+    async def ask(
+        self,
+        *,
+        permission: str,
+        patterns: Sequence[str],
+        always: Sequence[str] = (),
+        metadata: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Ask for what this call is about to do; returns when it may.
+
+        Rules of this `permission` come first; what they leave open is put to the person, under
+        every policy but "never", which refuses.
+
+        Args:
+            permission: "command", "read", "write", "network", "mcp" or "tool".
+            patterns: what is touched: paths, hosts, command lines, names.
+            always: patterns that a lasting answer allows; none offers no lasting answer.
+            metadata: what the person is shown beside it.
+
+        Raises:
+            RespondToModel: a rule forbids it, or it was denied.
+            TurnAbort: the person ended the turn instead of answering.
+            ValueError: there is no such permission, or `patterns` is empty.
+        """
+        if self.permit is None:
+            raise RuntimeError("ctx.ask works inside a call that an agent makes.")
+        await self.permit(permission, patterns, always, metadata or {})
+
+    async def call(self, tool: str, arguments: Mapping[str, Json]) -> ToolOutput:
+        """Call another tool as part of this call: validated, approved and shown like any other."""
+        return await self.turn.call(tool, arguments, self.call_id)

@@ -1,0 +1,118 @@
+"""What of a call a person is shown to read or to change, and the call as they changed it."""
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.tools import (
+    CustomPayload,
+    FunctionPayload,
+    LocalShellPayload,
+    ToolCall,
+    ToolPayload,
+)
+
+# The argument that is what a call is about, where it is text (or the words of a command).
+_MAIN_ARGUMENTS = ("command", "cmd", "code")
+
+# Characters that a person may be expected to change by hand.
+MOST_EDITABLE = 20_000
+
+
+def readable_payload(payload: ToolPayload) -> str:
+    """Return the whole of what the model wrote, as a person is shown it."""
+    if isinstance(payload, FunctionPayload):
+        return payload.arguments
+    if isinstance(payload, CustomPayload):
+        return payload.input
+    if isinstance(payload, LocalShellPayload):
+        return json.dumps({"command": payload.command, "workdir": payload.workdir})
+    return payload.raw_arguments
+
+
+def editable_text(payload: ToolPayload) -> str:
+    """Return what a person would change: the command line or the code alone, else everything."""
+    if isinstance(payload, LocalShellPayload):
+        return shlex.join(payload.command)
+    if isinstance(payload, FunctionPayload):
+        arguments = _arguments_of(payload)
+        value = arguments.get(_main_argument(arguments))
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            return shlex.join(value)
+    return readable_payload(payload)
+
+
+def with_edited_text(call: ToolCall, text: str) -> ToolCall:
+    """Return the call with its `editable_text` as the person changed it.
+
+    Raises:
+        ValueError: `text` is no command line, and the call takes words.
+    """
+    payload = call.payload
+    if isinstance(payload, LocalShellPayload):
+        return replace(call, payload=replace(payload, command=tuple(shlex.split(text))))
+    if isinstance(payload, FunctionPayload):
+        arguments = _arguments_of(payload)
+        name = _main_argument(arguments)
+        if name:
+            edited = shlex.split(text) if isinstance(arguments[name], list) else text
+            return with_edited_arguments(call, json.dumps({**arguments, name: edited}))
+    return with_edited_arguments(call, text)
+
+
+def with_edited_arguments(call: ToolCall, text: str) -> ToolCall:
+    """Return the call with other arguments: JSON text, or freeform where it is that."""
+    payload = call.payload
+    if isinstance(payload, CustomPayload):
+        return replace(call, payload=CustomPayload(text))
+    return replace(call, payload=FunctionPayload(text, payload.output_kind))
+
+
+def describe_edit(call: ToolCall) -> str:
+    """Say to the model what the person made of its call."""
+    payload = call.payload
+    main = isinstance(payload, LocalShellPayload) or (
+        isinstance(payload, FunctionPayload) and _main_argument(_arguments_of(payload))
+    )
+    what = "command" if main and main != "code" else "code" if main else "arguments"
+    return f"The person changed the {what} to: {editable_text(payload)}"
+
+
+def _arguments_of(payload: FunctionPayload) -> dict[str, Any]:
+    try:
+        arguments = json.loads(payload.arguments or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _main_argument(arguments: dict[str, Any]) -> str:
+    for name in _MAIN_ARGUMENTS:
+        value = arguments.get(name)
+        is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        if isinstance(value, str) or (is_words and value):
+            return name
+    return ""
+
+
+def editable_of(call: ToolCall) -> str:
+    """Return what a person may change of a call by hand; "" where that is too long."""
+    text = editable_text(call.payload)
+    return text if len(text) <= MOST_EDITABLE else ""
+
+
+def edited_call(call: ToolCall, answer: Answer) -> ToolCall | None:
+    """Return the call as the person changed it, if they did.
+
+    Raises:
+        ValueError: what they wrote is no command line.
+    """
+    if answer.edited_arguments is not None:
+        return with_edited_arguments(call, answer.edited_arguments)
+    if answer.edited_text is None or answer.edited_text == editable_text(call.payload):
+        return None
+    return with_edited_text(call, answer.edited_text)

@@ -1,0 +1,232 @@
+"""Cuts shell scripts into commands: exactly where that is possible, else well enough to search."""
+
+import re
+from collections.abc import Sequence
+
+from agent_magics.dispatch.exec_place import Effort
+
+SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./,:+@%=-]+")
+_WITH_SCRIPT = frozenset({("-c",), ("-lc",), ("-l", "-c"), ("--login", "-c")})
+_DEEPEST = 4  # scripts within scripts
+_MOST_SPLIT = 100_000  # characters
+
+
+def is_shell(program: str) -> bool:
+    """Tell whether a program, as it is named, is a shell."""
+    return program.rpartition("/")[2] in SHELLS
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """Return the script of ``bash -c SCRIPT`` and ``bash -lc SCRIPT``; None for anything else."""
+    if len(argv) < 3 or not is_shell(argv[0]) or tuple(argv[1:-1]) not in _WITH_SCRIPT:
+        return None
+    return argv[-1]
+
+
+def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:
+    """Return the commands that running `argv` means: itself, or those of a plain script.
+
+    Returns:
+        None where a shell would read something that is not understood here.
+    """
+    if not argv:
+        return None
+    if not is_shell(argv[0]):
+        return [list(argv)]
+    script = script_of(argv)
+    if script is None:
+        # A script's file is a word like any other; options change how words are read.
+        return None if argv[1:] and argv[1].startswith(("-", "+")) else [list(argv)]
+    if depth >= _DEEPEST or len(script) > _MOST_SPLIT or is_other_language(argv[0]):
+        return None
+    plain = split_script(script)
+    if plain is None:
+        return None
+    commands: list[list[str]] = []
+    for words in plain:
+        inner = commands_of(words, depth + 1)
+        if inner is None:
+            return None
+        commands += inner
+    return commands
+
+
+def is_other_language(program: str) -> bool:
+    """Tell whether a shell reads scripts otherwise than POSIX says."""
+    return program.rpartition("/")[2] == "fish"
+
+
+def split_script(script: str) -> list[list[str]] | None:
+    """Return the commands of a script that is nothing but plain words joined by ``&& || ; |``.
+
+    Returns:
+        The words of each command; None when anything else is in it: a redirection, a variable, a
+        substitution, a wildcard, an assignment, a comment, a background job, a second line.
+    """
+    commands: list[list[str]] = [[]]
+    position, word = 0, None  # None: between words; "" may be an empty quoted word
+    while position < len(script):
+        character = script[position]
+        plain = _PLAIN.match(script, position)
+        if character in "'\"":
+            end = script.find(character, position + 1)
+            quoted = script[position + 1 : end]
+            if end < 0 or not _is_literal(quoted, character):
+                return None
+            word, position = (word or "") + quoted, end + 1
+        elif plain and not (word is None and character == "="):
+            word, position = (word or "") + plain[0], plain.end()
+        elif character in " \t":
+            word, position = _end_word(commands, word), position + 1
+        else:
+            operator = _operator_at(script, position)
+            word = _end_word(commands, word)
+            if not operator or not commands[-1]:
+                return None
+            commands.append([])
+            position += len(operator)
+    _end_word(commands, word)
+    if not all(commands) or any("=" in words[0] for words in commands):
+        return None
+    return commands
+
+
+def _is_literal(quoted: str, quote: str) -> bool:
+    special = "$`\\!" if quote == '"' else ""
+    return not any(c in special or not c.isprintable() for c in quoted if c != "\t")
+
+
+def _operator_at(script: str, position: int) -> str:
+    if script[position : position + 2] in ("&&", "||"):
+        return script[position : position + 2]
+    if script[position] == ";":
+        return ";"
+    lone_pipe = script[position] == "|" and script[position + 1 : position + 2] != "&"
+    return "|" if lone_pipe else ""
+
+
+def _end_word(commands: list[list[str]], word: str | None) -> None:
+    if word is not None:
+        commands[-1].append(word)
+
+
+_UNQUOTED = re.compile(r"[^\s'\"\\#>;&|()`<]+")
+_INSIDE = {
+    "'": re.compile(r"[^']*"),
+    '"': re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL),
+}
+
+
+class LooseLexer:
+    """Splits any script well enough to search it.
+
+    Attributes:
+        commands: its simple commands, each with what joins it to the one before.
+        nested: the texts of substitutions inside double quotes.
+    """
+
+    def __init__(self, script: str, effort: Effort) -> None:
+        self.commands: list[tuple[str, list[str]]] = []
+        self.nested: list[str] = []
+        self._script = script
+        self._effort = effort
+        self._at = 0
+        self._word: list[str] | None = None
+        self._words: list[str] = []
+        self._joined_by = ""
+        self._skip_word = False  # the target of a redirection
+
+    def run(self) -> None:
+        """Fill `commands` and `nested`.
+
+        Raises:
+            TooLongToJudge: the script has more pieces than there is effort left.
+        """
+        script = self._script
+        while self._at < len(script):
+            self._effort.spend(1)
+            if plain := _UNQUOTED.match(script, self._at):
+                self._at = plain.end()
+                self._put(plain[0])
+            else:
+                self._at += 1
+                self._special(script[self._at - 1])
+        self._end_command("")
+
+    def _special(self, character: str) -> None:
+        """Read on from a character with a meaning of its own, which is just behind."""
+        if character in "'\"":
+            self._quoted(character)
+        elif character == "\\":
+            self._escaped()
+        elif character.isspace() and character != "\n":
+            self._end_word()
+        elif character == "#" and self._word is None:
+            end = self._script.find("\n", self._at)
+            self._at = len(self._script) if end < 0 else end
+        elif character == ">":
+            self._redirection()
+        elif character == "#":
+            self._put(character)
+        else:
+            self._separator(character)
+
+    def _put(self, text: str) -> None:
+        if self._word is None:
+            self._word = []
+        self._word.append(text)
+
+    def _quoted(self, quote: str) -> None:
+        inside = _INSIDE[quote].match(self._script, self._at)
+        text = inside[0] if inside else ""
+        self._at += len(text) + 1
+        if quote == '"':
+            self._collect_substitutions(text)
+            text = text.replace("\\", "")
+        if self._word and self._word[-1].endswith("$"):  # $'…' and $"…"
+            self._word[-1] = self._word[-1][:-1]
+        self._put(text)
+
+    def _collect_substitutions(self, text: str) -> None:
+        for opening in ("$(", "`"):
+            if opening in text:
+                self.nested.append(text.partition(opening)[2].replace("`", "\n"))
+
+    def _escaped(self) -> None:
+        following = self._script[self._at : self._at + 1]
+        self._at += 1
+        if following != "\n":
+            self._put(following)
+
+    def _redirection(self) -> None:
+        if self._word is not None and "".join(self._word).isdigit():
+            self._word = None
+        self._end_word()
+        while self._script[self._at : self._at + 1] in (">", "|", "&"):
+            self._at += 1
+        self._skip_word = True
+
+    def _separator(self, character: str) -> None:
+        if character == "<" and self._script[self._at : self._at + 1] != "(":
+            self._end_word()
+            return
+        doubled = character in "&|" and self._script[self._at : self._at + 1] == character
+        self._at += doubled
+        self._end_command(character * 2 if doubled else character)
+
+    def _end_word(self) -> None:
+        if self._word is not None:
+            word, self._word = "".join(self._word), None
+            if not self._skip_word:
+                self._words.append(word)
+            self._skip_word = False
+
+    def _end_command(self, joiner: str) -> None:
+        self._end_word()
+        self._skip_word = False
+        if self._words:
+            self.commands.append((self._joined_by, self._words))
+            self._joined_by = joiner
+        self._words = []

@@ -1,0 +1,324 @@
+"""What a tool returned, as the model reads it: text within a budget, pictures as pictures.
+
+Any Python value must come out as something, so nothing here raises because of a value: a piece that
+cannot be shown is named instead. Libraries are recognised by the names of their types and are
+never imported for it.
+"""
+
+import base64
+import io
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText
+from agent_magics.protocol.tools import ToolOutput
+
+TABLE_ROWS = 20
+TABLE_COLUMNS = 20
+CELL_WIDTH = 40
+IMAGE_SIDE = 2048  # pixels; the longest side of a picture that is sent
+MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JSON text
+_ARRAY_ELEMENTS = 200
+_NONE_TEXT = "Done; the tool returned None."
+_PLAIN_TYPES = frozenset((int, float, bool, dict, list, tuple))
+_PLAIN_ELEMENTS = _PLAIN_TYPES | {str, type(None)}
+
+
+def to_tool_output(value: Any, budget: int) -> ToolOutput:
+    """Return what the model reads of `value`; never raises because of what `value` is.
+
+    Args:
+        value: what a tool returned. An object with ``to_output(budget)`` speaks for itself; where
+            it has an ``output_budget`` that is not 0, that one holds.
+        budget: characters of text the model may read; pictures are not counted.
+
+    Returns:
+        The output; its `value` is `value` itself.
+    """
+    kind = type(value)
+    if kind is str:
+        return ToolOutput(_fit(value, budget), value=value)
+    if kind in _PLAIN_TYPES and not (kind in (list, tuple) and _holds_parts(value)):
+        return ToolOutput(_fit(_json_text(value), budget), value=value)
+    if isinstance(value, ToolOutput):
+        return _fit_output(value, budget)
+    if value is None:
+        return ToolOutput(_NONE_TEXT)
+    if hasattr(kind, "to_output"):
+        return _fit_output(value.to_output(budget), getattr(value, "output_budget", 0) or budget)
+    content = _content_of(value)
+    return ToolOutput(_fit_content(content, budget), value=value)
+
+
+def cut_text(text: str, budget: int) -> tuple[str, int]:
+    """Return the head and the tail of `text` within `budget`, and how many characters are left out.
+
+    Cuts fall on line ends where one is near. The marker between the two says how many characters
+    are missing; it comes on top of the budget.
+    """
+    if len(text) <= budget:
+        return text, 0
+    half = max(budget, 0) // 2
+    head = text.rfind("\n", half // 2, half) + 1 or half
+    tail = len(text) - (max(budget, 0) - half)
+    line = text.find("\n", tail, tail + half // 2)
+    if line >= 0:
+        tail = line + 1
+    start, end, omitted = text[:head], text[tail:], tail - head
+    gap = "\n" if start and not start.endswith("\n") else ""
+    return f"{start}{gap}… {omitted} characters left out …\n{end}", omitted
+
+
+def safe_repr(value: Any) -> str:
+    """Return ``repr(value)``, or words in its place where that raises."""
+    try:
+        return repr(value)
+    except Exception as error:  # a stranger's __repr__ may raise anything
+        return f"<{type_name(value)}, whose repr raised {type(error).__name__}>"
+
+
+def type_name(value: Any) -> str:
+    """Return the type of `value` as people write it, such as ``pandas.DataFrame``."""
+    kind = type(value)
+    module = kind.__module__
+    if module in ("builtins", "__main__"):
+        return kind.__qualname__
+    return f"{module.partition('.')[0]}.{kind.__qualname__}"
+
+
+# -- fitting into the budget -------------------------------------------------------------------
+
+
+def _fit(text: str, budget: int) -> str:
+    if len(text) > budget:
+        text, _ = cut_text(text, budget)
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half a character, as file names may hold; no request can carry it
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text
+
+
+def _fit_content(content: Content, budget: int) -> Content:
+    if isinstance(content, str):
+        return _fit(content, budget)
+    fitted: list[ContentPart] = []
+    left = budget
+    for part in content:
+        if isinstance(part, InputText):
+            fitted.append(InputText(_fit(part.text, left)))
+            left = max(left - len(part.text), 0)
+        else:
+            fitted.append(part)
+    return tuple(fitted)
+
+
+def _fit_output(output: ToolOutput, budget: int) -> ToolOutput:
+    content = _fit_content(output.content, budget)
+    if content == output.content:
+        return output
+    return ToolOutput(content, output.success, output.details, output.value)
+
+
+# -- from values to text and parts -------------------------------------------------------------
+
+
+def _content_of(value: Any) -> Content:
+    if isinstance(value, (InputText, InputImage)):
+        return (value,)
+    if hasattr(type(value), "__dataclass_fields__"):  # the common case, before the searches below
+        return _json_text(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _describe_bytes(bytes(value))
+    if isinstance(value, (list, tuple)) and _holds_parts(value):
+        return _join_parts(value)
+    show = _renderer_of(type(value))
+    return _show(show, value) if show is not None else _json_text(value)
+
+
+def _show(render: Callable[[Any], Content], value: Any) -> Content:
+    try:
+        return render(value)
+    except Exception as error:  # the library's own failure must not end the turn
+        return f"A {type_name(value)} that cannot be shown: {type(error).__name__}."
+
+
+def _holds_parts(values: list[Any] | tuple[Any, ...]) -> bool:
+    """Tell whether a short list is better shown piece by piece, such as ``(figure, axes)``."""
+    if not 0 < len(values) <= MIXED_PARTS:
+        return False
+    return any(
+        type(value) not in _PLAIN_ELEMENTS
+        and (isinstance(value, (InputText, InputImage)) or _renderer_of(type(value)) is not None)
+        for value in values
+    )
+
+
+def _join_parts(values: list[Any] | tuple[Any, ...]) -> Content:
+    parts: list[ContentPart] = []
+    for value in values:
+        content = value if isinstance(value, str) else _content_of(value)
+        new = (InputText(content),) if isinstance(content, str) else content
+        parts.extend(part for part in new if part not in parts)  # axes show their figure again
+    if all(isinstance(part, InputText) for part in parts):
+        return "\n\n".join(part.text for part in parts if isinstance(part, InputText))
+    return tuple(parts)
+
+
+@cache
+def _json_encoder() -> Callable[..., bytes]:
+    from pydantic_core import to_json  # noqa: PLC0415 - 25 ms, not needed before the first call
+
+    return to_json
+
+
+def _json_text(value: Any) -> str:
+    """Return `value` as compact JSON; what JSON would write as one string comes without quotes."""
+    try:
+        text = _json_encoder()(value, fallback=_encode_piece, inf_nan_mode="constants").decode()
+    except Exception:  # bytes that are no text, circular, half characters, a raising property
+        text = _hard_text(value)
+    return _unquote(text) if text[:1] == '"' else text
+
+
+def _hard_text(value: Any) -> str:
+    try:
+        encoded = _json_encoder()(
+            value, fallback=_encode_piece, inf_nan_mode="constants", bytes_mode="base64"
+        )
+        return encoded.decode()
+    except Exception:  # not JSON in any way
+        return safe_repr(value)
+
+
+def _unquote(text: str) -> str:
+    from pydantic_core import from_json  # noqa: PLC0415 - see _json_encoder
+
+    return str(from_json(text))
+
+
+def _encode_piece(piece: Any) -> Any:
+    """Encode a piece that JSON does not know: NumPy scalars as numbers, the rest as text."""
+    root = type(piece).__module__.partition(".")[0]
+    try:
+        if root == "numpy" and hasattr(piece, "tolist") and piece.size <= _ARRAY_ELEMENTS:
+            plain = piece.tolist()
+            return plain if type(plain) is not type(piece) else str(piece)
+    except Exception:
+        return safe_repr(piece)
+    render = _renderer_of(type(piece))
+    content = _show(render, piece) if render is not None else None
+    return content if isinstance(content, str) else safe_repr(piece)
+
+
+def _describe_bytes(data: bytes) -> str:
+    if not data:
+        return "bytes: none (empty)"
+    start = f"bytes: {len(data)} of them, starting {data[:32].hex(' ')}"
+    kind = next((name for magic, name in _MAGIC.items() if data.startswith(magic)), "")
+    named = f" ({kind})" if kind else ""
+    return f"{start}{named}. To look inside, decode them or write them to a file."
+
+
+_MAGIC = {
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF8": "a GIF image",
+    b"%PDF": "a PDF",
+    b"PK\x03\x04": "a ZIP archive",
+    b"\x1f\x8b": "gzip data",
+    b"PAR1": "a Parquet file",
+}
+
+
+# -- what the libraries of data people return ----------------------------------------------------
+
+
+def _render_frame(frame: Any) -> str:
+    rows, columns = frame.shape
+    dtypes = [
+        f"{name} {dtype}"
+        for name, dtype in zip(
+            frame.columns[:TABLE_COLUMNS], frame.dtypes.iloc[:TABLE_COLUMNS], strict=True
+        )
+    ]
+    if columns > TABLE_COLUMNS:
+        dtypes.append(f"… {columns - TABLE_COLUMNS} more")
+    table = frame.to_string(
+        max_rows=TABLE_ROWS,
+        min_rows=TABLE_ROWS,
+        max_cols=TABLE_COLUMNS,
+        max_colwidth=CELL_WIDTH,
+        show_dimensions=False,
+    )
+    return f"DataFrame, {rows} rows x {columns} columns\ndtypes: {', '.join(dtypes)}\n{table}"
+
+
+def _render_series(series: Any) -> str:
+    name = "" if series.name is None else f" {series.name!r}"
+    table = series.to_string(max_rows=TABLE_ROWS, min_rows=TABLE_ROWS)
+    return f"Series{name}, {len(series)} values, dtype {series.dtype}\n{table}"
+
+
+def _render_array(array: Any) -> str:
+    import numpy  # noqa: PLC0415 - already loaded, or there would be no array
+
+    shown = numpy.array2string(array, threshold=_ARRAY_ELEMENTS, edgeitems=5, max_line_width=100)
+    return f"ndarray, shape {array.shape}, dtype {array.dtype}\n{shown}"
+
+
+def _render_figure(figure: Any) -> Content:
+    width, height = figure.get_size_inches()
+    dpi = min(figure.dpi, IMAGE_SIDE / max(width, height))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    words = [f"Figure, {round(width * dpi)} x {round(height * dpi)} pixels"]
+    for number, axes in enumerate(figure.axes, start=1):
+        labels = {"title": axes.get_title(), "x": axes.get_xlabel(), "y": axes.get_ylabel()}
+        said = ", ".join(f"{name} {text!r}" for name, text in labels.items() if text)
+        if said:
+            words.append(f"axes {number}: {said}")
+    return (InputText("; ".join(words)), _image_part(buffer.getvalue()))
+
+
+def _render_axes(axes: Any) -> Content:
+    return _render_figure(axes.get_figure())
+
+
+def _render_picture(picture: Any) -> Content:
+    width, height = picture.size
+    words = f"Image, {width} x {height} pixels, mode {picture.mode}"
+    if picture.mode not in ("1", "L", "LA", "P", "RGB", "RGBA"):
+        picture = picture.convert("RGB")
+    if max(width, height) > IMAGE_SIDE:
+        picture = picture.copy()
+        picture.thumbnail((IMAGE_SIDE, IMAGE_SIDE))
+        words += f", shown at {picture.size[0]} x {picture.size[1]}"
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG")
+    return (InputText(words), _image_part(buffer.getvalue()))
+
+
+def _image_part(png: bytes) -> InputImage:
+    return InputImage("data:image/png;base64," + base64.b64encode(png).decode("ascii"))
+
+
+_RENDERERS: dict[tuple[str, str], Callable[[Any], Content]] = {
+    ("pandas", "DataFrame"): _render_frame,
+    ("pandas", "Series"): _render_series,
+    ("numpy", "ndarray"): _render_array,
+    ("matplotlib", "Figure"): _render_figure,
+    ("matplotlib", "Axes"): _render_axes,
+    ("PIL", "Image"): _render_picture,
+}
+
+
+def _renderer_of(kind: type) -> Callable[[Any], Content] | None:
+    for base in kind.__mro__:
+        renderer = _RENDERERS.get((base.__module__.partition(".")[0], base.__name__))
+        if renderer is not None:
+            return renderer
+    return None

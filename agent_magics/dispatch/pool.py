@@ -1,0 +1,86 @@
+"""Threads for tools: started when needed, used again, and never waited for at the program's end."""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+_Job: TypeAlias = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
+
+
+class ThreadPool:
+    """Runs every job at once: on a thread that is free, else on a new one.
+
+    There is no limit, since jobs that wait for other jobs would lock each other out; the threads
+    are daemons, since a tool that hangs must not keep the program from ending. The standard
+    library's pool has a limit and is waited for.
+
+    Args:
+        name: what its threads are called.
+        idle_limit: seconds after which a thread without work ends.
+    """
+
+    def __init__(self, name: str, idle_limit: float = 10.0) -> None:
+        self._name = name
+        self._idle_limit = idle_limit
+        self.forget_threads()
+
+    def forget_threads(self) -> None:
+        """Start afresh: a forked child has none of its parent's threads."""
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._free = 0  # threads that wait for a job and have not been given one
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> "Future[Any]":
+        """Run ``fn(*args)`` on a thread; the future brings what it returns or raises.
+
+        Raises:
+            RuntimeError: the system gives no more threads.
+        """
+        future: Future[Any] = Future()
+        with self._lock:
+            is_free = self._free > 0
+            if is_free:
+                self._free -= 1
+        if not is_free:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        # Not handed to the thread itself, which would hold it as long as it lives.
+        self._jobs.put((future, fn, args))
+        return future
+
+    def _work(self) -> None:
+        job = self._next_job()
+        while job is not None:
+            _run(*job)
+            job = None  # what it holds must not live until the next one comes
+            with self._lock:
+                self._free += 1
+            job = self._next_job()
+
+    def _next_job(self) -> _Job | None:
+        while True:
+            try:
+                return self._jobs.get(timeout=self._idle_limit)
+            except Empty:
+                with self._lock:
+                    if self._free > 0:
+                        self._free -= 1
+                        return None
+                # Every waiting thread has been given a job: this one's comes at once.
+
+
+def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        value = fn(*args)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+POOL = ThreadPool("agent-tool")
+os.register_at_fork(after_in_child=POOL.forget_threads)

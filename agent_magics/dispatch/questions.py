@@ -1,0 +1,87 @@
+"""What is put to a person: which lasting answers a question offers, and what a tool itself asks."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent_magics.dispatch.approval import Action, ActionKind, NeedsApproval
+from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.rules import ProposedRule, RuleBook
+from agent_magics.dispatch.rules_file import PERMISSIONS
+from agent_magics.protocol.errors import SandboxDenied
+
+
+def scopes_of(requirement: NeedsApproval, rules: RuleBook | None) -> dict[str, str]:
+    """Return the lasting answers that may be given, and what exactly each covers."""
+    scopes: dict[str, str] = {}
+    if all(action.fingerprint or action.always for action in requirement.actions):
+        exact = _exactly(requirement.actions)
+        scopes["approve_for_cell"] = f"{exact}, until this cell ends"
+        scopes["approve_for_session"] = f"{exact}, until the kernel or the conversation ends"
+    proposed = requirement.proposed_rule
+    if proposed is not None and rules is not None and rules.may_grow:
+        scopes["approve_for_project"] = _described(proposed, requirement, rules)
+    return scopes
+
+
+def _exactly(actions: Sequence[Action]) -> str:
+    always = [pattern for action in actions for pattern in action.always]
+    if always:
+        return ", ".join(dict.fromkeys(always))
+    if any(action.is_command for action in actions):
+        return "this very command, while its folder, environment, program and script are the same"
+    return "this very call, with these arguments"
+
+
+def _described(proposed: ProposedRule, requirement: NeedsApproval, rules: RuleBook) -> str:
+    if proposed.permission == "network":
+        what = f"{proposed.text} (the network for every command that begins so)"
+    elif proposed.sandbox == "bypass":
+        what = f"{proposed.text} (every command that begins so, OUTSIDE the sandbox)"
+    elif proposed.permission != "command":
+        what = f"{proposed.text} ({proposed.permission})"
+    elif any(action.sandboxed for action in requirement.actions):
+        what = f"{proposed.text} (every command that begins so, in the sandbox)"
+    else:
+        what = f"{proposed.text} (every command that begins so; there is no sandbox here)"
+    return f"{what}; written to {rules.project_file.relative_to(rules.folder)}"
+
+
+def repeated_outside(actions: Sequence[Action], denied: SandboxDenied) -> Action:
+    """Return what repeating a call outside the sandbox would be."""
+    command = next(action for action in actions if action.is_command)
+    proposed = command.proposed_rule
+    outside = proposed and replace(proposed, permission="command", sandbox="bypass")
+    return replace(
+        command,
+        kind=ActionKind.COMMAND_ESCALATED,
+        reason=f"the sandbox refused it: {denied.denial.sentence} Repeat it outside the sandbox?",
+        fingerprint=f"outside:{command.fingerprint}" if command.fingerprint else "",
+        leaves_sandbox=True,
+        proposed_rule=outside or None,
+    )
+
+
+def requested_actions(
+    invocation: ToolInvocation, permission: str, patterns: Sequence[str], always: Sequence[str]
+) -> list[Action]:
+    """Return what a tool asks for by itself."""
+    if permission not in PERMISSIONS:
+        raise ValueError(f"permission={permission!r} is not one of: {' | '.join(PERMISSIONS)}")
+    if not patterns or isinstance(patterns, str) or isinstance(always, str):
+        raise ValueError("patterns is a list with at least one entry, and always is a list")
+    proposed = None
+    if len(always) == 1 and permission not in ("command", "network"):
+        proposed = ProposedRule(permission, always[0])
+    return [
+        Action(
+            ActionKind.TOOL_REQUEST,
+            target=pattern,
+            reason=f"{invocation.call.tool_name} asks for it ({permission})",
+            permission=permission,
+            subject=tuple(shlex.split(pattern)) if permission == "command" else pattern,
+            proposed_rule=proposed,
+            always=tuple(always),
+        )
+        for pattern in patterns
+    ]

@@ -1,0 +1,121 @@
+"""Which handler answers which tool name, and the specs that go to the model with them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.tools import (
+    ConfiguredToolSpec,
+    ToolCall,
+    ToolOutput,
+    ToolPayload,
+    ToolSpec,
+)
+
+
+@dataclass(slots=True)
+class ToolInvocation:
+    """One call that has been looked up and whose arguments fit.
+
+    Attributes:
+        args, kwargs: the checked arguments, as Python values.
+    """
+
+    call: ToolCall
+    context: ToolContext
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+class ToolHandler(Protocol):
+    """What answers the calls of one tool (or of a family of tools)."""
+
+    kind: str
+    supports_parallel: bool
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """Tell whether a call with this payload can be answered."""
+        ...
+
+    def how_to_call(self) -> str:
+        """One sentence for a model that used the wrong payload kind."""
+        ...
+
+    def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
+        """Check the arguments.
+
+        Raises:
+            RespondToModel: they do not fit; the message lists every problem.
+        """
+        ...
+
+    def assess(self, invocation: ToolInvocation) -> list[Action]:
+        """Say what the call would do, for approval."""
+        ...
+
+    def is_mutating(self, invocation: ToolInvocation) -> bool:
+        """Tell whether the call might change the person's environment.
+
+        For whoever shows or checks tools: approval goes by `assess`, and which calls may run side
+        by side by `supports_parallel`.
+        """
+        ...
+
+    async def handle(self, invocation: ToolInvocation) -> ToolOutput:
+        """Do it.
+
+        Raises:
+            RespondToModel: it could not be done; the message goes to the model.
+        """
+        ...
+
+
+class ToolRegistry:
+    """Handlers by tool name; immutable once built."""
+
+    def __init__(self, handlers: Mapping[str, ToolHandler]) -> None:
+        self._handlers = dict(handlers)
+
+    def handler(self, name: str) -> ToolHandler | None:
+        """Return the handler of `name`, or None."""
+        return self._handlers.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that can be called."""
+        return tuple(self._handlers)
+
+
+class ToolRegistryBuilder:
+    """Collects specs and handlers; `build` gives both."""
+
+    def __init__(self) -> None:
+        self._specs: list[ConfiguredToolSpec] = []
+        self._handlers: dict[str, ToolHandler] = {}
+
+    def push_spec(self, spec: ToolSpec) -> None:
+        """Offer `spec` to the model; its calls run one at a time."""
+        self.push_spec_with_parallel_support(spec, False)
+
+    def push_spec_with_parallel_support(self, spec: ToolSpec, supports_parallel: bool) -> None:
+        """Offer `spec` to the model, saying whether its calls may run side by side."""
+        if any(other.spec.name == spec.name for other in self._specs):
+            raise FatalError(f"Two tools are named {spec.name!r}; rename one with @tool(name=...).")
+        self._specs.append(ConfiguredToolSpec(spec, supports_parallel))
+
+    def register_handler(self, name: str, handler: ToolHandler) -> None:
+        """Let `handler` answer the calls of `name`.
+
+        Raises:
+            FatalError: `name` has a handler already.
+        """
+        if name in self._handlers:
+            raise FatalError(f"Two tools are named {name!r}; rename one with @tool(name=...).")
+        self._handlers[name] = handler
+
+    def build(self) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
+        """Return the specs for the model and the registry for the router."""
+        return tuple(self._specs), ToolRegistry(self._handlers)

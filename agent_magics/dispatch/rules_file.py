@@ -1,0 +1,467 @@
+"""A file of rules: read with the line of every mistake, and changed without touching other lines.
+
+Law: a file that cannot be understood whole is an error that names file and line; no rule of it is
+used by guess. What the person wrote (order, comments, spaces) stays as it is.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import stat
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_magics.dispatch.glob import is_glob, matches_glob
+from agent_magics.protocol.errors import FatalError
+
+PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")
+DECISIONS = ("allow", "prompt", "forbid")  # from the mildest to the strictest
+SANDBOXES = ("default", "bypass")
+
+# Words of a command, each with its alternatives; or a glob.
+Words: TypeAlias = tuple[tuple[str, ...], ...]
+
+_KEYS = frozenset(
+    {
+        *("permission", "pattern", "decision", "sandbox", "agent", "justification"),
+        *("match", "not_match"),
+    }
+)
+_MOST_BYTES = 1 << 20
+_MOST_WORDS = 50
+_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)\Z")
+
+HEADER = """\
+# Rules of agent-magics for this project: which calls run without a question ("allow"), which are
+# asked about every time ("prompt"), and which never run ("forbid"). The strictest match wins.
+# Answers given "for this project" are added at the end. After a change by hand the "allow" rules
+# hold again once you say %agent approvals trust; %agent approvals lists and revokes them.
+"""
+MARK = "# Approved on "  # begins the comment above a rule that an answer wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One ``[[rule]]``.
+
+    Attributes:
+        pattern: words with their alternatives (a prefix of the command), or a glob.
+        sandbox: "default", "bypass", or "" where the rule says nothing of it.
+        agent: a glob of agents' names.
+        origin: "user" or "project".
+        number: which rule of its file it is, from 0.
+        line: where it begins, from 1.
+        by_answer: an answer at a question wrote it.
+    """
+
+    permission: str
+    pattern: Words | str
+    decision: str
+    sandbox: str = ""
+    agent: str = "*"
+    justification: str = ""
+    origin: str = "user"
+    file: str = ""
+    number: int = 0
+    line: int = 0
+    by_answer: bool = False
+
+    def words_matched(self, argv: Sequence[str]) -> int:
+        """Return how many words the prefix takes, 0 where it is no prefix of `argv`."""
+        if isinstance(self.pattern, str) or len(argv) < len(self.pattern):
+            return 0
+        fits = all(word in words for word, words in zip(argv, self.pattern, strict=False))
+        return len(self.pattern) if fits else 0
+
+    @property
+    def text(self) -> str:
+        """The pattern as a person reads it: ``git (status|log) …``."""
+        if isinstance(self.pattern, str):
+            return self.pattern
+        return " ".join(map(_shown_word, self.pattern)) + " …"
+
+    @property
+    def place(self) -> str:
+        """Where the rule stands: file and line."""
+        return f"{self.file}, line {self.line}"
+
+
+def _shown_word(words: tuple[str, ...]) -> str:
+    quoted = [shlex.quote(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else f"({'|'.join(quoted)})"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFile:
+    """A file of rules as it was read.
+
+    Attributes:
+        digest: of its bytes, in hex; "" where there is no file.
+        identity: what the file system says about it; equal again means that it is the same.
+    """
+
+    path: Path
+    origin: str
+    text: str = ""
+    digest: str = ""
+    rules: tuple[Rule, ...] = ()
+    identity: tuple[int, ...] = ()
+
+
+def identity_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written or replaced; () where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def read_rules(path: Path, origin: str) -> RulesFile:
+    """Read a file of rules; a missing one has none.
+
+    Raises:
+        FatalError: it cannot be read, or something in it is not understood; says file and line.
+    """
+    identity = identity_of(path)
+    data = _read(path)
+    if data is None:
+        return RulesFile(path, origin)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FatalError(f"{path}, line {line}: this is not UTF-8 text; mend the file.") from None
+    rules = parse_rules(text, path, origin)
+    return RulesFile(path, origin, text, hashlib.sha256(data).hexdigest(), rules, identity)
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the bytes of a plain file of bounded size; None where there is no file."""
+    try:
+        # Without waiting: a pipe in the project's folder must not stop every run.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise FatalError(f"The rules in {path} cannot be read: {error.strerror}.") from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+            raise FatalError(f"The rules in {path} cannot be read: it is no file of at most 1 MiB.")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(_MOST_BYTES)
+    finally:
+        os.close(fd)
+
+
+def parse_rules(text: str, path: Path, origin: str) -> tuple[Rule, ...]:
+    """Return the rules that `text` holds, in order.
+
+    Raises:
+        FatalError: something in it is not understood; says file and line.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
+        what = _LINE.sub("", str(error)).replace(" (at end of document)", "")
+        raise FatalError(f"{path}, line {line}: this is not TOML: {what}.") from None
+    places = RulePlaces(text)
+    for key in data:
+        if key != "rule":
+            line = places.line_of_top(key)
+            raise FatalError(
+                f"{path}, line {line}: {key!r} is not known here; a file of rules holds [[rule]] "
+                "tables only."
+            )
+    tables = data.get("rule", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        line = places.line_of_top("rule")
+        raise FatalError(f"{path}, line {line}: rules are written as [[rule]] tables.")
+    reader = _RuleReader(path, origin, places)
+    return tuple(reader.read(number, table) for number, table in enumerate(tables))
+
+
+class _RuleReader:
+    """Makes rules of tables, and says on which line something is wrong."""
+
+    def __init__(self, path: Path, origin: str, places: "RulePlaces") -> None:
+        self._path, self._origin, self._places = path, origin, places
+
+    def read(self, number: int, table: Mapping[str, Any]) -> Rule:
+        """Return the rule of one table.
+
+        Raises:
+            FatalError: something in it is not understood.
+        """
+        self._number = number
+        for key in table:
+            if key not in _KEYS:
+                known = ", ".join(sorted(_KEYS))
+                self._refuse(key, f"{key!r} is not a key of a rule; there are: {known}")
+        permission = self._choice(table, "permission", PERMISSIONS)
+        rule = Rule(
+            permission=permission,
+            pattern=self._pattern(table.get("pattern"), permission),
+            decision=self._choice(table, "decision", DECISIONS),
+            sandbox=self._choice(table, "sandbox", SANDBOXES) if "sandbox" in table else "",
+            agent=self._text(table, "agent", "*") or "*",
+            justification=self._text(table, "justification", ""),
+            origin=self._origin,
+            file=str(self._path),
+            number=number,
+            line=self._places.line_of(number),
+            by_answer=self._places.is_marked(number),
+        )
+        self._check_sandbox(rule)
+        self._check_examples(rule, table)
+        return rule
+
+    def _refuse(self, key: str, what: str) -> None:
+        line = self._places.line_of(self._number, key)
+        raise FatalError(f"{self._path}, line {line}: {what}.")
+
+    def _choice(self, table: Mapping[str, Any], key: str, choices: Sequence[str]) -> str:
+        value = table.get(key)
+        if key not in table:
+            self._refuse(key, f"the rule has no {key}; it is one of: {' | '.join(choices)}")
+        if value not in choices or not isinstance(value, str):
+            self._refuse(key, f"{key} = {value!r} is not one of: {' | '.join(choices)}")
+        return str(value)
+
+    def _text(self, table: Mapping[str, Any], key: str, default: str) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str):
+            self._refuse(key, f"{key} = {value!r} must be text")
+        return str(value)
+
+    def _pattern(self, value: Any, permission: str) -> Words | str:
+        if value is None:
+            self._refuse("pattern", "the rule has no pattern")
+        if permission == "network" and value == "*":
+            return "*"
+        if permission in ("command", "network"):
+            return self._words(value, permission)
+        if not isinstance(value, str) or not value or not is_glob(value):
+            self._refuse("pattern", f"pattern = {value!r} must be a pattern such as 'src/**'")
+        return str(value)
+
+    def _words(self, value: Any, permission: str) -> Words:
+        also = ', or "*" for every command' if permission == "network" else ""
+        form = f'a list of words such as ["git", ["status", "log"]]{also}'
+        if not isinstance(value, list) or not value:
+            self._refuse("pattern", f"pattern = {value!r} must be {form}")
+        if len(value) > _MOST_WORDS:
+            self._refuse("pattern", f"the pattern has more than {_MOST_WORDS} words")
+        words = tuple(
+            tuple(word) if isinstance(word, list) else (word,)  # alternatives
+            for word in value
+        )
+        for word in words:
+            if not word or not all(isinstance(each, str) and each for each in word):
+                self._refuse("pattern", f"pattern = {value!r} must be {form}")
+            if {"*", "**"} & set(word):
+                self._refuse(
+                    "pattern",
+                    "words of a command stand for themselves and more may always follow; leave "
+                    '"*" out',
+                )
+        return words
+
+    def _check_sandbox(self, rule: Rule) -> None:
+        if rule.sandbox and rule.permission != "command":
+            self._refuse("sandbox", 'sandbox is for permission = "command" only')
+        if rule.sandbox == "bypass" and rule.decision == "forbid":
+            self._refuse("sandbox", "what is forbidden runs nowhere; leave sandbox out")
+
+    def _check_examples(self, rule: Rule, table: Mapping[str, Any]) -> None:
+        for key, expected in (("match", True), ("not_match", False)):
+            examples = table.get(key, [])
+            if not isinstance(examples, list):
+                self._refuse(key, f"{key} = {examples!r} must be a list of examples")
+            for example in examples:
+                if self._fits(rule, example, key) is not expected:
+                    does = "does not match" if expected else "matches"
+                    self._refuse(key, f"the rule's pattern {rule.text} {does} {example!r}")
+
+    def _fits(self, rule: Rule, example: Any, key: str) -> bool:
+        if isinstance(rule.pattern, str):
+            if not isinstance(example, str):
+                self._refuse(key, f"the example {example!r} must be text")
+            return matches_glob(rule.pattern, example)
+        if isinstance(example, str):
+            try:
+                example = shlex.split(example)
+            except ValueError as error:
+                self._refuse(key, f"the example {example!r} is no command line: {error}")
+        if not isinstance(example, list) or not all(isinstance(word, str) for word in example):
+            self._refuse(key, f"the example {example!r} must be a command line or a list of words")
+        return bool(rule.words_matched(example))
+
+
+_RULE_HEADER = re.compile(r"\s*\[\[\s*[\"']?rule[\"']?\s*\]\]")
+_OTHER_HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?([\w-]+)")
+_KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*[=.]")
+_SPECIAL = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|[#\[\]{}]')
+
+
+class RulePlaces:
+    """The lines of a TOML text where its rules and their keys stand, which tomllib does not tell.
+
+    Lines are counted from 1. The text is valid TOML: only strings over several lines and open
+    brackets have to be told from keys.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.begins: list[int] = []
+        self._keys: list[dict[str, int]] = []
+        self._top: dict[str, int] = {}
+        table: dict[str, int] | None = self._top
+        quote, depth = "", 0
+        for number, line in enumerate(self.lines, 1):
+            if not quote and not depth:
+                if _RULE_HEADER.match(line):
+                    self.begins.append(number)
+                    table = {}
+                    self._keys.append(table)
+                elif header := _OTHER_HEADER.match(line):
+                    self._top.setdefault(header[1], number)
+                    table = None
+                elif (key := _KEY.match(line)) and table is not None:
+                    table.setdefault(key[1], number)
+            quote, depth = _state_after(line, quote, depth)
+
+    def line_of(self, rule: int, key: str = "") -> int:
+        """Return the line of a rule's key, else of the rule, else of the first mention of rules."""
+        if rule >= len(self.begins):  # written as rule = [{…}]
+            return self.line_of_top("rule")
+        return self._keys[rule].get(key, self.begins[rule])
+
+    def line_of_top(self, key: str) -> int:
+        """Return the line of a key or table at the top."""
+        return self._top.get(key, self.begins[0] if self.begins else 1)
+
+    def is_marked(self, rule: int) -> bool:
+        """Tell whether the comment of an answer stands above a rule."""
+        if rule >= len(self.begins):
+            return False
+        return self.begins[rule] > 1 and self.lines[self.begins[rule] - 2].startswith(MARK)
+
+    def without(self, rule: int) -> str:
+        """Return the text without one rule and the comment that an answer wrote above it."""
+        if rule >= len(self.begins):
+            raise FatalError("This rule is not written as a [[rule]] table; remove it by hand.")
+        start = self.begins[rule] - 1 - self.is_marked(rule)
+        end = max(self._keys[rule].values(), default=self.begins[rule])
+        quote, depth = "", 0
+        for number in range(end - 1, len(self.lines)):  # the last value may go over lines
+            quote, depth = _state_after(self.lines[number], quote, depth)
+            if not quote and not depth:
+                end = number + 1
+                break
+        if start and not self.lines[start - 1].strip():
+            start -= 1  # the empty line that set it apart
+        return "\n".join([*self.lines[:start], *self.lines[end:]])
+
+
+def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
+    """Return the open multi-line quote and the depth of brackets behind a line."""
+    at = 0
+    while at < len(line):
+        if quote:
+            end = line.find(quote, at)
+            while quote == '"""' and end > 0 and _is_escaped(line, end):
+                end = line.find(quote, end + 1)
+            if end < 0:
+                return quote, depth
+            quote, at = "", end + 3
+            continue
+        found = _SPECIAL.search(line, at)
+        if found is None or found[0] == "#":
+            break
+        at = found.end()
+        if found[0] in ('"""', "'''"):
+            quote = found[0]
+        elif found[0] in "[{":
+            depth += 1
+        elif found[0] in "]}":
+            depth -= 1
+    return quote, depth
+
+
+def _is_escaped(line: str, at: int) -> bool:
+    before = line[:at]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def toml_text(text: str) -> str:
+    """Return `text` as a TOML string on one line."""
+    return '"' + "".join(map(_toml_character, text)) + '"'
+
+
+def _toml_character(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    return f"\\U{ord(character):08X}"
+
+
+def rule_text(rule: Rule, comment: str) -> str:
+    """Return a rule of plain words or a glob as TOML, below a comment that marks it as approved.
+
+    Args:
+        rule: what to write.
+        comment: behind the mark; what does not print is escaped.
+    """
+    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in comment)
+    if isinstance(rule.pattern, str):
+        pattern = toml_text(rule.pattern)
+    else:
+        pattern = f"[{', '.join(toml_text(words[0]) for words in rule.pattern)}]"
+    lines = [
+        f"{MARK}{shown}",
+        "[[rule]]",
+        f"permission = {toml_text(rule.permission)}",
+        f"pattern = {pattern}",
+        f"decision = {toml_text(rule.decision)}",
+    ]
+    if rule.sandbox:
+        lines.append(f"sandbox = {toml_text(rule.sandbox)}")
+    if rule.justification:
+        lines.append(f"justification = {toml_text(rule.justification)}")
+    return "\n".join(lines) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole or not at all; a new one may be read by everybody.
+
+    Raises:
+        OSError: it could not be written; the file is as it was.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        mode = 0o644
+    fd, temporary = tempfile.mkstemp(prefix=".rules-", dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,283 @@
+"""A function's parameters as JSON schema for the model, and as pydantic's core schema.
+
+Simple annotations are described at once; everything else goes through pydantic, which is imported
+only then. Both ways give the same schema.
+"""
+
+import functools
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_args, get_origin
+
+from agent_magics.dispatch.annotations import Schema
+from agent_magics.dispatch.output import safe_repr
+from agent_magics.dispatch.signature import Parameter, name_of, read_parameters
+from agent_magics.protocol.errors import FatalError
+
+# What the provider enforces in strict mode; the rest of what JSON Schema can say is either told to
+# the model in words (DESCRIBED) or makes a schema unfit for strict mode.
+STRICT_TYPES = frozenset(("boolean", "string", "number", "integer", "array", "object", "null"))
+STRICT_KEYWORDS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "$ref")
+) | {"$defs", "description", "title", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+STRICT_KEYWORDS |= {"multipleOf", "minItems", "maxItems"}
+DESCRIBED = frozenset(
+    (
+        "default",
+        "minLength",
+        "maxLength",
+        "uniqueItems",
+        "format",
+        "pattern",
+        "examples",
+        "deprecated",
+    )
+)
+
+_KNOWN_KEYWORDS = STRICT_KEYWORDS | DESCRIBED
+
+_CONFIG: Any = {"coerce_numbers_to_str": True, "extra": "forbid"}
+
+
+def derive_parameters(fn: Callable[..., Any]) -> tuple[Schema, bool, str]:
+    """Return the JSON schema of a function's parameters and whether strict mode fits it.
+
+    Args:
+        fn: any callable with a signature; a parameter annotated `ToolContext` is left out.
+
+    Returns:
+        The schema (an object; required are the parameters without default), strict, and the
+        reason why strict is False, or "".
+
+    Raises:
+        FatalError: a parameter cannot be filled from JSON; says which, and what to write instead.
+    """
+    _, schema = describe(fn)
+    reason = _strict_obstacle(schema, "")
+    return schema, not reason, reason
+
+
+# -- from parameters to schemas --------------------------------------------------------------------
+
+
+def describe(fn: Callable[..., Any]) -> tuple[Any, Schema]:
+    """Return pydantic's core schema of the arguments, and their JSON schema."""
+    parameters = read_parameters(fn)
+    described = _describe_simple(parameters) or _describe_with_pydantic(fn, parameters)
+    core, schema = described
+    for parameter, (key, described_property) in zip(
+        [p for p in parameters if not p.is_rest], schema["properties"].items(), strict=True
+    ):
+        if parameter.description and "description" not in described_property:
+            schema["properties"][key] = {**described_property, "description": parameter.description}
+    return core, schema
+
+
+def _object_schema(
+    properties: Schema, required: list[str], additional: Any, defs: Schema
+) -> Schema:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": additional,
+    }
+    return {**schema, "$defs": defs} if defs else schema
+
+
+def _describe_simple(parameters: Sequence[Parameter]) -> tuple[Any, Schema] | None:
+    """Describe the parameters without pydantic, or return None where one is not simple.
+
+    A core schema is a plain dictionary; `pydantic_core.core_schema` documents the keys.
+    """
+    arguments, properties, required = [], {}, []
+    for parameter in parameters:
+        if parameter.is_rest or parameter.simple is None:
+            return None
+        core, schema = parameter.simple
+        if parameter.is_required:
+            required.append(parameter.name)
+        elif _is_json(parameter.default):
+            core = {"type": "default", "schema": core, "default": parameter.default}
+            schema = {**schema, "default": parameter.default}
+        else:
+            return None
+        arguments.append({"name": parameter.name, "mode": "keyword_only", "schema": core})
+        properties[parameter.name] = schema
+    core = {"type": "arguments", "arguments_schema": arguments}
+    return core, _object_schema(properties, required, False, {})
+
+
+def _is_json(value: Any) -> bool:
+    """Tell whether a default is plain JSON as it stands."""
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is list:
+        return all(map(_is_json, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(element) for key, element in value.items())
+    return value is None or type(value) in (str, int, bool)
+
+
+def _describe_with_pydantic(
+    fn: Callable[..., Any], parameters: Sequence[Parameter]
+) -> tuple[Any, Schema]:
+    try:
+        return _generate(parameters)
+    except Exception:  # any failure is told below, by parameter
+        for parameter in parameters:
+            _check_parameter(fn, parameter)
+        raise
+
+
+def _check_parameter(fn: Callable[..., Any], parameter: Parameter) -> None:
+    """Raise the FatalError that names `parameter`, if it is the one that JSON cannot fill."""
+    try:
+        _generate([parameter])
+    except Exception as error:  # pydantic, or a type's own hook, may raise anything
+        kind = _type_words(parameter.annotation)
+        detail = f" ({error})" if isinstance(error, _NoJsonForm) else ""
+        raise FatalError(
+            f"{name_of(fn)}: parameter {parameter.name!r} has the type {kind}, which a model "
+            f"cannot send as JSON{detail}; take a name, a path or plain values instead (str, int, "
+            "float, bool, list, dict, a dataclass, a pydantic model)."
+        ) from error
+
+
+class _NoJsonForm(Exception):
+    """Pydantic describes the type, yet no JSON text would do."""
+
+
+def _type_words(annotation: Any) -> str:
+    if isinstance(annotation, type) and not get_args(annotation):
+        module = annotation.__module__
+        short = module in ("builtins", "__main__")
+        return annotation.__qualname__ if short else f"{module}.{annotation.__qualname__}"
+    return re.sub(r"\b(?:collections\.abc|typing)\.", "", safe_repr(annotation))
+
+
+@functools.cache
+def _generator() -> Any:
+    from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - heavy
+
+    class Generator(GenerateJsonSchema):
+        """Pydantic's generator without the titles it makes of names, and without warnings."""
+
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+    return Generator
+
+
+def _generate(parameters: Sequence[Parameter]) -> tuple[Any, Schema]:
+    """Let pydantic describe the parameters, as those of a function that takes all by name."""
+    from pydantic.experimental.arguments_schema import (  # noqa: PLC0415 - heavy
+        generate_arguments_schema,
+    )
+
+    def stub(**arguments: Any) -> None: ...
+
+    stub.__annotations__ = {p.name: p.annotation for p in parameters}
+    stub.__signature__ = inspect.Signature(  # type: ignore[attr-defined] - read by inspect
+        [
+            inspect.Parameter(
+                p.name,
+                inspect.Parameter.VAR_KEYWORD if p.is_rest else inspect.Parameter.KEYWORD_ONLY,
+                default=p.default,
+                annotation=p.annotation,
+            )
+            for p in parameters
+        ]
+    )
+    _refuse_unsendable(parameters)
+    core = generate_arguments_schema(stub, schema_type="arguments", config=_CONFIG)
+    raw = _generator()().generate(core, mode="validation")
+    tidy = _tidy(raw)
+    defs = {name: _without(each, "title") for name, each in tidy.get("$defs", {}).items()}
+    # Pydantic leaves the keyword out where **rest takes anything.
+    additional = tidy["additionalProperties"] if "additionalProperties" in raw else True
+    return core, _object_schema(tidy["properties"], tidy.get("required", []), additional, defs)
+
+
+def _refuse_unsendable(parameters: Sequence[Parameter]) -> None:
+    for parameter in parameters:
+        if get_origin(parameter.annotation) is type:
+            raise _NoJsonForm("a class is no JSON value")
+        if get_origin(parameter.annotation) is typing.Unpack:
+            raise _NoJsonForm("write the keys as parameters of their own")
+
+
+def _without(schema: Schema, *keywords: str) -> Schema:
+    return {key: value for key, value in schema.items() if key not in keywords}
+
+
+def _map_schemas(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return `schema` with `change` applied to each schema directly inside it."""
+    new = dict(schema)
+    for key, value in schema.items():
+        if key in ("properties", "$defs", "patternProperties"):
+            new[key] = {name: change(each) for name, each in value.items()}
+        elif key in ("anyOf", "allOf", "oneOf", "prefixItems"):
+            new[key] = [change(each) for each in value]
+        elif key in ("items", "additionalProperties", "not", "contains", "propertyNames"):
+            new[key] = change(value) if isinstance(value, dict) else value
+    return new
+
+
+def _tidy(schema: Schema) -> Schema:
+    """Use the provider's subset: enum for const, anyOf for oneOf, objects closed."""
+    if schema.get("format") == "binary":
+        raise _NoJsonForm("JSON has no bytes; pydantic.Base64Bytes works")
+    tidy = _map_schemas(schema, _tidy)
+    if "const" in tidy:
+        tidy["enum"] = [tidy.pop("const")]
+    if "oneOf" in tidy:
+        tidy["anyOf"] = tidy.pop("oneOf")
+        tidy.pop("discriminator", None)
+    if "properties" in tidy:
+        tidy.setdefault("additionalProperties", False)
+        tidy.setdefault("required", [])
+    if "default" in tidy and not _is_json(tidy["default"]):
+        del tidy["default"]
+    return tidy
+
+
+# -- strict mode -----------------------------------------------------------------------------------
+
+
+def _strict_obstacle(schema: Schema, path: str) -> str:
+    """Return why strict mode cannot express `schema`, or ""."""
+    here = path or "the arguments"
+    kind = schema.get("type")
+    if not schema.keys() <= _KNOWN_KEYWORDS:
+        return f"{here}: {min(schema.keys() - _KNOWN_KEYWORDS)} is not in the strict subset"
+    if kind is None and "anyOf" not in schema and "$ref" not in schema:
+        mixed = "values of several types in one enum" if "enum" in schema else "any JSON value"
+        return f"{here}: {mixed}"
+    if kind is not None and kind not in STRICT_TYPES:
+        return f"{here}: several types at once"
+    if kind == "object" and schema.get("additionalProperties") is not False:
+        return f"{here}: an object with free keys"
+    if kind == "array" and "items" not in schema:
+        return f"{here}: an array of anything"
+    for inner, inner_path in _inner(schema, path):
+        reason = _strict_obstacle(inner, inner_path)
+        if reason:
+            return reason
+    return ""
+
+
+def _inner(schema: Schema, path: str) -> Iterator[tuple[Schema, str]]:
+    for name, each in schema.get("properties", {}).items():
+        yield each, f"{path}.{name}" if path else name
+    for name, each in schema.get("$defs", {}).items():
+        yield each, name
+    for each in schema.get("anyOf", ()):
+        yield each, path
+    if "items" in schema:
+        yield schema["items"], f"{path}[]"

@@ -1,0 +1,233 @@
+"""Reads a function's signature: which parameters a model fills, with which annotations."""
+
+import functools
+import inspect
+import re
+import types
+import typing
+from collections import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from agent_magics.dispatch.annotations import Schema, describe_annotation
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.docstring import parse_docstring
+from agent_magics.protocol.errors import FatalError
+
+
+def context_parameter(fn: Callable[..., Any]) -> str | None:
+    """Return the name of the parameter that wants the `ToolContext`, or None."""
+    namespaces = _namespaces_of(fn)
+    for parameter in _signature_of(fn).parameters.values():
+        if _is_context(parameter.annotation, namespaces):
+            return parameter.name
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter that the model fills.
+
+    Attributes:
+        annotation: resolved; Any where there was none.
+        simple: its core and JSON schema, where those need no pydantic.
+    """
+
+    name: str
+    annotation: Any
+    simple: tuple[Any, Schema] | None
+    default: Any
+    is_positional: bool
+    is_rest: bool
+    description: str
+
+    @property
+    def is_required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Namespaces:
+    """Where the names in a function's annotations are looked up."""
+
+    globals: dict[str, Any]
+    locals: dict[str, Any]
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return what messages call the function."""
+    inner = fn.func if isinstance(fn, functools.partial) else fn
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters that a model fills.
+
+    Raises:
+        FatalError: one of them cannot be filled by name, or its annotation cannot be resolved.
+    """
+    signature, namespaces = _signature_of(fn), _namespaces_of(fn)
+    told = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
+    parameters = []
+    for name, given in signature.parameters.items():
+        if _is_context(given.annotation, namespaces):
+            continue
+        if given.kind is given.VAR_POSITIONAL:
+            raise FatalError(
+                f"{name_of(fn)}: *{name} cannot be filled by a model, which passes arguments by "
+                f"name; take a list parameter instead, such as {name}: list[str]."
+            )
+        simple = describe_annotation(given.annotation)
+        annotation = given.annotation
+        if simple is None:
+            annotation = _resolve(fn, given, namespaces)
+            simple = describe_annotation(annotation)
+        parameters.append(
+            Parameter(
+                name,
+                annotation,
+                simple,
+                given.default,
+                is_positional=given.kind is given.POSITIONAL_ONLY,
+                is_rest=given.kind is given.VAR_KEYWORD,
+                description=_annotated_description(annotation) or told.get(name, ""),
+            )
+        )
+    return parameters
+
+
+def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise FatalError(
+            f"{name_of(fn)} has no readable signature; wrap it in a function with annotated "
+            "parameters."
+        ) from None
+
+
+def _innermost(fn: Any) -> Any:
+    """Return the function that was written: without partials, methods and wrapping decorators."""
+    while True:
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif inspect.ismethod(fn):
+            fn = fn.__func__
+        elif hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        elif not isinstance(fn, type) and not hasattr(fn, "__code__") and callable(fn):
+            call = getattr(type(fn), "__call__", None)  # noqa: B004 - the function, not a test
+            if not hasattr(call, "__code__"):
+                return fn
+            fn = call
+        else:
+            return fn
+
+
+def _namespaces_of(fn: Callable[..., Any]) -> _Namespaces:
+    inner = _innermost(fn)
+    if isinstance(inner, type):
+        inner = inner.__init__
+    names: dict[str, Any] = {kind.__name__: kind for kind in getattr(inner, "__type_params__", ())}
+    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
+    for name, cell in zip(code.co_freevars if code else (), cells or (), strict=True):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return _Namespaces(getattr(inner, "__globals__", {}), names)
+
+
+def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Namespaces) -> Any:
+    """Return the annotation as an object; names in strings are looked up around the function."""
+    if given.annotation is given.empty:
+        return Any
+    try:
+        return _readable(_evaluate(given.annotation, namespaces))
+    except Exception as error:  # evaluating a stranger's words may raise anything
+        raise FatalError(
+            f"{name_of(fn)}: the annotation {given.annotation!r} of parameter {given.name!r} "
+            f"cannot be resolved ({error}); define or import that name at module level, or write "
+            "the class itself instead of a string."
+        ) from None
+
+
+def _evaluate(annotation: Any, namespaces: _Namespaces) -> Any:
+    if type(annotation) is type:
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    hints = get_type_hints(holder, namespaces.globals, namespaces.locals, include_extras=True)
+    return hints["it"]
+
+
+_CONTEXT_WORDS = re.compile(r"(\w+\.)*(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\s*None)?")
+
+
+def _is_context(annotation: Any, namespaces: _Namespaces) -> bool:
+    if isinstance(annotation, str):
+        if "ToolContext" not in annotation:
+            return False
+        try:
+            annotation = _evaluate(annotation, namespaces)
+        except Exception:  # imported for type checkers only
+            return _CONTEXT_WORDS.fullmatch(annotation) is not None
+    if get_origin(annotation) in (Union, types.UnionType, typing.Annotated):
+        return any(_is_context(each, namespaces) for each in get_args(annotation)[:2])
+    return annotation is ToolContext
+
+
+def _annotated_description(annotation: Any) -> str:
+    """Return the words of ``Annotated[str, "words"]`` or of a ``Doc("words")`` there, or ""."""
+    if get_origin(annotation) is not typing.Annotated:
+        return ""
+    for extra in get_args(annotation)[1:]:
+        words = getattr(extra, "documentation", extra)
+        if isinstance(words, str):
+            return words
+    return ""
+
+
+# -- annotations as pydantic can take them ---------------------------------------------------------
+
+# Pydantic reads these lazily or not at all; a tool means "several values", which is a list.
+_LISTS = (abc.Iterable, abc.Iterator, abc.Generator, abc.Collection)
+
+
+def _readable(annotation: Any) -> Any:
+    """Return the annotation with its TypedDicts and iterables in a form that pydantic reads."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if typing.is_typeddict(annotation):
+        return _readable_typed_dict(annotation)
+    if annotation in _LISTS if isinstance(annotation, type) else False:
+        return list
+    if origin in _LISTS:
+        return list[_readable(arguments[0])]  # type: ignore[misc] - built at run time
+    if origin in (None, typing.Literal, typing.Unpack, abc.Callable) or not arguments:
+        return annotation
+    if origin is typing.Annotated:
+        return typing.Annotated[(_readable(arguments[0]), *arguments[1:])]  # type: ignore[return-value]
+    new = tuple(map(_readable, arguments))
+    if new == arguments:
+        return annotation
+    if origin in (Union, types.UnionType):
+        return Union[new]  # noqa: UP007 - members known only at run time
+    return origin[new]
+
+
+def _readable_typed_dict(kind: Any) -> Any:
+    """Return a TypedDict as typing_extensions has it, which pydantic needs before Python 3.12."""
+    import typing_extensions as extensions  # noqa: PLC0415 - comes with pydantic, needed as rarely
+
+    if kind.__class__.__module__ == "typing_extensions":
+        return kind
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        marked = get_origin(hint) in (typing.Required, typing.NotRequired)
+        inner = _readable(get_args(hint)[0] if marked else hint)
+        optional = (
+            get_origin(hint) is typing.NotRequired if marked else name in kind.__optional_keys__
+        )
+        fields[name] = extensions.NotRequired[inner] if optional else inner
+    return extensions.TypedDict(kind.__name__, fields)

@@ -1,0 +1,1 @@
+"""Floor 3: the loop; start reading at ``turn.py``."""

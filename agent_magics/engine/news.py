@@ -1,0 +1,50 @@
+"""What the model is told without having asked: how its sessions ended, what tools left for it."""
+
+from dataclasses import dataclass
+
+from agent_magics.backends.exec.output import clean_output, cut_middle
+from agent_magics.backends.exec.processes import Session
+
+_LAST_LINES = 20
+_MOST_SHOWN = 2_000  # characters of them
+_SHOWN_COMMAND = 100  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One piece of news; `shown` is what people are shown of it, "" nothing."""
+
+    text: str
+    shown: str = ""
+
+
+def describe_end(session: Session) -> Note:
+    """Say how a session ended, with the last lines of what the model has not read yet."""
+    command = " ".join(session.command.split())
+    if len(command) > _SHOWN_COMMAND:
+        command = command[: _SHOWN_COMMAND - 1] + "…"
+    how = _how(session)
+    text = f"Session {session.id} ({command}) {how} after {session.seconds:.1f} s; "
+    return Note(text + _last_words(session), f"Session `{command}` {how}.")
+
+
+def _how(session: Session) -> str:
+    killed = {"time": "was killed because its time was over"}
+    reason = session.process.killed_for
+    if reason:
+        return killed.get(reason, "was killed")
+    if session.exit_code is None:
+        return "has ended"
+    return f"ended with exit code {session.exit_code}"
+
+
+def _last_words(session: Session) -> str:
+    head, tail, missed, _ = session.process.output.window(session.position)
+    unread = clean_output(tail or head).rstrip("\n")
+    if not unread.strip():
+        return "it printed nothing more."
+    lines = unread.split("\n")
+    shown, omitted = cut_middle("\n".join(lines[-_LAST_LINES:]), _MOST_SHOWN)
+    is_all = not (missed or tail or omitted) and len(lines) <= _LAST_LINES
+    rest = "" if is_all else f" (write_stdin with session_id={session.id} returns all)"
+    return f"its last lines{rest}:\n{shown}"

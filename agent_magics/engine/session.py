@@ -1,0 +1,395 @@
+"""A conversation across turns: its history, its grants, its questions; ops in, events out."""
+
+import asyncio
+import json
+import logging
+import threading
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_magics.backends.exec.processes import ProcessManager
+from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.dispatch.approval import ApprovalStore
+from agent_magics.dispatch.context import LiveKernel, TurnContext
+from agent_magics.dispatch.handles import HandleStore
+from agent_magics.dispatch.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.registry import ToolRegistry
+from agent_magics.dispatch.router import ToolRouter
+from agent_magics.dispatch.rules import RuleBook
+from agent_magics.engine.history import History
+from agent_magics.engine.news import Note, describe_end
+from agent_magics.engine.outbox import Listener, Outbox
+from agent_magics.engine.requests import PendingQuestions, Work, WorkQueue
+from agent_magics.engine.rollout import Rollout
+from agent_magics.engine.secrets import redact_text
+from agent_magics.engine.thread import EngineThread
+from agent_magics.engine.turn import Turn
+from agent_magics.models.base import Model
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.errors import FatalError, TurnAbort
+from agent_magics.protocol.events import (
+    Event,
+    MainThreadWork,
+    SessionConfigured,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from agent_magics.protocol.items import Usage, UserMessage, text_of
+from agent_magics.protocol.ops import Answer, CallTool, Interrupt, Op, StartTurn, Steer
+from agent_magics.protocol.tools import (
+    ConfiguredToolSpec,
+    CustomPayload,
+    FunctionPayload,
+    ToolCall,
+    ToolOutput,
+)
+
+_LOG = logging.getLogger("agent_magics")
+
+_Ending: TypeAlias = tuple[type[Event], dict[str, Any]]
+
+# How long a turn that was stopped may take to clean up before it is left to itself.
+CLEAN_UP_LIMIT = 1.0
+
+
+class RunSetup:
+    """What one turn runs with; built by the app for each turn, since a cell may set options."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        model: Callable[[], Model],
+        specs: Sequence[ConfiguredToolSpec],
+        registry: ToolRegistry,
+        *,
+        env: Mapping[str, str],
+        validate_path: Callable[[str, str], Path],
+        secrets: Sequence[str] = (),
+        live_kernel: LiveKernel | None = None,
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.specs = specs
+        self.registry = registry
+        self.env = env
+        self.validate_path = validate_path
+        self.live_kernel = live_kernel
+        # The longest first: one key may be the beginning of another.
+        long_enough = {secret for secret in secrets if len(secret) >= 8}
+        self.secrets = tuple(sorted(long_enough, key=len, reverse=True))
+
+
+class Session:
+    """One conversation on the engine's thread.
+
+    `submit` may be called from any thread; everything else that changes runs on the engine's loop.
+    """
+
+    def __init__(self, engine: EngineThread, agent: str, rollout_folder: Path | None) -> None:
+        self.engine = engine
+        self.agent = agent
+        self.id = uuid.uuid4().hex
+        self.history = History()
+        self.store = ApprovalStore()
+        self.processes = ProcessManager()
+        self.handles = _new_handles()
+        self.work = WorkQueue(engine.loop)
+        rollout = None if rollout_folder is None else Rollout(rollout_folder, self.id)
+        self.outbox = Outbox(engine, agent, rollout)
+        self._questions = PendingQuestions()
+        self._setups: dict[str, RunSetup] = {}
+        self._tasks: dict[str, asyncio.Task[_Ending]] = {}
+        self._prompt_turn = ""
+        self._begin_lock = threading.Lock()
+        self._steered: list[UserMessage] = []
+        self._news: deque[Note] = deque()
+        self._configured = False
+
+    # -- from outside, any thread ---------------------------------------------------------------
+
+    def begin(
+        self,
+        op: StartTurn | CallTool,
+        setup: RunSetup,
+        listener: Listener,
+        after: Listener | None = None,
+    ) -> None:
+        """Start a turn whose events go to `listener`, which is called on the engine's thread.
+
+        Args:
+            op: what to do.
+            setup: what the turn runs with.
+            listener: called with its events up to the one that ends it.
+            after: called with what its open sessions do later.
+
+        Raises:
+            FatalError: another prompt is at work, or this process is a fork.
+        """
+        self.engine.check()
+        if isinstance(op, StartTurn):
+            self._reserve(op.turn_id)
+        self.outbox.listen(op.turn_id, listener, setup.secrets, after)
+        self._setups[op.turn_id] = setup
+        self.submit(op)
+
+    def _reserve(self, turn_id: str) -> None:
+        """Keep the conversation for one prompt; two threads may try at the same time."""
+        with self._begin_lock:
+            if self._prompt_turn:
+                raise FatalError(
+                    f"Agent {self.agent!r} is at work on another prompt; wait for it, interrupt "
+                    "it, or use another agent (name=...)."
+                )
+            self._prompt_turn = turn_id
+
+    def submit(self, op: Op) -> None:
+        """Hand an op to the engine."""
+        self.engine.post(self._receive, op)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt is at work; single calls may be made meanwhile."""
+        return bool(self._prompt_turn)
+
+    # -- ops, on the engine's loop ----------------------------------------------------------------
+
+    def _receive(self, op: Op) -> None:
+        match op:
+            case StartTurn():
+                self._start(op.turn_id, partial(self._run_turn, content=op.content))
+            case CallTool():
+                self._start(op.turn_id, partial(self._run_call, op=op))
+            case Answer():
+                self._questions.resolve(op)
+            case Steer():
+                if op.turn_id == self._prompt_turn:
+                    self._steered.append(UserMessage(op.content))
+            case Interrupt():
+                task = self._tasks.get(op.turn_id)
+                if task is not None:
+                    task.cancel(op.reason)
+
+    def _start(self, turn_id: str, work: Callable[..., Any]) -> None:
+        task = asyncio.create_task(self._guard(turn_id, work), name=f"turn {turn_id}")
+        self._tasks[turn_id] = task
+        # A callback also hears of a task that was cancelled before its first step.
+        task.add_done_callback(partial(self._finish, turn_id))
+
+    async def _guard(self, turn_id: str, work: Callable[..., Any]) -> _Ending:
+        """Run a turn and return which of the three last events ends it."""
+        emit = partial(self.outbox.emit, turn_id)
+        setup = self._setups[turn_id]
+        turn: Turn | None = None
+        try:
+            emit_configured = not self._configured
+            self._configured = True
+            model = setup.model()
+            if emit_configured:
+                self._emit_configured(emit, setup, model)
+            turn = self._make_turn(turn_id, setup, model)
+            return await work(turn)
+        except FatalError as error:
+            return TurnFailed, {"error": str(error), "usage": _usage(turn)}
+        except TurnAbort as stop:
+            return TurnAborted, {"reason": str(stop), "usage": _usage(turn)}
+        except asyncio.CancelledError as stop:
+            # The one place where a cancellation ends: the turn's own task has nobody above it.
+            return TurnAborted, {"reason": _reason(stop), "usage": _usage(turn)}
+        except BaseException as error:
+            # Ours to mend: the traceback for the report, one sentence for the person. Of every
+            # kind, since what goes on from here ends the engine or leaves the turn without an end.
+            trace = redact_text(setup.secrets, traceback.format_exc())
+            _LOG.error("a turn of agent %s failed\n%s", self.agent, trace)
+            return TurnFailed, {"error": _bug(error), "usage": _usage(turn)}
+
+    def _finish(self, turn_id: str, task: "asyncio.Task[_Ending]") -> None:
+        """Put the session in order, then tell the end: who hears it may begin the next turn."""
+        try:
+            kind, fields = task.result()
+        except asyncio.CancelledError as stop:
+            kind, fields = TurnAborted, {"reason": _reason(stop)}
+        except BaseException as error:
+            kind, fields = TurnFailed, {"error": _bug(error)}
+        # A call made from inside a prompt's turn leaves that turn's open calls and grants alone.
+        if self._prompt_turn in ("", turn_id):
+            self.history.close_open_calls()
+            self.store.end_cell()
+            self._steered.clear()
+            self._prompt_turn = ""
+        del self._tasks[turn_id], self._setups[turn_id]
+        self.outbox.emit(turn_id, kind, **fields)
+        self.outbox.flush()
+
+    async def _run_turn(self, turn: Turn, content: Any) -> _Ending:
+        turn.context.emit(TurnStarted, prompt=text_of(content))
+        text = await turn.run(UserMessage(content))
+        return TurnCompleted, {"text": text, "usage": turn.usage, "requests": turn.requests}
+
+    async def _run_call(self, turn: Turn, op: CallTool) -> _Ending:
+        if op.text is not None:
+            payload = CustomPayload(op.text)
+        else:
+            payload = FunctionPayload(_json(op.arguments))
+        call = ToolCall(op.name, f"call_{op.turn_id}", payload)
+        output: ToolOutput = await turn.run_call(call)
+        return TurnCompleted, {"text": output.text}
+
+    # -- what a turn is given ---------------------------------------------------------------------
+
+    def _make_turn(self, turn_id: str, setup: RunSetup, model: Model) -> Turn:
+        emit = partial(self.outbox.emit, turn_id)
+        context = TurnContext(
+            session_id=self.id,
+            turn_id=turn_id,
+            agent=self.agent,
+            config=setup.config,
+            env=setup.env,
+            emit=emit,
+            ask=partial(self._questions.ask, emit),
+            call=self._no_turn_yet,
+            validate_path=setup.validate_path,
+            messages=lambda: tuple(self.history.items),
+            main_thread=partial(self._on_main_thread, emit),
+            live_kernel=setup.live_kernel,
+            processes=self.processes,
+            handles=self.handles,
+            tell_later=lambda text: self._news.append(Note(text)),
+        )
+        router = ToolRouter(
+            setup.specs,
+            setup.registry,
+            ToolOrchestrator(self.store, RuleBook(setup.config.cwd)),
+        )
+        turn = Turn(
+            context,
+            model,
+            router,
+            self.history,
+            redact=partial(redact_text, setup.secrets),
+            steered=self._take_steered,
+            news=partial(self._take_news, setup.secrets),
+        )
+        context.call = partial(self._call_nested, turn)
+        return turn
+
+    async def _call_nested(self, turn: Turn, *call: Any) -> ToolOutput:
+        """Make a call from inside another one, which may be running on the person's own loop."""
+        if asyncio.get_running_loop() is self.engine.loop:
+            return await turn.call(*call)
+        return await asyncio.wrap_future(self.engine.spawn(turn.call(*call)))
+
+    async def _no_turn_yet(self, *_: Any) -> ToolOutput:
+        raise FatalError("A tool was called before its turn began.")
+
+    async def _on_main_thread(self, emit: Any, kind: str, call_id: str, name: str, run: Any) -> Any:
+        """Have `run` done by the thread that waits for the run; the event only announces it."""
+        work: Work = self.work.put(kind, run)
+        emit(
+            MainThreadWork,
+            question_id=work.id,
+            call_id=call_id,
+            work=kind,
+            name=name,
+        )
+        try:
+            return await work.result
+        finally:
+            self.work.take(work.id)
+
+    def _take_steered(self) -> list[UserMessage]:
+        steered, self._steered = self._steered, []
+        return steered
+
+    def _take_news(self, secrets: Sequence[str]) -> list[Note]:
+        """Return what the model is to be told: of ended sessions, and what tools left for it."""
+        news = [describe_end(session) for session in self.processes.take_ended()]
+        while self._news:
+            news.append(self._news.popleft())
+        return [replace(note, text=redact_text(secrets, note.text)) for note in news]
+
+    def _emit_configured(self, emit: Any, setup: RunSetup, model: Model) -> None:
+        config = setup.config
+        emit(
+            SessionConfigured,
+            session_id=self.id,
+            model=config.model,
+            cwd=str(config.cwd),
+            approval=str(config.approval),
+            sandbox=str(config.sandbox),
+            tools=tuple(spec.spec.name for spec in setup.specs),
+            source=model.source,
+        )
+
+    def reset(self) -> None:
+        """Forget the conversation and what was granted, end its sessions; start afresh.
+
+        Raises:
+            FatalError: a prompt is at work; its calls would lose their place in the conversation.
+        """
+        with self._begin_lock:
+            if self._prompt_turn:
+                raise FatalError(
+                    f"Agent {self.agent!r} is at work; wait for it, or interrupt it, before reset."
+                )
+            self.history.clear()
+            self.store = ApprovalStore()
+            self._news.clear()
+            self.handles.close()
+            self.processes.close()
+            self.handles, self.processes = _new_handles(), ProcessManager()
+
+    def close(self) -> None:
+        """Stop what runs, give it a second to clean up, and give files back."""
+        self._on_engine(self._stop_turns())
+        if self.engine.is_current():  # which must not wait
+            threading.Thread(target=self.processes.close, daemon=True).start()
+        else:
+            self.processes.close()
+        self.handles.close()
+        self._on_engine(self._close_outbox())
+
+    def _on_engine(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have the engine do `work`, and wait for it where that is possible."""
+        with suppress(FatalError, TimeoutError):
+            doing = self.engine.spawn(work)
+            if not self.engine.is_current():
+                doing.result(CLEAN_UP_LIMIT)
+
+    async def _stop_turns(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel("the agent was closed")
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _close_outbox(self) -> None:
+        self.outbox.close()
+
+
+def _new_handles() -> HandleStore:
+    return HandleStore(parent=scratch_folder)
+
+
+def _json(arguments: Any) -> str:
+    return json.dumps(arguments or {}, default=str)
+
+
+def _usage(turn: Turn | None) -> Usage:
+    return turn.usage if turn is not None else Usage()
+
+
+def _reason(stop: asyncio.CancelledError) -> str:
+    return str(stop.args[0]) if stop.args else "interrupted"
+
+
+def _bug(error: BaseException) -> str:
+    return f"Internal error in agent-magics ({type(error).__name__}: {error}); please report it."

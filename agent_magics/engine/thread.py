@@ -1,0 +1,92 @@
+"""The engine's own thread with its one asyncio loop; made at first use, one for the process."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from agent_magics.protocol.errors import FatalError
+
+
+class EngineThread:
+    """A daemon thread that runs a loop for ever.
+
+    It goes on while the person's code holds the main thread, and between cells.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.forked = False
+        self._thread = threading.Thread(target=self._run, name="agent-engine", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def post(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Run `function` on the loop soon; from any thread.
+
+        Raises:
+            FatalError: this process is a fork; the thread stayed behind in the parent.
+        """
+        self.check()
+        if self.is_current():
+            self.loop.call_soon(function, *arguments)
+        else:
+            self.loop.call_soon_threadsafe(function, *arguments)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        """Start `coroutine` on the loop; from any thread.
+
+        Raises:
+            FatalError: this process is a fork, as above.
+        """
+        try:
+            self.check()
+        except FatalError:
+            coroutine.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def is_current(self) -> bool:
+        """Whether the caller runs on this thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def check(self) -> None:
+        """Make sure that the thread is there.
+
+        Raises:
+            FatalError: it is not; see `post`.
+        """
+        if self.forked:
+            raise FatalError(
+                "The engine does not survive a fork: start a new Agent in this child process."
+            )
+
+
+_engine: EngineThread | None = None
+_lock = threading.Lock()
+
+
+def shared_engine() -> EngineThread:
+    """Return the process's engine, starting it at the first call."""
+    global _engine
+    with _lock:
+        if _engine is None:
+            _engine = EngineThread()
+        return _engine
+
+
+def _mark_forked() -> None:
+    """In a forked child the thread is gone: old agents must say so, new ones get a new engine."""
+    global _engine, _lock
+    _lock = threading.Lock()
+    if _engine is not None:
+        _engine.forked = True
+        _engine = None
+
+
+os.register_at_fork(after_in_child=_mark_forked)

@@ -1,0 +1,175 @@
+"""Catches what live code prints and displays, so that the cell shows it as part of the turn."""
+
+import base64
+import io
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
+
+# Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
+KEPT_CHARACTERS = 1_000_000
+_INTERVAL = 0.05
+_IMAGES = ("image/png", "image/jpeg")
+
+
+class Capture:
+    """Everything one piece of live code printed and displayed, in order."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._pieces: list[str] = []
+        self._kept = 0
+        self._dropped = 0
+        self._unsent: list[str] = []
+        self._sent_at = 0.0
+        self._lock = Lock()
+        self.images: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What was printed and displayed, as text."""
+        text = "".join(self._pieces)
+        return text + (f"\n… {self._dropped} characters left out …" if self._dropped else "")
+
+    def write(self, text: str) -> None:
+        """Take printed text; any thread may print."""
+        with self._lock:
+            room = KEPT_CHARACTERS - self._kept
+            self._pieces.append(text[:room])
+            self._kept += min(len(text), room)
+            self._dropped += max(0, len(text) - room)
+            self._unsent.append(text[:room])
+            due = monotonic() - self._sent_at > _INTERVAL
+        if due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Show what was printed since the last time."""
+        with self._lock:
+            text, self._unsent = "".join(self._unsent), []
+            self._sent_at = monotonic()
+        if text:
+            self._context.emit(ExecCommandOutputDelta, text=text)
+
+    def display(self, data: Mapping[str, Any]) -> None:
+        """Take a displayed value: its text for the model, its image for model and person."""
+        image = next((mime for mime in _IMAGES if mime in data), None)
+        plain = str(data.get("text/plain", ""))
+        if image is None:
+            if plain:
+                self._separate()
+                self.write(plain + "\n")
+            return
+        encoded = data[image]
+        if isinstance(encoded, bytes):
+            encoded = base64.b64encode(encoded).decode("ascii")
+        encoded = encoded.strip()
+        self.images.append(f"data:{image};base64,{encoded}")
+        self._separate()
+        self.write(f"[figure: {plain or image}]\n")
+        self._context.emit(LiveOutput, data={image: encoded, "text/plain": plain or "[figure]"})
+
+    def _separate(self) -> None:
+        if self._pieces and self._pieces[-1] and not self._pieces[-1].endswith("\n"):
+            self.write("\n")
+
+
+class _Stream(io.TextIOBase):
+    """stdout and stderr while live code runs."""
+
+    encoding = "utf-8"
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def write(self, text: str) -> int:
+        self._capture.write(str(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._capture.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return False
+
+
+class _DisplayHook:
+    """Shows the value of a last expression; leaves `_`, `Out` and the execution count alone."""
+
+    def __init__(self, shell: Any, capture: Capture, quiet: bool) -> None:
+        self._shell, self._capture, self._quiet = shell, capture, quiet
+
+    def __call__(self, value: Any = None) -> None:
+        if value is None or self._quiet:
+            return
+        data, _ = self._shell.display_formatter.format(value)
+        # Objects that display themselves (ipython_display) return no data.
+        self._capture.display(data)
+
+
+class _DisplayPublisher:
+    """Stands in for the shell's publisher."""
+
+    is_publishing = False
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def publish(self, data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        self._capture.display(data)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """The turn's record keeps what was shown."""
+
+    def register_hook(self, hook: Any) -> None:
+        """Hooks stay with the real publisher."""
+
+    def unregister_hook(self, hook: Any) -> None:
+        """Hooks stay with the real publisher."""
+
+
+@contextmanager
+def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
+    """Send what `code` prints and displays to a `Capture`, and put everything back after."""
+    capture = Capture(context)
+    stream = _Stream(capture)
+    hook = _DisplayHook(shell, capture, ends_quietly(code))
+    saved = (sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook)
+    sys.stdout = sys.stderr = stream
+    sys.displayhook = shell.display_trap.hook = hook
+    shell.display_pub = _DisplayPublisher(capture)
+    try:
+        yield capture
+    finally:
+        sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved
+        capture.flush()
+
+
+def ends_quietly(code: str) -> bool:
+    """Tell whether the last statement ends in a semicolon, IPython's sign for "show nothing"."""
+    last = ""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.OP:
+                last = token.string
+            elif token.type not in (
+                tokenize.COMMENT,
+                tokenize.NL,
+                tokenize.NEWLINE,
+                tokenize.ENDMARKER,
+                tokenize.DEDENT,
+            ):
+                last = ""
+    except (tokenize.TokenError, SyntaxError):
+        return False  # magics are no Python; they show what they show
+    return last == ";"

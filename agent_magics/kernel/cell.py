@@ -1,0 +1,354 @@
+"""One ``%%agent`` cell: starts the turn, draws it while it runs, leaves what is to stay.
+
+The sessions that a cell has started may go on after it; their blocks are drawn on by the kernel's
+loop, whatever cell runs then, and become plain output when they end.
+"""
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from contextvars import copy_context
+from time import sleep
+from typing import Any
+
+from agent_magics.app import Agent, new_turn_id
+from agent_magics.engine.foreground import Host
+from agent_magics.engine.result import RunResult, summarise
+from agent_magics.engine.session import RunSetup
+from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed
+from agent_magics.kernel.interrupt import interrupts_call, marks_own_code, uninterrupted
+from agent_magics.kernel.outputs import INTERVAL, CellOutputs
+from agent_magics.kernel.streams import CommandStreams
+from agent_magics.protocol.events import (
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    ModelInformed,
+    Question,
+    ToolCallCompleted,
+    ToolCallFailed,
+    TurnFailed,
+)
+from agent_magics.protocol.items import Json
+from agent_magics.protocol.ops import StartTurn
+from agent_magics.render.mime import item_bundle, to_bundle
+from agent_magics.render.view import VERSION, Block, TurnView
+
+# Seconds in which an interrupted cell takes further interrupts before it ends. People press twice;
+# between a cell's end and its reply ipykernel lets an interrupt break its own loop, and the reply
+# is lost.
+PRESSED_TWICE = 0.2
+
+
+class CellPublisher:
+    """Publishes to the cell that is running now, also while live code has another publisher."""
+
+    def __init__(self, shell: Any) -> None:
+        self._publisher = shell.display_pub
+
+    def publish(self, bundle: dict[str, Json], display_id: str) -> None:
+        """Add an output."""
+        self._publisher.publish(data=bundle, transient={"display_id": display_id})
+
+    def update(self, bundle: dict[str, Json], display_id: str) -> None:
+        """Replace an output."""
+        self._publisher.publish(data=bundle, transient={"display_id": display_id}, update=True)
+
+
+class CellRun:
+    """One run of one agent in one cell.
+
+    Args:
+        shell: the IPython shell.
+        host: answers questions in this kernel.
+        agent: who runs.
+        notes: shown first, such as where the model's side comes from.
+
+    Attributes:
+        view: the turn as it is drawn.
+        interrupted: what had come of the run when the person interrupted it.
+    """
+
+    def __init__(
+        self, shell: Any, host: NotebookHost, agent: Agent, notes: Sequence[str] = ()
+    ) -> None:
+        self._host = host
+        self._agent = agent
+        self._live = is_watched(shell)
+        self._publisher = CellPublisher(shell)
+        self._outputs = CellOutputs(self._publisher, live=self._live)
+        self._streams = CommandStreams(host, self._show_stream)
+        self._questions: dict[str, Any] = {}
+        self._call_blocks: dict[str, Block] = {}
+        self._session_blocks: dict[str, Block] = {}
+        self._later = _Later(self._show, self._tick)
+        self.view = TurnView()
+        self.interrupted: RunResult | None = None
+        for number, note in enumerate(notes):
+            item: dict[str, Json] = {
+                "version": VERSION,
+                "kind": "notice",
+                "level": "info",
+                "text": note,
+            }
+            self._outputs.show(Block(f"note#{number}", item, done=True))
+
+    async def run_awaiting(
+        self, prompt: str, setup: RunSetup, *, background: bool = False
+    ) -> RunResult:
+        """Run while the cell awaits: clicks arrive.
+
+        Args:
+            background: the cell does not wait, so interrupts are not for this run.
+
+        Raises:
+            KeyboardInterrupt: the person interrupted; the turn has been stopped and drawn.
+        """
+        host: Host = self._host
+        if self._live:
+            host = CellHost(host, self._draw_question, self._close_question)
+        foreground = self._agent.foreground(self._show, self._tick, host, self._later.put)
+        interrupts = nullcontext() if background else interrupts_call(foreground.interrupt)
+        try:
+            with interrupts:
+                try:
+                    return summarise(await foreground.wait(_start(prompt), setup))
+                except (asyncio.CancelledError, KeyboardInterrupt):
+                    await asyncio.sleep(PRESSED_TWICE)
+                    self.interrupted = summarise(foreground.events)
+                    raise _stopped() from None
+        finally:
+            self._clean_up()
+
+    @marks_own_code
+    def run_blocking(self, prompt: str, setup: RunSetup) -> RunResult:
+        """Run while the cell blocks; questions are typed in.
+
+        Raises:
+            KeyboardInterrupt: as above.
+        """
+        foreground = self._agent.foreground(self._show, self._tick, self._host, self._later.put)
+        try:
+            with interrupts_call(foreground.interrupt):
+                try:
+                    return summarise(foreground.wait_blocking(_start(prompt), setup))
+                except KeyboardInterrupt:
+                    sleep(PRESSED_TWICE)
+                    self.interrupted = summarise(foreground.events)
+                    raise _stopped() from None
+        finally:
+            with uninterrupted():
+                self._clean_up()
+
+    def _clean_up(self) -> None:
+        self._outputs.finish()
+        for call_id in self._call_blocks:
+            self._streams.end(call_id)
+        for widget in self._questions.values():
+            widget.close()
+        self._questions.clear()
+        self._later.begin()
+
+    def draw_rest(self) -> None:
+        """Draw what has happened after the cell's end now: the kernel ends."""
+        self._later.draw()
+
+    # -- drawing -----------------------------------------------------------------------------------
+
+    def _show(self, event: Event) -> bool:
+        """Draw an event; tell whether there is more to do for it in a moment."""
+        blocks = self.view.apply(event)
+        if isinstance(event, TurnFailed):
+            blocks = blocks[:-1]  # the sentence is the cell's own error, and is not said twice
+        if not self._live:
+            # When a session ends, and what it has printed by then, differs from run to run.
+            blocks = [] if isinstance(event, ModelInformed) else blocks
+            blocks = [block for block in blocks if not block.key.startswith("session:")]
+        for block in self._stream(event, blocks):
+            if block.key.startswith("call:"):
+                self._call_blocks[block.key[len("call:") :].rpartition("#")[0]] = block
+            self._outputs.show(block)
+        return self._streams.waiting or self._outputs.waiting
+
+    def _stream(self, event: Event, blocks: list[Block]) -> list[Block]:
+        """Take an event of a command's life; return the blocks that no widget shows."""
+        if not self._live:
+            return blocks
+        match event:
+            case ToolCallCompleted() | ToolCallFailed():
+                self._streams.end(event.call_id)
+            case ExecCommandBegin(session_id=""):
+                block = self._call_blocks.get(event.call_id)
+                if block is not None:
+                    label = f"… running {block.item['name']}: {block.item['title']}"
+                    self._streams.begin(event.call_id, label)
+            case ExecCommandBegin():
+                return self._begin_session(event, blocks)
+            case ExecCommandOutputDelta():
+                shown = self._streams.add(event.session_id or event.call_id, event.text)
+                return [] if shown else blocks
+            case ExecCommandEnd() if event.session_id:
+                self._streams.end(event.session_id)
+                self._session_blocks.pop(event.session_id, None)
+        return blocks
+
+    def _begin_session(self, event: ExecCommandBegin, blocks: list[Block]) -> list[Block]:
+        """Give a session an output of its own while the cell still can; later it only updates."""
+        *others, block = blocks
+        if self._outputs.full:
+            return others
+        self._session_blocks[event.session_id] = block
+        self._outputs.show_live(block, to_bundle(block))
+        label = f"session {event.session_id}: {block.item['title']}"
+        self._streams.begin(event.session_id, label, after=0.0)
+        return others
+
+    def _tick(self) -> bool:
+        self._outputs.tick()
+        self._streams.tick()
+        return self._streams.waiting or self._outputs.waiting
+
+    def _show_stream(self, key: str, widget: Any) -> None:
+        block = self._session_blocks.get(key) or self._call_blocks.get(key)
+        if block is None:
+            return
+        bundle = to_bundle(block) if widget is None else widget_bundle(widget, "(running)")
+        self._outputs.show_live(block, bundle)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def _draw_question(self, question: Question) -> Any:
+        # Late on purpose: a run without questions never imports anywidget.
+        from agent_magics.render.widgets import QuestionWidget  # noqa: PLC0415
+
+        widget = QuestionWidget(
+            question_id=question.question_id,
+            tool=getattr(question, "tool", ""),
+            target=getattr(question, "target", ""),
+            arguments=getattr(question, "arguments", ""),
+            reason=getattr(question, "reason", ""),
+            language=self._language_of(question),
+            choices=choices_of(question),
+            editable=getattr(question, "editable", ""),
+        )
+        self._questions[question.question_id] = widget
+        bundle = widget_bundle(widget, f"Question: may {widget.tool} run? {widget.target}")
+        # Every question of today is about a call, whose end replaces the widget.
+        block = self._call_blocks.get(question.call_id) or Block(question.question_id)
+        self._outputs.show_live(block, bundle)
+        return widget
+
+    def _close_question(self, question: Question) -> None:
+        widget = self._questions.pop(question.question_id, None)
+        if widget is not None:
+            widget.close()
+
+    def _language_of(self, question: Question) -> str:
+        block = self._call_blocks.get(question.call_id)
+        return "json" if block is None else str(block.item.get("language", "json"))
+
+
+class _Later:
+    """Draws what a cell's sessions do after its end, on the kernel's main thread.
+
+    It runs in the context of the cell, so that the front end knows whose messages these are, and
+    waits while another cell blocks the kernel.
+
+    Args:
+        show: draws an event; tells whether `tick` should be called soon.
+        tick: sends what was held back; tells the same.
+    """
+
+    def __init__(self, show: Callable[[Event], bool], tick: Callable[[], bool]) -> None:
+        self._show, self._tick = show, tick
+        self._events: deque[Event] = deque()
+        self._begun = self._woken = self._ticking = False
+        self._context = copy_context()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):  # a console without a loop: nothing is drawn there later
+            self._loop = asyncio.get_running_loop()
+
+    def put(self, event: Event) -> None:
+        """Take an event; from any thread."""
+        self._events.append(event)
+        self._wake()
+
+    def begin(self) -> None:
+        """Draw from now on: the cell has drawn all of its own."""
+        self._begun = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._begun and not self._woken and self._loop is not None:
+            self._woken = True
+            with suppress(RuntimeError):  # the kernel ends
+                self._loop.call_soon_threadsafe(self.draw, context=self._context.copy())
+
+    def draw(self) -> None:
+        """Draw what has come; on the kernel's main thread."""
+        self._woken = False  # before the look: what comes after it wakes again
+        again = False
+        while self._events:
+            again = self._show(self._events.popleft())
+        self._go_on(again)
+
+    def _beat(self) -> None:
+        self._ticking = False
+        self._go_on(True)
+
+    def _go_on(self, again: bool) -> None:
+        again = self._tick() or again
+        if again and not self._ticking and self._loop is not None:
+            self._ticking = True
+            self._loop.call_later(INTERVAL / 2, self._beat, context=self._context.copy())
+
+
+def _start(prompt: str) -> StartTurn:
+    return StartTurn(turn_id=new_turn_id(), content=prompt)
+
+
+def _stopped() -> KeyboardInterrupt:
+    """Return what ends an interrupted cell: it says so without a page of our own frames."""
+    interrupt = KeyboardInterrupt("the agent was stopped")
+    interrupt._render_traceback_ = lambda: [f"KeyboardInterrupt: {interrupt}"]  # type: ignore[attr-defined]
+    return interrupt
+
+
+def widget_bundle(widget: Any, text: str) -> dict[str, Json]:
+    """Return the MIME bundle that draws `widget`."""
+    view: dict[str, Json] = {
+        "version_major": 2,
+        "version_minor": 0,
+        "model_id": widget.model_id,
+    }
+    return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
+
+
+def is_watched(shell: Any) -> bool:
+    """Tell whether a front end that updates outputs shows this cell to a person.
+
+    Notebook front ends name the cell in the request's metadata; consoles do not, and ignore
+    updates of what they have printed.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None or not stdin_allowed(shell):
+        return False
+    parent = kernel.get_parent("shell") or {}
+    return bool((parent.get("metadata") or {}).get("cellId"))
+
+
+def redraw(shell: Any, view: TurnView) -> None:
+    """Show a finished turn again in the cell that runs now."""
+    publisher = CellPublisher(shell)
+    outputs = CellOutputs(publisher, live=False)
+    for block in view.blocks:
+        outputs.show(block)
+    outputs.finish()
+
+
+def publish_item(shell: Any, item: dict[str, Json]) -> None:
+    """Show one item in the cell that runs now."""
+    CellPublisher(shell).publish(item_bundle(item), uuid.uuid4().hex)

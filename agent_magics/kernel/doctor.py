@@ -1,0 +1,142 @@
+"""``%agent doctor``: what this kernel and its surroundings can do, and why not, line by line."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from agent_magics.app import rollout_folder
+from agent_magics.backends.exec.confinement import build_confinement
+from agent_magics.backends.exec.launcher import shared_launcher
+from agent_magics.backends.own_places import is_below
+from agent_magics.backends.paths import open_notebook, shown_path
+from agent_magics.kernel.answers import NotebookHost, stdin_allowed
+from agent_magics.kernel.cell import is_watched
+from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.tools.confined import current_tier
+
+_PACKAGES = (
+    "agent-magics",
+    "ipykernel",
+    "ipython",
+    "ipywidgets",
+    "anywidget",
+    "pydantic",
+    "openai",
+)
+
+
+def examine(shell: Any, host: NotebookHost, settings: Any) -> list[tuple[str, str]]:
+    """Return what was found, as (what, finding) pairs.
+
+    Args:
+        shell: the IPython shell.
+        host: who answers questions.
+        settings: the traits of `AgentMagics`.
+    """
+    return [
+        ("Python", sys.version.split()[0]),
+        *((package, _version(package)) for package in _PACKAGES),
+        ("Where", _where(shell)),
+        ("Questions", _questions(shell, host)),
+        ("Key", _key()),
+        *_sandbox(settings),
+        ("rg", shutil.which("rg") or "not found: grep_files searches with Python, slower"),
+        ("Recorded in", str(rollout_folder())),
+    ]
+
+
+def _version(package: str) -> str:
+    from importlib import metadata  # noqa: PLC0415 - 45 ms that only this word pays
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _where(shell: Any) -> str:
+    if getattr(shell, "kernel", None) is None:
+        return "terminal IPython, no kernel: output is printed when it is complete"
+    if is_watched(shell):
+        return "a notebook front end: output is live"
+    return "a kernel without a notebook front end: output comes when it is complete"
+
+
+def _questions(shell: Any, host: NotebookHost) -> str:
+    queued = f" ({len(host.queued)} answers are queued)" if host.queued else ""
+    if not stdin_allowed(shell):
+        return (
+            "(a) nobody can be asked: policy answers, a question is denied with a reason" + queued
+        )
+    if is_watched(shell) and host.widgets_work:
+        return "(b) widgets with buttons in cells that await, (d) input() elsewhere" + queued
+    return "(d) typed in at an input() prompt" + queued
+
+
+_TIERS = {
+    0: "tier 0: commands cannot be confined here, so approval asks for each",
+    1: "tier 1: Landlock, seccomp and a supervisor that judges calls",
+    2: "tier 2: Landlock, seccomp, a supervisor that judges calls, and namespaces",
+}
+
+
+def _sandbox(settings: Any) -> list[tuple[str, str]]:
+    """Say how commands are confined in the workspace that the settings name."""
+    able = shared_launcher().capabilities()
+    tier = current_tier()
+    abi = f" (Landlock ABI {able.abi})" if tier else ""
+    lowered = f"; AGENT_MAGICS_TIER lowers it from {able.tier}" if tier < able.tier else ""
+    reason = f"; not more, because: {able.reason}" if able.reason else ""
+    who = "root, without its privileges inside" if os.geteuid() == 0 else "an unprivileged user"
+    rows = [("Sandbox", f"{_TIERS[tier]}{abi}{lowered}{reason}"), ("Commands run as", who)]
+    if settings.sandbox == SandboxPolicy.DANGER_FULL_ACCESS:
+        return [*rows, ("Policy", "danger-full-access: commands are not confined")]
+    return [*rows, *(_confinement(settings, tier) if tier else ())]
+
+
+def _confinement(settings: Any, tier: int) -> list[tuple[str, str]]:
+    cwd = Path(settings.cwd).expanduser().resolve()
+    confinement = build_confinement(
+        tier=tier,
+        policy=settings.sandbox,
+        roots=(cwd, *(Path(root).expanduser() for root in settings.writable_roots)),
+        cwd=cwd,
+        tmp=Path(tempfile.gettempdir(), "agent-magics"),
+        network=settings.network,
+        notebook=open_notebook(),
+    )
+    folders = ", ".join(confinement.writable[:-1]) or "nothing"
+    network = "ports 80 and 443 of other machines" if settings.network else "off; asks if needed"
+    how = "mounted read-only" if tier >= 2 else "compared and put back after each command"
+    readable = [p for p in confinement.hidden if tier < 2 and is_below(p, confinement.writable)]
+    open_ones = f"; inside the workspace {_names(readable, cwd)} stays readable" if readable else ""
+    home = Path.home().resolve()
+    return [
+        ("Writable", f"{folders}, and a temporary folder of their own"),
+        ("Network", network),
+        ("Protected", f"{len(confinement.protected)} places, {how}"),
+        ("Hidden", f"{len(confinement.hidden)} places (keys, Jupyter's files, ...){open_ones}"),
+        *([("Workspace", _HOME_NOTE)] if is_below(str(home), confinement.writable) else ()),
+    ]
+
+
+_HOME_NOTE = (
+    "it is your home, or holds it: start files of shells, Python and Jupyter in it are protected; "
+    "a folder of its own is safer"
+)
+
+
+def _names(paths: list[str], cwd: Path) -> str:
+    shown = [shown_path(Path(path), cwd) for path in paths[:3]]
+    return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _key() -> str:
+    if os.environ.get("OPENAI_API_KEY"):
+        return "OPENAI_API_KEY is set"
+    if os.environ.get("OPENAI_BASE_URL"):
+        return "OPENAI_BASE_URL is set"
+    return "none: set OPENAI_API_KEY or OPENAI_BASE_URL, or play a recording (--replay FILE)"

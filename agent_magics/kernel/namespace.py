@@ -1,0 +1,152 @@
+"""The person's own namespace: a place for the model's code, and `{{expression}}` in prompts."""
+
+import asyncio
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from agent_magics.dispatch.context import LiveResult, ToolContext
+from agent_magics.dispatch.output import to_tool_output
+from agent_magics.dispatch.tool import is_tool
+from agent_magics.kernel.capture import captured
+from agent_magics.kernel.interrupt import marks_person_code, raise_if_pressed
+from agent_magics.protocol.errors import FatalError
+
+_MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
+# What a prompt may take from one expression; more belongs into the kernel, not into the prompt.
+_INTERPOLATED = 10_000
+# Lines of a traceback below the model's own code; the rest is library insides.
+_LIBRARY_FRAMES = 2
+
+_ATTRIBUTES = ("last_execution_succeeded", "last_execution_result")
+_SYS_LAST = ("last_type", "last_value", "last_traceback", "last_exc")
+
+
+class LiveNamespace:
+    """Runs code in `shell`'s namespace as a cell would, without leaving traces of its own."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+
+    async def run(self, code: str, context: ToolContext) -> LiveResult:
+        """Run `code`; see `LiveKernel.run`."""
+        shell = self._shell
+        with _undisturbed(shell), captured(shell, code, context) as capture:
+            try:
+                transformed = shell.transform_cell(code)
+            except Exception as error:
+                return LiveResult(capture.text, error=f"{type(error).__name__}: {error}")
+            result = await self._execute(code, transformed)
+        error = result.error_before_exec or result.error_in_exec
+        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+            raise error
+        text = "" if error is None else describe_error(shell, error)
+        return LiveResult(capture.text, tuple(capture.images), text)
+
+    @marks_person_code
+    async def _execute(self, code: str, transformed: str) -> Any:
+        # Marked by itself: an interrupt must not come between putting things back around it.
+        raise_if_pressed()
+        result = await self._shell.run_cell_async(
+            code, store_history=False, transformed_cell=transformed
+        )
+        # Inline figures are drawn by this event; without it they come only when the surrounding
+        # cell ends, and not as this call's output.
+        self._shell.events.trigger("post_execute")
+        return result
+
+
+@contextmanager
+def _undisturbed(shell: Any) -> Iterator[None]:
+    """Keep what the shell remembers of the person's own cells, and its tracebacks to ourselves."""
+    hook = shell.displayhook
+    saved_result = hook.exec_result
+    saved = {name: getattr(shell, name, None) for name in _ATTRIBUTES}
+    saved_sys = {name: getattr(sys, name) for name in _SYS_LAST if hasattr(sys, name)}
+    silenced = ("showtraceback", "showsyntaxerror", "showindentationerror")
+    for name in silenced:
+        # An `error` message would fail the cell under nbval; the error is the call's output.
+        setattr(shell, name, lambda *args, **kwargs: None)
+    shell.ask_exit = _refuse_exit
+    try:
+        yield
+    finally:
+        for name in (*silenced, "ask_exit"):
+            delattr(shell, name)
+        hook.exec_result = saved_result
+        for name, value in saved.items():
+            setattr(shell, name, value)
+        for name in _SYS_LAST:
+            if name in saved_sys:
+                setattr(sys, name, saved_sys[name])
+            elif hasattr(sys, name):
+                delattr(sys, name)
+
+
+def _refuse_exit() -> None:
+    raise RuntimeError("exit() and quit() would end the person's kernel, so they do nothing here")
+
+
+def describe_error(shell: Any, error: BaseException) -> str:
+    """Return the traceback as far as it matters: the model's lines and the last of a library's."""
+    last = traceback.format_exception_only(type(error), error)
+    if isinstance(error, SyntaxError):
+        return "".join(_without_file(last)).rstrip()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [n for n, frame in enumerate(frames) if _is_cell(shell, frame.filename)]
+    if not own:
+        return "".join(last).rstrip()
+    kept = [*(frames[n] for n in own), *frames[own[-1] + 1 :][-_LIBRARY_FRAMES:]]
+    lines = [_frame_line(shell, frame) for frame in kept]
+    return "\n".join(["Traceback (most recent call last):", *lines, "".join(last).rstrip()])
+
+
+def _frame_line(shell: Any, frame: traceback.FrameSummary) -> str:
+    place = "the code" if _is_cell(shell, frame.filename) else frame.filename
+    return f"  line {frame.lineno} of {place}, in {frame.name}\n    {(frame.line or '').strip()}"
+
+
+def _without_file(lines: list[str]) -> list[str]:
+    return [re.sub(r'^  File ".*", line', "  line", line) for line in lines]
+
+
+def _is_cell(shell: Any, filename: str) -> bool:
+    return shell.compile.format_code_name(filename) is not None
+
+
+def interpolate(text: str, namespace: dict[str, Any]) -> str:
+    r"""Replace each ``{{expression}}`` by its value as a model would read it.
+
+    A lone ``{``, ``$`` or ``%`` is literal, and so is ``\{{``.
+
+    Raises:
+        FatalError: an expression raises; the message names it.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        expression = match[2].strip()
+        try:
+            value = eval(expression, namespace)
+        except Exception as error:
+            raise FatalError(
+                f"{{{{{expression}}}}} in the prompt raised {type(error).__name__}: {error}. "
+                r"Write \{{ for two literal braces."
+            ) from error
+        return to_tool_output(value, _INTERPOLATED).text
+
+    return _MARKER.sub(value_of, text)
+
+
+def own_tools(namespace: Mapping[str, Any]) -> list[Any]:
+    """Return the person's `@tool` functions, in order of definition, each once."""
+    found = {
+        id(value): value
+        for name, value in list(namespace.items())
+        if not name.startswith("_") and is_tool(value) and not value.tool_options.own
+    }
+    return list(found.values())

@@ -1,0 +1,211 @@
+"""The agents of this kernel and their cells: what the magics do, loaded at their first use."""
+
+import asyncio
+import atexit
+import keyword
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from IPython.core.error import UsageError
+
+from agent_magics.app import Agent
+from agent_magics.engine.result import RunResult
+from agent_magics.engine.session import RunSetup
+from agent_magics.engine.surroundings import Lent
+from agent_magics.kernel import control
+from agent_magics.kernel.answers import NotebookHost
+from agent_magics.kernel.cell import CellRun
+from agent_magics.kernel.namespace import LiveNamespace, interpolate, own_tools
+from agent_magics.protocol.errors import FatalError
+from agent_magics.tools.toolset import resolve_tools
+
+
+class NotebookAgents:
+    """The agents by name, and what their cells and `%agent` lines need.
+
+    Args:
+        shell: the IPython shell.
+        settings: the traits of `AgentMagics`; read anew for each cell.
+    """
+
+    def __init__(self, shell: Any, settings: Any) -> None:
+        self.shell = shell
+        self.settings = settings
+        self.host = NotebookHost(shell)
+        self.live_kernel = LiveNamespace(shell)
+        self.agents: dict[str, Agent] = {}
+        self.views: dict[str, Any] = {}
+        self.background: dict[str, asyncio.Task[Any]] = {}
+        self._runs: WeakSet[CellRun] = WeakSet()
+        atexit.register(self.close)  # while the kernel can still say how the sessions ended
+
+    def lend(self) -> Lent:
+        """Return what `Agent` objects of this process may use."""
+        return Lent(self.host, self.live_kernel)
+
+    # -- cells -------------------------------------------------------------------------------------
+
+    def run_blocking(self, options: Any, cell: str) -> None:
+        """Run a ``%%agent`` cell that blocks."""
+        if options.background:
+            raise UsageError("--background needs a cell of its own at the top level of a notebook.")
+        run, prompt, setup = self._prepare(options, cell)
+        with self._binding_interrupted(run):
+            self._finish(run.run_blocking(prompt, setup), options)
+
+    async def run_awaiting(self, options: Any, cell: str) -> None:
+        """Run a ``%%agent`` cell that awaits."""
+        run, prompt, setup = self._prepare(options, cell)
+        if options.background:
+            self._start_background(run, prompt, setup, options)
+            return
+        with self._binding_interrupted(run):
+            self._finish(await run.run_awaiting(prompt, setup), options)
+
+    def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str, RunSetup]:
+        if options.into is not None and not _is_name(options.into):
+            raise UsageError(f"--into {options.into}: not a variable's name.")
+        try:
+            prompt = interpolate(cell.strip(), self.shell.user_ns)
+            if not prompt:
+                raise FatalError("The cell is empty: write what the agent should do below %%agent.")
+            agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            if agent.session.busy:
+                raise FatalError(
+                    f"Agent {agent.name!r} is at work; wait for it, stop it with "
+                    f"%agent stop {agent.name}, or use another one (--name)."
+                )
+            setup, notes = self._setup(agent, options)
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+        run = CellRun(self.shell, self.host, agent, notes)
+        self._runs.add(run)
+        self.views[agent.name] = run.view
+        return run, prompt, setup
+
+    def _setup(self, agent: Agent, options: Any) -> tuple[RunSetup, list[str]]:
+        replay, notes = self._recording(options)
+        settings, namespace = self.settings, self.shell.user_ns
+        wanted = resolve_tools(options.tools or settings.tools, namespace, live=True)
+        tools = list(dict.fromkeys([*wanted, *([] if options.tools else own_tools(namespace))]))
+        setup = agent.setup(
+            tools=tools,
+            model=options.model or settings.model,
+            replay=replay,
+            record=options.record or settings.record or None,
+            approval=options.approval or settings.approval,
+            sandbox=options.sandbox or settings.sandbox,
+            max_turns=settings.max_turns if options.max_turns is None else options.max_turns,
+            network=settings.network,
+            output_budget=settings.output_budget,
+            python=settings.python,
+            allow_dangerous=settings.allow_dangerous,
+        )
+        return setup, notes
+
+    def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
+        """Return the recording to play, and a note that says so."""
+        if options.record or self.settings.record:
+            return None, []
+        chosen = options.replay or self.settings.replay
+        if chosen and chosen != "auto":
+            path = Path(chosen).expanduser()
+            if not path.is_file():
+                raise FatalError(
+                    f"There is no recording {chosen}; --replay takes a .agent.jsonl file."
+                )
+        else:
+            beside = recording_beside_notebook() if chosen == "auto" else None
+            if beside is None:
+                return None, []
+            path = beside
+        note = f"The model's side is played from the recording `{path.name}`; tools run for real."
+        return path, [note]
+
+    def agent_named(self, name: str, *, new: bool = False) -> Agent:
+        """Return the agent of that name, made at first use; `new` begins its conversation anew."""
+        agent = self.agents.get(name)
+        if agent is None:
+            settings = self.settings
+            agent = self.agents[name] = Agent(
+                settings.model,
+                name=name,
+                cwd=settings.cwd,
+                instructions=settings.instructions or None,
+                writable_roots=settings.writable_roots,
+                base_url=settings.base_url or None,
+                replay_strict=settings.replay_strict,
+                approval=settings.approval,
+                sandbox=settings.sandbox,
+                network=settings.network,
+            )
+        elif new:
+            agent.reset()
+        return agent
+
+    @contextmanager
+    def _binding_interrupted(self, run: CellRun) -> Iterator[None]:
+        """Bind `_agent` also where the person interrupts: it says what was done until then."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.shell.user_ns["_agent"] = run.interrupted
+            raise
+
+    def _finish(self, result: RunResult, options: Any) -> None:
+        self.shell.user_ns["_agent"] = result
+        if result.status == "failed":
+            raise UsageError(result.error)
+        if result.status == "aborted":
+            raise UsageError("The agent was stopped; Run All ends here.")
+        if options.into:
+            self.shell.user_ns[options.into] = result.text
+
+    def _start_background(self, run: CellRun, prompt: str, setup: RunSetup, options: Any) -> None:
+        async def work() -> None:
+            try:
+                result = await run.run_awaiting(prompt, setup, background=True)
+            except KeyboardInterrupt:
+                return
+            self.shell.user_ns["_agent"] = result
+            if options.into and result.status == "completed":
+                self.shell.user_ns[options.into] = result.text
+
+        name = options.name or self.settings.name
+        task = asyncio.get_running_loop().create_task(work(), name=f"background agent {name}")
+        self.background[name] = task
+
+    # -- the control line --------------------------------------------------------------------------
+
+    def perform(self, line: str) -> None:
+        """Do what a ``%agent`` line says."""
+        try:
+            control.perform(self, line)
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+
+    def close(self) -> None:
+        """End the agents and what they run; no live widget is left in a cell."""
+        atexit.unregister(self.close)
+        for agent in self.agents.values():
+            agent.close()
+        for run in self._runs:
+            run.draw_rest()
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def recording_beside_notebook() -> Path | None:
+    """Return ``x.agent.jsonl`` where the kernel knows that it runs notebook ``x.ipynb``."""
+    notebook = os.environ.get("JPY_SESSION_NAME", "")
+    if not notebook.endswith(".ipynb"):
+        return None
+    # Jupyter Server names the notebook by its path; the kernel runs in the notebook's folder.
+    path = Path.cwd() / (Path(notebook).stem + ".agent.jsonl")
+    return path if path.is_file() else None

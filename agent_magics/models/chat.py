@@ -1,0 +1,306 @@
+"""The Chat Completions door: what a request of it is, and what its stream says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from agent_magics.models.answer import ChunkBuffer, EventReader, Finish, parse_event
+from agent_magics.models.base import (
+    ItemDone,
+    ModelEvent,
+    ModelRequest,
+    ReasoningChunk,
+    ResponseDone,
+    TextChunk,
+)
+from agent_magics.models.chat_calls import CallAssembler, CallDraft
+from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage, encode_tools
+from agent_magics.models.endpoints import Dialect, WireName, dialect_of
+from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
+from agent_magics.models.remote import RemoteModel
+from agent_magics.models.retry import RetryPolicy
+from agent_magics.models.schema_forms import has_other_enums, resolve_references, restore_enums
+from agent_magics.models.sse import SseEvent
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import AssistantMessage, Item, Reasoning, Usage
+from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec, ToolSpec
+
+NOT_A_STREAM = (
+    "The server answered, but not with a stream of Chat Completions; check that the address "
+    "(OPENAI_BASE_URL) is that of a server with that API."
+)
+
+# Reason -> how the answer ended. A reason that is not here is an ordinary end ("stop",
+# "tool_calls", "function_call", "eos", "end_turn"); calls are run whichever of them it is, since
+# servers say "stop" beside calls (Ollama, older llama.cpp).
+FINISHES: dict[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",  # Gemini's and Anthropic's word, through some proxies
+    "model_length": "length",  # Mistral: the context is full
+    "content_filter": "content_filter",
+    "safety": "content_filter",  # Gemini's word
+}
+# Ends that are none: the server gave up in the middle.
+BROKEN_OFF = {
+    "error": "the provider reports an error",  # OpenRouter
+    "abort": "the server aborted the request",  # vLLM
+    "insufficient_system_resource": "the provider is overloaded",  # DeepSeek
+}
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+class ChatDecoder:
+    """Turns the bytes of one answer into model events; no I/O.
+
+    Args:
+        tools: what was offered; tells freeform tools from functions.
+        dialect: how the server writes.
+
+    Attributes:
+        done: the answer's end, once it has come.
+        finished: whether the answer is whole; the usage may still follow.
+    """
+
+    def __init__(
+        self, tools: Sequence[ConfiguredToolSpec] = (), dialect: Dialect | None = None
+    ) -> None:
+        self.done: ResponseDone | None = None
+        self.finished = False
+        self._specs: dict[str, ToolSpec] = {tool.spec.name: tool.spec for tool in tools}
+        self._dialect = dialect or Dialect()
+        self._reader = EventReader()
+        self._events = ChunkBuffer()
+        self._calls = CallAssembler(self._specs)
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._usage = Usage()
+        self._finish: Finish = "completed"
+        self._received_any = False
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Return what `data` brought, text deltas put together; `ResponseDone` goes to `done`."""
+        self._decode(self._reader.feed(data))
+        return self._events.take()
+
+    def close(self) -> list[ModelEvent]:
+        """Return what the end of the bytes brought; after a finish the answer is whole."""
+        with suppress(Garbled):  # the connection broke in the middle of an event
+            self._decode(self._reader.close())
+        if self.finished:
+            self._end()
+        return self._events.take()
+
+    def unfinished(self) -> FatalError:
+        """Return what to tell the person when the bytes ended before the answer did."""
+        return cut_short() if self._received_any else Fault(NOT_A_STREAM)
+
+    def _decode(self, received: Sequence[SseEvent]) -> None:
+        for name, data in received:
+            if self.done is not None:
+                break
+            if data.strip() == b"[DONE]":
+                self._end()
+            elif name in (b"", b"message", b"error", b"data") or data.startswith(b"{"):
+                self._read_chunk(name, data)
+
+    def _read_chunk(self, name: bytes, data: bytes) -> None:
+        chunk = parse_event(data)
+        error = chunk.get("error")
+        if not error and (chunk.get("object") == "error" or name == b"error"):
+            error = chunk  # vLLM's, and an event of that name
+        if error:
+            raise stated_fault(error)
+        usage = chunk.get("usage")
+        if usage:  # in the last chunk, which has no choices; in all of them on some servers
+            self._usage = decode_usage(usage)
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and not choice.get("index"):
+                self._read_choice(choice)
+
+    def _read_choice(self, choice: Mapping[str, Any]) -> None:
+        # A server that does not stream sends a message where a stream has deltas.
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            self._received_any = True
+            self._read_delta(delta)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._read_finish(reason.lower(), choice)
+
+    def _read_delta(self, delta: Mapping[str, Any]) -> None:
+        # vLLM, llama.cpp and DeepSeek call it the one, newer vLLM, Ollama and OpenRouter the
+        # other; a server in between sends both.
+        self._add_reasoning(delta.get("reasoning_content") or delta.get("reasoning"))
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._add_text(content)
+        elif isinstance(content, list):
+            self._read_parts(content)
+        self._add_text(delta.get("refusal"))
+        if delta.get("tool_calls"):
+            self._calls.add(delta["tool_calls"])
+        elif delta.get("function_call"):  # the form before tools, which small servers still send
+            self._calls.add([{"index": 0, "function": delta["function_call"]}])
+
+    def _read_parts(self, parts: Sequence[Any]) -> None:
+        """Mistral's reasoning models send content as parts, with thinking among them."""
+        for part in parts:
+            if isinstance(part, str):
+                self._add_text(part)
+            elif isinstance(part, Mapping) and part.get("type") == "thinking":
+                thoughts = part.get("thinking")
+                for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
+                    said = thought.get("text") if isinstance(thought, Mapping) else thought
+                    self._add_reasoning(said)
+            elif isinstance(part, Mapping):
+                self._add_text(part.get("text") or part.get("refusal"))
+
+    def _add_text(self, text: Any) -> None:
+        if isinstance(text, str) and text:
+            self._text.append(text)
+            self._events.add_text(TextChunk, text)
+
+    def _add_reasoning(self, text: Any) -> None:
+        if isinstance(text, str) and text:
+            self._reasoning.append(text)
+            self._events.add_text(ReasoningChunk, text)
+
+    def _read_finish(self, reason: str, choice: Mapping[str, Any]) -> None:
+        self._received_any = True
+        if reason in BROKEN_OFF:
+            error = choice.get("error")
+            if error:
+                raise stated_fault(error)
+            raise cut_short(BROKEN_OFF[reason])
+        self.finished = True
+        if self._finish == "completed":  # what cut the answer short stays, whatever follows
+            self._finish = FINISHES.get(reason, "completed")
+
+    def _end(self) -> None:
+        """Give on the items; a call is only known to be whole when the answer is."""
+        if self.done is not None or not (self.finished or self._received_any):
+            return
+        items: list[Item] = []
+        text = "".join(self._text)
+        if text:
+            items.append(AssistantMessage(text))
+        # Where the answer was cut short, what is no whole object may be half a call.
+        cut = self._finish != "completed"
+        items += [self._call(draft) for draft in self._calls.drafts if draft.is_whole() or not cut]
+        if items and self._reasoning and self._dialect.reasoning_field:
+            items.insert(0, Reasoning(("".join(self._reasoning),)))
+        self._events.add(*map(ItemDone, items))
+        self.done = ResponseDone(self._usage, self._finish)
+
+    def _call(self, draft: CallDraft) -> Item:
+        spec = self._specs.get(draft.name)
+        arguments = draft.arguments
+        if self._dialect.schema == "gemini" and isinstance(spec, FunctionToolSpec):
+            arguments = _with_enums(spec, arguments)
+        return decode_call(draft.id, draft.name, arguments, spec, draft.extra)
+
+
+def _with_enums(spec: FunctionToolSpec, arguments: str) -> str:
+    """Put numbers back where the schema had been given strings; see `schema_forms.gemini_enum`."""
+    if not has_other_enums(spec.parameters):
+        return arguments
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return json.dumps(restore_enums(resolve_references(spec.parameters), given))
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+class ChatWire:
+    """Chat Completions as `RemoteModel` uses it."""
+
+    name: WireName = "chat"
+    api = "Chat Completions API"
+    path = "/chat/completions"
+
+    def __init__(self) -> None:
+        self._head: tuple[tuple[Any, ...], bytes, bytes, ChatForm] = (
+            (),
+            b"",
+            b"",
+            ChatForm(Dialect()),
+        )
+
+    def body(self, request: ModelRequest, address: str) -> bytes:
+        """Return the request's body."""
+        _, head, tail, form = self._frame(request, address)
+        history = request.history.encoded(form)
+        joint = b"," if history and not head.endswith(b"[") else b""
+        return b"".join((head, joint, history, tail))
+
+    def decoder(self, request: ModelRequest, address: str) -> ChatDecoder:
+        """Return what reads the answer to `request`."""
+        return ChatDecoder(request.tools, dialect_of(address, request.model))
+
+    def _frame(
+        self, request: ModelRequest, address: str
+    ) -> tuple[tuple[Any, ...], bytes, bytes, ChatForm]:
+        """What stands around the history; the same bytes for every request of a session."""
+        wanted = (
+            request.model,
+            request.instructions,
+            request.conversation,
+            request.parallel_tool_calls,
+            address,
+            id(request.tools),
+        )
+        # The tuple of tools is kept beside its id, which otherwise could come to mean another.
+        if self._head[0][:-1] != wanted:
+            dialect = dialect_of(address, request.model)
+            head, tail = encode_frame(request, dialect)
+            self._head = ((*wanted, request.tools), head, tail, ChatForm(dialect))
+        return self._head
+
+
+def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]:
+    """Return a request's body up to where its history begins, and from where it ends."""
+    fields: dict[str, Any] = {"model": request.model, "stream": True}
+    if dialect.usage_option:
+        fields["stream_options"] = {"include_usage": True}
+    if dialect.cache_key and request.conversation:
+        fields["prompt_cache_key"] = request.conversation
+    tools = encode_tools(request.tools, dialect)
+    if tools and not request.parallel_tool_calls:
+        fields["parallel_tool_calls"] = False  # true is what everybody does anyway
+    messages: list[dict[str, str]] = []
+    if request.instructions:
+        # Known to every server; OpenAI takes it for "developer" where the model has that role.
+        messages = [{"role": "system", "content": request.instructions}]
+    head = _compact(fields)[:-1]
+    if tools:
+        head += b',"tools":' + tools
+    return head + b',"messages":' + _compact(messages)[:-1], b"]}"
+
+
+def _compact(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+class ChatModel(RemoteModel):
+    """Any server with Chat Completions; see `RemoteModel` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 300.0,
+        retries: RetryPolicy | None = None,
+    ) -> None:
+        wires = {"chat": ChatWire()}
+        super().__init__(
+            wires, api_key=api_key, base_url=base_url, timeout=timeout, retries=retries
+        )

@@ -1,0 +1,325 @@
+"""The Responses API's door: what a request of it is, and what its stream says."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+from agent_magics.models.answer import (
+    ChunkBuffer,
+    EventReader,
+    Finish,
+    parse_event,
+    read_answer,
+)
+from agent_magics.models.base import (
+    ItemDone,
+    ModelEvent,
+    ModelRequest,
+    ReasoningChunk,
+    ResponseDone,
+    TextChunk,
+)
+from agent_magics.models.endpoints import WireName
+from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
+from agent_magics.models.remote import WAYS_OUT, RemoteModel, load_openai
+from agent_magics.models.responses_wire import (
+    ResponsesTranscript,
+    decode_item,
+    decode_usage,
+    encode_tools,
+)
+from agent_magics.models.retry import RetryPolicy
+from agent_magics.models.sse import SseEvent
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import CALL_TYPES, Item, Reasoning
+
+__all__ = [
+    "WAYS_OUT",
+    "ResponseDecoder",
+    "ResponsesModel",
+    "ResponsesWire",
+    "decode_stream",
+    "load_openai",
+    "reasons",
+]
+
+# Which models give encrypted reasoning; asking another one for it is refused. First match holds.
+REASONS = (
+    ("gpt-5-chat", False),
+    ("gpt-5", True),
+    ("codex-", True),
+    ("o1", True),
+    ("o3", True),
+    ("o4", True),
+)
+
+NOT_A_STREAM = (
+    "The server answered, but not with a stream of Responses API events; check that the address "
+    "(OPENAI_BASE_URL) is that of a server with the Responses API."
+)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+FINISHES: dict[str | None, Finish] = {"content_filter": "content_filter"}
+
+
+class ResponseDecoder:
+    """Turns the SSE bytes of one answer into model events; no I/O.
+
+    Attributes:
+        done: the answer's end, once it has come.
+        finished: the same, as a bool: nothing follows the end here.
+    """
+
+    finished = False
+
+    def __init__(self) -> None:
+        self.done: ResponseDone | None = None
+        self._reader = EventReader()
+        self._events = ChunkBuffer()
+        self._reasoning: list[Item] = []
+        self._received_any = False
+        self._last_number = -1
+        self._given: set[Any] = set()
+        self._item_came = False
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Return what `data` brought, text deltas put together; `ResponseDone` goes to `done`."""
+        return self._decode(self._reader.feed(data))
+
+    def close(self) -> list[ModelEvent]:
+        """Return what stood at the very end, without its blank line."""
+        with suppress(Garbled):  # the connection broke in the middle of it
+            return self._decode(self._reader.close())
+        return self._events.take()
+
+    def unfinished(self) -> FatalError:
+        """Return what to tell the person when the bytes ended before the answer did."""
+        return cut_short() if self._received_any else Fault(NOT_A_STREAM)
+
+    def _decode(self, received: Sequence[SseEvent]) -> list[ModelEvent]:
+        for name, data in received:
+            reader = READERS.get(name)
+            if reader is not None:
+                self._received_any = True
+                self._read(reader, parse_event(data))
+            elif not name:
+                self._decode_unnamed(data)
+            else:
+                self._received_any = True
+        return self._events.take()
+
+    def _decode_unnamed(self, data: bytes) -> None:
+        """Some servers leave the event's name out; it stands in the data too.
+
+        A server that does not stream at all sends the response as one document.
+        """
+        if data == b"[DONE]":
+            return
+        fields = parse_event(data)
+        kind = fields.get("type")
+        reader = READERS.get(kind.encode()) if isinstance(kind, str) else None
+        if reader is not None:
+            self._received_any = True
+            self._read(reader, fields)
+        elif isinstance(kind, str):
+            self._received_any = True
+        elif fields.get("error"):
+            raise stated_fault(fields["error"])
+        elif fields.get("object") == "response" or isinstance(fields.get("output"), list):
+            self._read_document(fields)
+
+    def _read(
+        self, reader: "Callable[[ResponseDecoder, dict[str, Any]], None]", fields: dict[str, Any]
+    ) -> None:
+        """Read an event, unless it has been read before; the API numbers its events."""
+        number = fields.get("sequence_number")
+        if isinstance(number, int) and reader not in (
+            ResponseDecoder._read_item,
+            ResponseDecoder._read_end,
+        ):
+            if number <= self._last_number:
+                return
+            self._last_number = number
+        try:
+            reader(self, fields)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # What a server sends in place of an object or a list is survived, not trusted.
+            raise Garbled("not of the API's form") from error
+
+    def _read_text(self, fields: dict[str, Any]) -> None:
+        self._events.add_text(TextChunk, _text_of(fields.get("delta")))
+
+    def _read_reasoning(self, fields: dict[str, Any]) -> None:
+        self._events.add_text(ReasoningChunk, _text_of(fields.get("delta")))
+
+    def _read_item(self, fields: dict[str, Any]) -> None:
+        """Give on a whole item, once.
+
+        A call that the output limit cut in two is left out. Reasoning is only of use for being
+        sent back, which wants its encrypted form and the item that followed it; so it waits here
+        for that item.
+        """
+        data = fields.get("item")
+        if not isinstance(data, Mapping) or self._is_repeated(fields, data):
+            return
+        self._item_came = True
+        item = decode_item(data)
+        if item is None:
+            return
+        if isinstance(item, Reasoning):
+            if item.encrypted is not None:
+                self._reasoning.append(item)
+            return
+        if isinstance(item, CALL_TYPES) and data.get("status") not in (None, "completed"):
+            return
+        self._events.add(*map(ItemDone, (*self._reasoning, item)))
+        self._reasoning.clear()
+
+    def _is_repeated(self, fields: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        """Whether the same item has come before, which a proxy that repeats itself sends twice."""
+        index = fields.get("output_index")
+        key = (index, data.get("id")) if isinstance(index, int) and data.get("id") else None
+        if key is None:
+            return False
+        repeated = key in self._given
+        self._given.add(key)
+        return repeated
+
+    def _read_end(self, fields: dict[str, Any]) -> None:
+        response = fields.get("response")
+        response = response if isinstance(response, Mapping) else {}
+        if not self._item_came:  # some servers send their items only here
+            for item in response.get("output") or ():
+                self._read_item({"item": item})
+        finish: Finish = "completed"
+        if fields.get("type") == "response.incomplete" or response.get("status") == "incomplete":
+            reason = (response.get("incomplete_details") or {}).get("reason")
+            finish = FINISHES.get(reason, "length")
+        self.done = ResponseDone(decode_usage(response.get("usage")), finish)
+
+    def _read_document(self, response: Mapping[str, Any]) -> None:
+        if response.get("status") == "failed":
+            self._read_failure({"response": response})
+        for index, item in enumerate(response.get("output") or ()):
+            if isinstance(item, Mapping) and item.get("type") == "message":
+                shown = decode_item(item)
+                self._events.add_text(TextChunk, getattr(shown, "text", ""))
+            self._read_item({"output_index": index, "item": item})
+        self._read_end({"response": response})
+
+    def _read_failure(self, fields: dict[str, Any]) -> None:
+        response = fields.get("response") or fields
+        raise stated_fault(response.get("error") or response)
+
+
+READERS: dict[bytes, Callable[[ResponseDecoder, dict[str, Any]], None]] = {
+    b"response.output_text.delta": ResponseDecoder._read_text,
+    b"response.refusal.delta": ResponseDecoder._read_text,
+    b"response.reasoning_summary_text.delta": ResponseDecoder._read_reasoning,
+    b"response.reasoning_text.delta": ResponseDecoder._read_reasoning,
+    b"response.output_item.done": ResponseDecoder._read_item,
+    b"response.completed": ResponseDecoder._read_end,
+    b"response.incomplete": ResponseDecoder._read_end,
+    b"response.failed": ResponseDecoder._read_failure,
+    b"error": ResponseDecoder._read_failure,
+}
+
+
+def _text_of(delta: Any) -> str:
+    return delta if isinstance(delta, str) else ""
+
+
+async def decode_stream(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the model events of one answer's SSE bytes, `ResponseDone` last.
+
+    Raises:
+        FatalError: the provider reported a failure, or the bytes ended too early.
+    """
+    async with aclosing(read_answer(chunks, ResponseDecoder())) as events:
+        async for event in events:
+            yield event
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+class ResponsesWire:
+    """The Responses API as `RemoteModel` uses it."""
+
+    name: WireName = "responses"
+    api = "Responses API"
+    path = "/responses"
+
+    def __init__(self) -> None:
+        self._prefix: tuple[tuple[Any, ...], bytes] = ((), b"")
+
+    def body(self, request: ModelRequest, address: str) -> bytes:
+        """Return the request's body."""
+        history = request.history.encoded(ResponsesTranscript)
+        return b"".join((self._prefix_of(request), history, b"]}"))
+
+    def decoder(self, request: ModelRequest, address: str) -> ResponseDecoder:
+        """Return what reads the answer to `request`."""
+        return ResponseDecoder()
+
+    def _prefix_of(self, request: ModelRequest) -> bytes:
+        """Everything before the history; the same bytes for every request of a session."""
+        wanted = (
+            request.model,
+            request.instructions,
+            request.conversation,
+            request.parallel_tool_calls,
+            id(request.tools),
+        )
+        made_for, prefix = self._prefix
+        # The tuple of tools is kept beside its id, which otherwise could come to mean another.
+        if made_for[:-1] != wanted:
+            prefix = encode_prefix(request)
+            self._prefix = ((*wanted, request.tools), prefix)
+        return prefix
+
+
+class ResponsesModel(RemoteModel):
+    """OpenAI, or any server that speaks its Responses API; see `RemoteModel` for the arguments."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 300.0,
+        retries: RetryPolicy | None = None,
+    ) -> None:
+        wires = {"responses": ResponsesWire()}
+        super().__init__(
+            wires, api_key=api_key, base_url=base_url, timeout=timeout, retries=retries
+        )
+
+
+def encode_prefix(request: ModelRequest) -> bytes:
+    """Return a request's body up to where its history begins."""
+    fields: dict[str, Any] = {"model": request.model}
+    if request.instructions:
+        fields["instructions"] = request.instructions
+    fields["store"] = False
+    fields["stream"] = True
+    if reasons(request.model):
+        fields["include"] = ["reasoning.encrypted_content"]
+    if request.conversation:
+        fields["prompt_cache_key"] = request.conversation
+    if request.tools:
+        fields["tool_choice"] = "auto"
+        fields["parallel_tool_calls"] = request.parallel_tool_calls
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    head = text[:-1].encode("utf-8", "replace")
+    tools = b',"tools":' + encode_tools(request.tools) if request.tools else b""
+    return head + tools + b',"input":['
+
+
+def reasons(model: str) -> bool:
+    """Return whether `model` gives encrypted reasoning that can be sent back."""
+    name = model.rpartition("/")[2]
+    return next((answer for prefix, answer in REASONS if name.startswith(prefix)), False)

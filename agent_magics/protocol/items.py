@@ -1,0 +1,128 @@
+"""What a conversation is made of, the same for every provider.
+
+An item is one entry of the history: what a person said, what the model said or asked for, what a
+tool answered. The doors in ``models`` translate items to and from a provider's wire.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class InputText:
+    """A piece of text in a message or in a tool's output."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputImage:
+    """An image in a message or in a tool's output; `image_url` may be a ``data:`` address."""
+
+    image_url: str
+    detail: Literal["auto", "low", "high", "original"] = "auto"
+
+
+ContentPart: TypeAlias = InputText | InputImage
+Content: TypeAlias = str | tuple[ContentPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the person (or the program around the agent) says to the model."""
+
+    content: Content
+    role: Literal["user", "developer"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """What the model says to the person."""
+
+    text: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """The model's reasoning as far as it is shown; `encrypted` is opaque and sent back."""
+
+    summary: tuple[str, ...] = ()
+    encrypted: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of a function tool; `arguments` is the JSON text exactly as the model wrote it."""
+
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CustomToolCall:
+    """A call of a freeform tool; `input` is the text exactly as the model wrote it."""
+
+    call_id: str
+    name: str
+    input: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalShellCall:
+    """The Responses API's native shell call; one without a `call_id` is answered as an error."""
+
+    call_id: str | None
+    command: tuple[str, ...]
+    workdir: str | None = None
+    timeout_ms: int | None = None
+    id: str | None = None
+
+
+OutputKind: TypeAlias = Literal["function", "custom", "local_shell"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallOutput:
+    """What a call gave back, under the call's own id; every call in a valid history has one."""
+
+    call_id: str
+    output: Content
+    kind: OutputKind = "function"
+
+
+CallItem: TypeAlias = FunctionCall | CustomToolCall | LocalShellCall
+Item: TypeAlias = UserMessage | AssistantMessage | Reasoning | CallItem | ToolCallOutput
+
+CALL_TYPES = (FunctionCall, CustomToolCall, LocalShellCall)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request, or the sum over several."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+def text_of(content: Content) -> str:
+    """Return the text of `content`; an image is named, not shown."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if isinstance(part, InputText) else "[image]" for part in content)

@@ -1,0 +1,1 @@
+"""Floor 3: events in, marks out."""

@@ -1,0 +1,154 @@
+"""Items as Markdown and as plain text: what a saved notebook shows without kernel or extension."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
+
+Item = Mapping[str, Any]
+
+_STATUS = {"running": "running", "completed": "ran", "failed": "failed", "denied": "not run"}
+_BOXES = {"completed": "[x]", "in_progress": "[ ]", "pending": "[ ]"}
+_LEVELS = {"info": "Note", "warning": "Warning", "error": "Error"}
+# The sequences a command's output still has when it is saved (ECMA-48: SGR); only the extension
+# and the live stream can draw them.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def to_markdown(item: Item) -> str:
+    """Return the item as Markdown that can do nothing."""
+    return _MARKDOWN[item["kind"]](item)
+
+
+def to_plain(item: Item) -> str:
+    """Return the item as plain text."""
+    return _PLAIN[item["kind"]](item)
+
+
+def _text_markdown(item: Item) -> str:
+    return make_harmless(item["text"])
+
+
+def _notice_markdown(item: Item) -> str:
+    return f"> **{_LEVELS[item['level']]}:** {_quoted(harmless_prose(item['text']))}"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\n", "\n> ")
+
+
+def _headline(item: Item) -> str:
+    """Say in words what happened to the call: never by colour or sign alone."""
+    code = item.get("exit_code")
+    words = [_STATUS[item["status"]]]
+    if code is not None:
+        words.append(f"exit code {code}")
+    if item.get("note"):
+        words.append(item["note"])
+    return ", ".join(words)
+
+
+def _name(item: Item) -> str:
+    """Return the name of the tool; the model chose it, so it may hold anything."""
+    return re.sub(r"[^\w.-]", "?", item["name"])
+
+
+def _tool_markdown(item: Item) -> str:
+    name = _name(item)
+    if item["language"] == "python":
+        parts = [f"**{name}** ({_headline(item)})", fenced(_code(item), "python")]
+    else:
+        title = f" {code_span(item['title'])}" if item["title"] else ""
+        parts = [f"**{name}**{title} ({_headline(item)})"]
+    output = _plain_output(item)
+    if output.strip():
+        parts.append(fenced(output.rstrip("\n")))
+    return "\n\n".join(parts)
+
+
+def _plain_output(item: Item) -> str:
+    output: str = item["output"]
+    return _COLOURS.sub("", output) if "\x1b" in output else output
+
+
+def _patch_markdown(item: Item) -> str:
+    parts = [f"**{_name(item)}** ({_headline(item)})"]
+    if item.get("diff"):
+        parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
+    if item["status"] != "completed" or not item.get("diff"):
+        parts.append(fenced(_plain_output(item).rstrip("\n")))
+    return "\n\n".join(parts)
+
+
+def _code(item: Item) -> str:
+    """Return the code of a python call, or what the model wrote where it is no JSON."""
+    try:
+        return str(json.loads(item["arguments"])["code"]).rstrip("\n")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return item["arguments"]
+
+
+def _plan_markdown(item: Item) -> str:
+    lines = [f"*{_one_line(item['explanation'])}*", ""] if item["explanation"] else []
+    for step in item["steps"]:
+        words = _one_line(step["description"])
+        now = " *(now)*" if step["status"] == "in_progress" else ""
+        lines.append(f"- {_BOXES[step['status']]} {words}{now}")
+    return "\n".join(lines)
+
+
+def _one_line(words: str) -> str:
+    return harmless_prose(" ".join(words.split()))
+
+
+def _usage(item: Item) -> str:
+    cached = f" ({item['cached_tokens']:,} cached)" if item["cached_tokens"] else ""
+    requests = item["requests"]
+    return (
+        f"{item['input_tokens']:,} tokens in{cached}, {item['output_tokens']:,} out, "
+        f"{requests} request{'' if requests == 1 else 's'}"
+    )
+
+
+def _block_markdown(item: Item) -> str:
+    return "\n\n".join(map(to_markdown, item["items"]))
+
+
+def _tool_plain(item: Item) -> str:
+    head = f"[{item['name']}] {item['title']} ({_headline(item)})"
+    body = item.get("diff") or _plain_output(item)
+    return f"{head}\n{body.rstrip()}" if body.strip() else head
+
+
+def _plan_plain(item: Item) -> str:
+    lines = [item["explanation"]] if item["explanation"] else []
+    for step in item["steps"]:
+        now = " (now)" if step["status"] == "in_progress" else ""
+        lines.append(f"{_BOXES[step['status']]} {step['description']}{now}")
+    return "\n".join(lines)
+
+
+def _block_plain(item: Item) -> str:
+    return "\n\n".join(map(to_plain, item["items"]))
+
+
+_MARKDOWN: dict[str, Callable[[Item], str]] = {
+    "text": _text_markdown,
+    "notice": _notice_markdown,
+    "tool": _tool_markdown,
+    "patch": _patch_markdown,
+    "plan": _plan_markdown,
+    "usage": lambda item: f"*{_usage(item)}*",
+    "block": _block_markdown,
+}
+_PLAIN: dict[str, Callable[[Item], str]] = {
+    "text": lambda item: item["text"],
+    "notice": lambda item: f"{_LEVELS[item['level']]}: {item['text']}",
+    "tool": _tool_plain,
+    "patch": _tool_plain,
+    "plan": _plan_plain,
+    "usage": _usage,
+    "block": _block_plain,
+}

@@ -1,0 +1,118 @@
+"""Makes a call's arguments readable for whoever is to judge them, with nothing hidden in them."""
+
+import json
+import re
+import unicodedata
+from typing import Any, Final
+
+# Lists and objects up to this long stay on one line.
+_WIDTH: Final = 80
+# Longer arguments are cut before they are looked at; room for the words that say so.
+_MOST_LAID_OUT: Final = 1_000_000
+_MARK: Final = 100
+# Drawn as nothing although Unicode calls them letters, marks or symbols.
+_BLANK_RANGES: Final = (
+    (0x034F, 0x034F),  # combining grapheme joiner
+    (0x115F, 0x1160),  # Hangul fillers
+    (0x17B4, 0x17B5),  # Khmer inherent vowels
+    (0x180B, 0x180F),  # Mongolian variation selectors
+    (0x2800, 0x2800),  # blank Braille pattern
+    (0x3164, 0x3164),  # Hangul filler
+    (0xFE00, 0xFE0F),  # variation selectors: they can carry hidden data
+    (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+    (0xE0100, 0xE01EF),  # variation selectors
+)
+
+
+def show_invisible(text: str) -> str:
+    """Write out every character that a reader could not see or that turns text around.
+
+    Args:
+        text: what somebody is about to judge, such as a command line.
+
+    Returns:
+        The text with control, format, bidirectional, zero-width, private and unassigned
+        characters and all spaces but the ordinary one as ``⟨U+202E⟩``; "\\n" and "\\t" stay.
+    """
+    return _NOT_PLAIN.sub(_written_out, text)
+
+
+# Everything else is letters, digits and signs that nobody needs to look at twice.
+_NOT_PLAIN: Final = re.compile(r"[^ -~\n\t]")
+
+
+def _written_out(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"⟨U+{ord(character):04X}⟩" if _is_invisible(character) else character
+
+
+def _is_invisible(character: str) -> bool:
+    if unicodedata.category(character)[0] in "CZ":
+        return True
+    code = ord(character)
+    return any(first <= code <= last for first, last in _BLANK_RANGES)
+
+
+def cut_middle(text: str, longest: int) -> str:
+    """Leave out the middle of what is too long to be looked at, and say so.
+
+    The end is always kept: what hides behind a long beginning is what matters.
+    """
+    left_out = len(text) - longest
+    if left_out <= 0:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n⟨… {left_out} characters are left out here …⟩\n{text[-half:]}"
+
+
+def show_shortened(text: str, longest: int) -> str:
+    """Make `text` visible and leave out its middle where it is too long; see the two functions.
+
+    What is left out is not even looked at: for some megabytes that alone would take minutes.
+    """
+    return cut_middle(show_invisible(cut_middle(text, longest)), longest + _MARK)
+
+
+def pretty_shortened(text: str, longest: int) -> str:
+    """Lay out a call's arguments as `pretty_arguments` does, and leave out the middle likewise."""
+    whole = text if len(text) <= _MOST_LAID_OUT else cut_middle(text, longest)
+    return cut_middle(pretty_arguments(whole), longest + _MARK)
+
+
+def pretty_arguments(text: str) -> str:
+    """Lay out a call's arguments for reading, hiding nothing.
+
+    Args:
+        text: JSON text, or code.
+
+    Returns:
+        A JSON object with one field per line, strings of several lines as a block whose lines
+        start with "│"; the text as it is where it is no JSON object, or where a name occurs
+        twice, since a parser would silently drop the first; invisible characters shown.
+    """
+    try:
+        fields = json.loads(text, object_pairs_hook=_unique_fields)
+    except (ValueError, RecursionError):
+        return show_invisible(text)
+    if not isinstance(fields, dict):
+        return show_invisible(text)
+    return show_invisible("\n".join(_lay_out(name, value) for name, value in fields.items()))
+
+
+def _lay_out(name: str, value: Any) -> str:
+    # A name is quoted like any string: with a line end in it, it could pass for two fields.
+    label = name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
+    if isinstance(value, str) and "\n" in value:
+        # The bar tells the lines of a value from a value that imitates further fields.
+        return "\n".join([f"{label}:", *(f"  │ {line}" for line in value.split("\n"))])
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) > _WIDTH:
+        line = json.dumps(value, indent=2, ensure_ascii=False)
+    return f"{label}: {line}"
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return fields

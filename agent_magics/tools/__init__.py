@@ -1,0 +1,60 @@
+"""Floor 3: what the model can do; every one is a plain Python function with ``@tool`` on it.
+
+By hand they are functions with your own rights: ``read_file("a.py")`` returns text,
+``shell(["ls"])`` a result. Called by a model the same functions go through approval.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "read_file": "files",
+    "list_dir": "files",
+    "grep_files": "files",
+    "apply_patch": "patch",
+    "shell": "command",
+    "shell_command": "command",
+    "local_shell": "command",
+    "exec_command": "exec_session",
+    "write_stdin": "exec_session",
+    "list_sessions": "exec_session",
+    "kill_session": "exec_session",
+    "update_plan": "plan",
+    "python": "live_python",
+}
+
+READ_ONLY = ("read_file", "list_dir", "grep_files")
+SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
+CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
+DATA = (*CODING, "python")
+TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA}
+
+__all__ = [
+    "apply_patch",
+    "exec_command",
+    "grep_files",
+    "kill_session",
+    "list_dir",
+    "list_sessions",
+    "local_shell",
+    "python",
+    "read_file",
+    "shell",
+    "shell_command",
+    "update_plan",
+    "write_stdin",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # No module may bear its tool's name: importing it would put the module in the tool's place.
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

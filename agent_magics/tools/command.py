@@ -1,0 +1,260 @@
+"""``shell``, ``shell_command`` and ``local_shell``: one command, run to its end."""
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from agent_magics.backends.exec.command import CommandResult, run_command
+from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.command_approval import assess_command
+from agent_magics.tools.command_run import (
+    CommandReport,
+    Permissions,
+    own_processes,
+    start_confined,
+)
+
+LONGEST_TIMEOUT = 3_600_000  # milliseconds
+_SHELLS = ("bash", "sh", "dash", "zsh", "ksh", "fish")
+
+
+class WritePermission(TypedDict):
+    """More paths that the command may write."""
+
+    write: list[str]
+
+
+SandboxPermissions = (
+    Literal["use_default", "require_network", "require_escalated"] | WritePermission
+)
+
+
+# -- what a call would do --------------------------------------------------------------------------
+
+
+def assess_shell(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    """Say what a call of `shell` would do."""
+    command = arguments["command"]
+    check_words(command)
+    return assess_argv(command, arguments, ctx)
+
+
+def assess_shell_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    """Say what a call of `shell_command` would do."""
+    return assess_argv(_argv(arguments, ctx), arguments, ctx)
+
+
+def assess_argv(
+    argv: Sequence[str], arguments: Mapping[str, Any], ctx: ToolContext
+) -> list[Action]:
+    """Say what running `argv` with the other arguments of a call would do."""
+    return assess_command(
+        argv,
+        folder(arguments.get("workdir"), ctx),
+        permissions_of(arguments),
+        arguments.get("justification", ""),
+        ctx,
+        arguments.get("prefix_rule") or (),
+    )
+
+
+def permissions_of(arguments: Mapping[str, Any]) -> Permissions:
+    """Return what a call asks for beyond the sandbox, by whichever name."""
+    if arguments.get("with_escalated_permissions"):
+        return "require_escalated"
+    return arguments.get("sandbox_permissions") or "use_default"
+
+
+# -- the tools -------------------------------------------------------------------------------------
+
+
+@tool(name="shell", parallel=True, mutating=True, assess=assess_shell)
+def shell(
+    command: list[str],
+    workdir: str | None = None,
+    timeout_ms: int = 30_000,
+    sandbox_permissions: SandboxPermissions = "use_default",
+    justification: str = "",
+    with_escalated_permissions: bool = False,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CommandResult | CommandReport":
+    """Run a command and return its output. No shell interprets it.
+
+    For pipes, redirections, wildcards or variables pass ["bash", "-c", "the script"]. There is
+    no terminal and no input.
+
+    Args:
+        command: the program and its arguments, each a string of its own.
+        workdir: the folder to run in; the workspace if not given.
+        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        sandbox_permissions: ask for more than the default only where the command needs it;
+            {"write": [paths]} asks for more paths to write.
+        justification: why it needs more, in one sentence for the person who is asked.
+        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+    """
+    check_words(command)
+    wanted = {
+        "sandbox_permissions": sandbox_permissions,
+        "with_escalated_permissions": with_escalated_permissions,
+    }
+    return _run(command, workdir, timeout_ms, permissions_of(wanted), ctx)
+
+
+@tool(name="shell_command", parallel=True, mutating=True, assess=assess_shell_command)
+def shell_command(
+    command: str,
+    workdir: str | None = None,
+    timeout_ms: int = 30_000,
+    login: bool = False,
+    sandbox_permissions: SandboxPermissions = "use_default",
+    justification: str = "",
+    with_escalated_permissions: bool = False,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CommandResult | CommandReport":
+    """Run a script in a shell (bash, else sh) and return its output.
+
+    There is no terminal and no input.
+
+    Args:
+        command: the script.
+        workdir: the folder to run in; the workspace if not given.
+        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        login: run it in a login shell, which reads the profile first.
+        sandbox_permissions: ask for more than the default only where the command needs it;
+            {"write": [paths]} asks for more paths to write.
+        justification: why it needs more, in one sentence for the person who is asked.
+        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+    """
+    argv = _argv({"command": command, "login": login}, ctx)
+    wanted = {
+        "sandbox_permissions": sandbox_permissions,
+        "with_escalated_permissions": with_escalated_permissions,
+    }
+    return _run(argv, workdir, timeout_ms, permissions_of(wanted), ctx)
+
+
+@tool(name="local_shell", parallel=True, mutating=True, native=True, assess=assess_shell)
+def local_shell(
+    command: list[str],
+    workdir: str | None = None,
+    timeout_ms: int = 30_000,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CommandResult | CommandReport":
+    """Run a command that the model asks for with the Responses API's own shell call.
+
+    Args:
+        command: the program and its arguments, each a string of its own.
+        workdir: the folder to run in; the workspace if not given.
+        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+    """
+    check_words(command)
+    return _run(command, workdir, timeout_ms, "use_default", ctx)
+
+
+def _run(
+    argv: Sequence[str],
+    workdir: str | None,
+    timeout_ms: int,
+    permissions: Permissions,
+    ctx: ToolContext | None,
+) -> CommandResult | CommandReport:
+    check_timeout(timeout_ms)
+    cwd, timeout = folder(workdir, ctx), timeout_ms / 1000
+    if ctx is None:
+        return run_command(argv, cwd=cwd, env=os.environ, timeout=timeout, manager=own_processes())
+    command = start_confined(ctx, argv, cwd, permissions)
+    try:
+        if not command.wait(timeout):
+            command.kill("time")
+    except BaseException:
+        command.abandon()
+        raise
+    return command.finish(timeout)
+
+
+# -- what arguments mean ---------------------------------------------------------------------------
+
+
+def shell_argv(
+    script: str, shell_name: str | None, login: bool, env: Mapping[str, str]
+) -> list[str]:
+    """Return the words that have a shell run `script`.
+
+    Raises:
+        RespondToModel: there is no such shell, or no script.
+    """
+    if not script.strip():
+        raise RespondToModel("The command is empty; pass the script to run.")
+    search = env.get("PATH")
+    name = shell_name or next((s for s in _SHELLS if shutil.which(s, path=search)), "sh")
+    is_known = os.path.basename(name) in _SHELLS
+    if shell_name and not (is_known and shutil.which(name, path=search)):
+        there = [each for each in _SHELLS if shutil.which(each, path=search)]
+        raise RespondToModel(
+            f"There is no shell {shell_name!r} here; there are: {', '.join(there)}."
+        )
+    return [name, "-lc" if login else "-c", script]
+
+
+def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
+    env = os.environ if ctx is None else ctx.env
+    return shell_argv(arguments["command"], None, arguments.get("login", False), env)
+
+
+def check_timeout(timeout_ms: int) -> None:
+    """Refuse a deadline that is none.
+
+    Raises:
+        RespondToModel: it is out of range.
+    """
+    if not 1 <= timeout_ms <= LONGEST_TIMEOUT:
+        raise RespondToModel(
+            f"timeout_ms must be from 1 to {LONGEST_TIMEOUT} milliseconds, not {timeout_ms}."
+        )
+
+
+def check_words(command: Sequence[str]) -> None:
+    """Refuse a command that is not a list of words, saying how to write it.
+
+    Raises:
+        RespondToModel: it is one string, or empty.
+    """
+    if isinstance(command, str) or len(command) == 1:
+        line = command if isinstance(command, str) else command[0]
+        if isinstance(command, str) or (" " in line.strip() and not os.path.exists(line)):
+            raise RespondToModel(
+                f"command must be a list of words, and {line!r} is one string: pass "
+                f"{_as_words(line)}, or {json.dumps(['bash', '-c', line])} to have a shell read it."
+            )
+    if not command or not command[0].strip():
+        raise RespondToModel("command is empty; pass the program and its arguments as a list.")
+
+
+def _as_words(line: str) -> str:
+    try:
+        return json.dumps(shlex.split(line))
+    except ValueError:  # a quote without its partner
+        return json.dumps(line.split())
+
+
+def folder(workdir: str | None, ctx: ToolContext | None) -> Path:
+    """Return the folder that a command is to run in.
+
+    Raises:
+        RespondToModel: it may not be looked at.
+    """
+    if ctx is None:
+        return Path(os.path.expanduser(workdir)) if workdir else Path.cwd()
+    return ctx.validate_path(workdir or ".", "read")

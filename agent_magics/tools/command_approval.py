@@ -1,0 +1,345 @@
+"""What running a command would mean: the actions approval decides about, with fingerprints."""
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from agent_magics.backends.paths import read_judge, resolve_path, shown_path
+from agent_magics.dispatch.approval import Action, ActionKind
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.exec_identity import find_program, identity_of_command
+from agent_magics.dispatch.exec_place import TooLongToJudge, is_below
+from agent_magics.dispatch.exec_policy import (
+    CommandRisk,
+    CommandVerdict,
+    classify_command,
+    place_of,
+)
+from agent_magics.dispatch.exec_prefix import propose_prefix
+from agent_magics.dispatch.exec_safe import programs_of, reading_commands
+from agent_magics.dispatch.exec_script import commands_of, is_shell
+from agent_magics.dispatch.rules import ProposedRule
+from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.confined import current_tier
+
+# MAX_ARG_STRLEN of linux/binfmts.h: 32 pages for one word. Of the whole, what a person can look at.
+_LONGEST_WORD = 131_071
+_LONGEST_COMMAND = 512 * 1024
+
+Permissions = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a command asks for beyond the sandbox's default.
+
+    Attributes:
+        outside: to run outside the sandbox.
+        network: to use the network.
+        write: more paths to write, as the model wrote them.
+    """
+
+    outside: bool = False
+    network: bool = False
+    write: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        """Whether it asks for anything."""
+        return self.outside or self.network or bool(self.write)
+
+
+_RIGHTS = {
+    "use_default": Rights(),
+    "require_network": Rights(network=True),
+    "require_escalated": Rights(outside=True),
+}
+
+
+def requested_rights(permissions: Permissions) -> Rights:
+    """Return what `sandbox_permissions` asks for.
+
+    Raises:
+        RespondToModel: it is none of the forms that there are.
+    """
+    if isinstance(permissions, str) and permissions in _RIGHTS:
+        return _RIGHTS[permissions]
+    if isinstance(permissions, Mapping):
+        if dict(permissions) == {"with_escalated_permissions": True}:
+            return _RIGHTS["require_escalated"]
+        paths = permissions.get("write")
+        is_list = isinstance(paths, (list, tuple)) and all(isinstance(p, str) for p in paths)
+        if len(permissions) == 1 and is_list and paths:
+            return Rights(write=tuple(paths))
+    raise RespondToModel(
+        f"sandbox_permissions={permissions!r} is not one of: {', '.join(map(repr, _RIGHTS))}, or "
+        '{"write": ["a path", …]}.'
+    )
+
+
+def sandbox_tier() -> int:
+    """Return how well commands are confined here: 0 is not at all."""
+    return current_tier()
+
+
+def assess_command(
+    command: Sequence[str],
+    cwd: Path,
+    sandbox_permissions: Permissions,
+    justification: str,
+    ctx: ToolContext,
+    prefix_rule: Sequence[str] = (),
+) -> list[Action]:
+    """Say what running `command` would do, for approval.
+
+    Args:
+        command: program and arguments.
+        cwd: the folder it would run in, without symlinks.
+        sandbox_permissions: what it asks for beyond the default; see `requested_rights`.
+        justification: why it needs that.
+        ctx: the call.
+        prefix_rule: the prefix that the model would like to be allowed for good.
+
+    Raises:
+        RespondToModel: more rights are asked for and nothing says why, or the command is longer
+            than any program can be given.
+    """
+    _check_length(command)
+    rights = requested_rights(sandbox_permissions)
+    if rights.any and not justification.strip():
+        raise RespondToModel(
+            f"sandbox_permissions={sandbox_permissions!r} needs a justification: say in one "
+            "sentence why the command cannot do without."
+        )
+    return _Assessment(command, cwd, rights, justification.strip(), ctx, prefix_rule).actions()
+
+
+def _check_length(command: Sequence[str]) -> None:
+    longest = max((len(os.fsencode(_without_surrogates(word))) for word in command), default=0)
+    if longest > _LONGEST_WORD or sum(map(len, command)) > _LONGEST_COMMAND:
+        raise RespondToModel(
+            f"The command is too long to be run (one word may have {_LONGEST_WORD} bytes, all "
+            f"together {_LONGEST_COMMAND}): write the text to a file, and run that."
+        )
+
+
+def _without_surrogates(word: str) -> str:
+    return word.encode("utf-8", "replace").decode("utf-8")
+
+
+class _Assessment:
+    """Judges one command for one call."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        rights: Rights,
+        justification: str,
+        ctx: ToolContext,
+        prefix_rule: Sequence[str],
+    ) -> None:
+        self._command = tuple(command)
+        self._cwd = cwd
+        self._rights = rights
+        self._justification = justification
+        self._ctx = ctx
+        self._prefix_rule = prefix_rule
+        self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
+        self._confined = not self._is_free and sandbox_tier() >= 1
+        self._denied = _denied_from(cwd)
+        self._found_outside: dict[str, bool] = {}
+        verdict = self._classify(self._command)
+        if verdict.risk is CommandRisk.SAFE and not self._runs_what_it_names(self._command):
+            verdict = CommandVerdict(CommandRisk.OTHER, "its program is not one of the system")
+        self._verdict = verdict
+
+    def _classify(self, command: Sequence[str]) -> CommandVerdict:
+        return classify_command(
+            command,
+            roots=self._ctx.config.roots,
+            cwd=self._cwd,
+            denied=self._denied,
+            confined=self._reads_confined,
+        )
+
+    @property
+    def _reads_confined(self) -> bool:
+        """Whether a command found safe will be held to reading by the sandbox."""
+        return self._confined and not self._rights.any
+
+    def actions(self) -> list[Action]:
+        """Return the rows of the table that the command falls into."""
+        rights, actions = self._rights, []
+        if self._verdict.risk is CommandRisk.DANGEROUS:  # asked about every time
+            actions.append(
+                self._action(ActionKind.COMMAND_DANGEROUS, self._verdict.reason, lasting=False)
+            )
+        if rights.outside:
+            reason = f"asks for escalated rights: {self._justification}"
+            escalated = self._action(ActionKind.COMMAND_ESCALATED, reason, leaves=True)
+            return [*actions, escalated]
+        if rights.write:
+            actions.append(self._action(ActionKind.COMMAND_ESCALATED, self._reason_to_write()))
+        if rights.network and not self._ctx.config.network:
+            reason = f"asks for network rights: {self._justification}"
+            actions.append(self._action(ActionKind.COMMAND_NETWORK, reason))
+        if self._verdict.risk is CommandRisk.DANGEROUS:
+            return actions
+        return [*actions, self._ordinary()]
+
+    def _ordinary(self) -> Action:
+        reason = self._verdict.reason
+        if self._verdict.risk is CommandRisk.SAFE:
+            return self._action(ActionKind.COMMAND_SAFE, reason)
+        if self._is_free:
+            return self._action(ActionKind.COMMAND_FULL_ACCESS, reason)
+        if self._confined:
+            return self._action(ActionKind.COMMAND_SANDBOXED, reason)
+        return self._action(ActionKind.COMMAND_UNSANDBOXED, "no sandbox is available here")
+
+    def _action(
+        self, kind: ActionKind, reason: str, *, leaves: bool = False, lasting: bool = True
+    ) -> Action:
+        return Action(
+            kind,
+            self._target(),
+            reason,
+            self._fingerprint(kind) if lasting else "",
+            identity="" if lasting else self._fingerprint(kind),
+            subject=self._command,
+            leaves_sandbox=leaves,
+            may_leave=self._may_leave,
+            sandboxed=self._confined,
+            proposed_rule=self._proposed(kind, leaves) if lasting else None,
+            is_safe=lambda words: tuple(words) in self._safe,
+            is_danger=lambda words: self._classify(words).risk is CommandRisk.DANGEROUS,
+        )
+
+    def _target(self) -> str:
+        target = shlex.join(self._command)
+        if self._cwd != Path(os.path.realpath(self._ctx.cwd)):
+            target += f" (in {self._cwd})"
+        return target
+
+    def _reason_to_write(self) -> str:
+        cwd = self._ctx.cwd
+        named = (shown_path(resolve_path(path, cwd), cwd) for path in self._rights.write)
+        return f"asks to write {', '.join(named)}: {self._justification}"
+
+    # -- what an approval is bound to -------------------------------------------------------------
+
+    def _fingerprint(self, kind: ActionKind) -> str:
+        """Bind to what would run, and to the rights: "always" inside is not "always" outside."""
+        rights = self._rights
+        mode = kind.value if kind in _OWN_QUESTIONS else "inside" if self._confined else "free"
+        identity = identity_of_command(self._command, str(self._cwd), self._ctx.env, self._writable)
+        bound_to = json.dumps([identity, mode, list(rights.write)])
+        return f"command:{hashlib.sha256(bound_to.encode()).hexdigest()}"
+
+    @cached_property
+    def _writable(self) -> list[str]:
+        return [os.path.realpath(root) for root in self._ctx.config.roots]
+
+    # -- what is known to be safe -----------------------------------------------------------------
+
+    @cached_property
+    def _safe(self) -> set[tuple[str, ...]]:
+        """The commands of a script that need no rule: they only read, wherever they stand."""
+        commands = commands_of(self._command) if is_shell(self._command[0]) else None
+        if not commands:
+            return set()
+        roots = self._ctx.config.roots
+        place = place_of(roots, self._cwd, self._denied, confined=self._reads_confined)
+        try:
+            reading = reading_commands(commands, place)
+        except TooLongToJudge:
+            return set()
+        unsafe = {tuple(w) for w, reads in zip(commands, reading, strict=True) if not reads}
+        return {
+            words
+            for words in map(tuple, commands)
+            if words not in unsafe and (words[0] == "cd" or self._runs_what_it_names(words))
+        }
+
+    def _runs_what_it_names(self, command: Sequence[str]) -> bool:
+        """Tell whether no program of a command can be one that was put into the workspace."""
+        return all(map(self._is_found_outside, set(programs_of(command))))
+
+    def _may_leave(self) -> bool:
+        """Tell whether a rule may let this command leave the sandbox.
+
+        Not where what would run there can be changed from inside: a program in the workspace, or
+        the settings of a login shell.
+        """
+        commands = commands_of(self._command)
+        if commands is None or (is_shell(self._command[0]) and self._command[1:2] != ("-c",)):
+            return False
+        names = {self._command[0], *(words[0] for words in commands)} - {"cd"}
+        return all(map(self._is_found_outside, names))
+
+    def _is_found_outside(self, program: str) -> bool:
+        """Tell whether what `program` starts stands where no command may write."""
+        known = self._found_outside.get(program)
+        if known is None:
+            search = self._ctx.env.get("PATH", "")
+            known = _is_found_outside(self._writable, program, search)
+            self._found_outside[program] = known
+        return known
+
+    # -- what may be offered ----------------------------------------------------------------------
+
+    @cached_property
+    def _prefix(self) -> tuple[str, ...]:
+        """The prefix to offer of the one command that is not known to be safe, if there is one."""
+        commands = commands_of(self._command)
+        if commands is None or self._verdict.risk is not CommandRisk.OTHER:
+            return ()
+        others = [w for w in commands if tuple(w) not in self._safe and w[0] != "cd"]
+        offered = {propose_prefix(words, self._prefix_rule) for words in others}
+        return offered.pop() if len(offered) == 1 else ()
+
+    def _proposed(self, kind: ActionKind, leaves: bool) -> ProposedRule | None:
+        if not self._prefix or self._rights.write:
+            return None
+        if kind is ActionKind.COMMAND_NETWORK:
+            return ProposedRule("network", self._prefix)
+        if leaves:
+            return ProposedRule("command", self._prefix, "bypass") if self._may_leave() else None
+        return ProposedRule("command", self._prefix)
+
+
+_OWN_QUESTIONS = (ActionKind.COMMAND_ESCALATED, ActionKind.COMMAND_NETWORK)
+
+
+def _is_found_outside(roots: Sequence[str], program: str, search: str) -> bool:
+    if "/" in program and not os.path.isabs(program):
+        return False
+    for folder in search.split(os.pathsep):
+        if not os.path.isabs(folder):  # the search starts where the command runs
+            return False
+        if found := find_program(program, folder):
+            # The name too: a link in the workspace can give any program the name of another.
+            link = os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
+            return not any(is_below(path, roots) for path in (link, os.path.realpath(found)))
+    return False
+
+
+def _denied_from(cwd: Path) -> Callable[[str], bool]:
+    """Return what tells of an operand whether only the person may read what it names."""
+    judges: list[Callable[[str], str]] = []  # made when there is an operand: it looks at the disk
+
+    def denied(operand: str) -> bool:
+        if not judges:
+            judges.append(read_judge())
+        path = os.path.join(cwd, operand)
+        return any(judges[0](each) for each in (os.path.realpath(path), os.path.normpath(path)))
+
+    return denied

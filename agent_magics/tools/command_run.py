@@ -1,0 +1,397 @@
+"""A command of a call from its start to what the model reads of it.
+
+Law: no command of the model runs but through `start_confined`.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from agent_magics.backends.exec.command import CommandResult, collect
+from agent_magics.backends.exec.output import clean_output, colour_output, cut_middle
+from agent_magics.backends.exec.process import Process
+from agent_magics.backends.exec.processes import ProcessManager, Session
+from agent_magics.backends.exec.spool import END_LIMIT, Spool
+from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import POOL
+from agent_magics.protocol.config import ApprovalPolicy
+from agent_magics.protocol.errors import RespondToModel, SandboxDenied
+from agent_magics.protocol.events import (
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+)
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.confined import (
+    ProtectedFiles,
+    confinement_for,
+    environment_for,
+    explain_denial,
+)
+
+Permissions = str | Mapping[str, Any]
+
+CHARACTERS_A_TOKEN = 4
+MOST_BUDGETS = 4  # of these, `max_output_tokens` may ask for one result
+# What a session may show live: so much at once, and so much a second for as long as it runs. All
+# of it is written to the session's record, too.
+LIVE_BURST = 256 * 1024
+LIVE_RATE = 4 * 1024
+LIVE_MESSAGE = 64 * 1024
+_KILL_LIMIT = 5.0  # seconds a killed command may take to be gone
+_READ_SIZE = 1 << 20
+
+
+@cache
+def own_processes() -> ProcessManager:
+    """Return the manager of what is started by hand, without an agent."""
+    return ProcessManager()
+
+
+def processes_of(ctx: ToolContext | None) -> ProcessManager:
+    """Return the manager of the conversation, or that of what is started by hand."""
+    return own_processes() if ctx is None else ctx.processes
+
+
+# -- starting and ending ---------------------------------------------------------------------------
+
+
+class RunningCommand:
+    """A command that a call has started.
+
+    Attributes:
+        session: its place among the sessions; None for one that ends with its call.
+        confinement: what it is confined to; None lets it run free.
+    """
+
+    def __init__(
+        self,
+        ctx: ToolContext,
+        process: Process,
+        session: Session | None,
+        confinement: Confinement | None,
+        protected: ProtectedFiles,
+        cwd: Path,
+    ) -> None:
+        self.process = process
+        self.session = session
+        self.confinement = confinement
+        self._ctx = ctx
+        self._protected = protected
+        self._cwd = cwd
+        self._feed = LiveFeed(process, ctx)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; False at the deadline. An interrupt of the turn kills the command."""
+        ended = self.process.wait(seconds, self._ctx.cancelled)
+        if not ended and self._ctx.cancelled.is_set():
+            self.kill("cancel")
+            return True
+        return ended
+
+    def kill(self, reason: str) -> None:
+        """End it with all that it has started, and wait for that."""
+        kill(self.process, reason)
+
+    def finish(self, timeout: float = 0.0) -> "CommandReport":
+        """Return what the model reads of a command that has ended in its call.
+
+        Raises:
+            SandboxDenied: the sandbox refused it something, and it may be repeated outside.
+        """
+        self._feed.end()
+        result, _ = collect(self.process, timeout=timeout)
+        report = CommandReport(result, self._ctx, self.process, (self._protected.finish(),))
+        denial = explain_denial(result, self.confinement, self._cwd)
+        if denial is None:
+            return report
+        report = replace(report, seen=f"[The sandbox refused {denial.what}.]")
+        if self._ctx.config.approval is ApprovalPolicy.ON_FAILURE:
+            output = report.to_output(self._ctx.output_budget)
+            raise SandboxDenied(denial, output.text, output.details)
+        return report.with_notes(f"[{denial.sentence}]")
+
+    def abandon(self) -> None:
+        """End it because something went wrong on our side."""
+        self.kill("cancel")
+        self._feed.end()
+        self._protected.finish()
+
+    def hand_over(self, position: int) -> str:
+        """Let it go on as a session; return what is to be told about protected files until now.
+
+        Args:
+            position: of its output; what came before belongs to the call.
+        """
+        assert self.session is not None
+        self._feed.hand_over(self.session, str(self._cwd), position)
+        self.process.on_end(lambda _: POOL.submit(self._after_end))
+        return self._protected.check()
+
+    def _after_end(self) -> None:
+        """Tell later what concerns the end of a session that nobody may be waiting for."""
+        denial = explain_denial(collect(self.process)[0], self.confinement, self._cwd)
+        for note in (self._protected.finish(), denial and f"[{denial.sentence}]"):
+            if note and self.session is not None:
+                self._ctx.turn.tell_later(f"Session {self.session.id}: {note}")
+
+
+def start_confined(
+    ctx: ToolContext,
+    argv: Sequence[str],
+    cwd: Path,
+    permissions: Permissions,
+    *,
+    tty: bool = False,
+    session: str = "",
+) -> RunningCommand:
+    """Start a command of the model in the sandbox that its call was given.
+
+    Args:
+        ctx: the call; what it asks for has been approved.
+        argv: program and arguments.
+        cwd: the folder to run in.
+        permissions: what it asks for beyond the sandbox's default.
+        tty: give it a terminal.
+        session: keep it as a session under these words; "" for one that ends with its call.
+
+    Raises:
+        RespondToModel: it cannot be started, or there is no room for another session.
+    """
+    confinement = confinement_for(ctx, permissions)
+    protected = ProtectedFiles(ctx, confinement)
+    options: dict[str, Any] = {
+        "cwd": cwd,
+        "env": environment_for(ctx, confinement),
+        "tty": tty,
+        "confinement": confinement,
+    }
+    ctx.emit(ExecCommandBegin, command=tuple(argv), cwd=str(cwd))
+    try:
+        if session:
+            kept = ctx.processes.start_session(argv, command=session, **options)
+            process = kept.process
+        else:
+            kept, process = None, ctx.processes.start(argv, **options)
+    except BaseException:
+        ctx.emit(ExecCommandEnd, exit_code=None, duration=0.0)
+        protected.finish()
+        raise
+    return RunningCommand(ctx, process, kept, confinement, protected, cwd)
+
+
+def kill(process: Process, reason: str) -> None:
+    """Kill a process with all that it has started, and wait until that is done."""
+    process.kill(reason)
+    if not process.wait(_KILL_LIMIT):
+        process.give_up()
+
+
+# -- what people see while it runs -----------------------------------------------------------------
+
+
+class LiveFeed:
+    """Sends what a command prints as events: of its call at first, of its session later.
+
+    A session's output is read by position, so that nothing comes twice: what the call has returned
+    belongs to the call, what comes after it to the session.
+    """
+
+    def __init__(self, process: Process, ctx: ToolContext) -> None:
+        self._process = process
+        self._ctx = ctx
+        self._session_id = ""
+        self._position = 0
+        self._paid_until = 0.0
+        self._timer: threading.Timer | None = None
+        self._told = False
+        self._lock = threading.Lock()
+        process.add_listener(self._tell_of_call)
+
+    def _tell_of_call(self, stream: str, text: str) -> None:
+        self._told = True
+        self._ctx.emit(ExecCommandOutputDelta, text=text, stream=stream)
+
+    def end(self) -> None:
+        """Tell that the command has ended within its call."""
+        process = self._process
+        if not self._told:  # it had ended before anybody could listen
+            for stream in ("stdout", "stderr"):
+                if text := process.output.text(stream):
+                    self._tell_of_call(stream, text[-LIVE_MESSAGE:])
+        self._ctx.emit(ExecCommandEnd, exit_code=process.exit_code, duration=process.duration)
+
+    def hand_over(self, session: Session, cwd: str, position: int) -> None:
+        """Tell that the command goes on as a session, and from now on what that prints."""
+        self._process.remove_listener(self._tell_of_call)
+        self._session_id, self._position = str(session.id), position
+        self._ctx.emit(
+            ExecCommandBegin, command=self._process.argv, cwd=cwd, session_id=self._session_id
+        )
+        self._process.add_listener(self._on_output)
+        self._process.on_end(self._on_end)
+
+    def _on_output(self, *_: str) -> None:
+        # A listener is told only so much; a new one makes the bound begin anew. Ours is below.
+        self._process.remove_listener(self._on_output)
+        self._process.add_listener(self._on_output)
+        self._tell_of_session()
+
+    def _tell_of_session(self) -> None:
+        with self._lock:
+            self._timer = None if self._timer is threading.current_thread() else self._timer
+            wait = self._paid_until - monotonic()
+            if wait <= 0:
+                self._send()
+            elif self._timer is None:  # else the end of a flood would wait for the next one
+                self._timer = threading.Timer(wait, self._tell_of_session)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _send(self) -> None:
+        head, tail, missed, self._position = self._process.output.window(self._position)
+        text = head + tail
+        shown = text[-LIVE_MESSAGE:]
+        missed += len(text) - len(shown)
+        if missed:
+            shown = f"\n… {missed} characters are not shown live …\n{shown}"
+        if shown:
+            began = max(self._paid_until, monotonic() - LIVE_BURST / LIVE_RATE)
+            self._paid_until = began + len(shown) / LIVE_RATE
+            self._ctx.emit(ExecCommandOutputDelta, text=shown, session_id=self._session_id)
+
+    def _on_end(self, process: Process) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._send()
+            self._ctx.emit(
+                ExecCommandEnd,
+                exit_code=process.exit_code,
+                duration=process.duration,
+                session_id=self._session_id,
+            )
+
+
+# -- what the model reads --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WholeOutput:
+    """All that a process prints, cleaned, as a source for a handle; equal for equal processes."""
+
+    process: Process
+
+    @property
+    def size(self) -> int:
+        """Bytes that came so far."""
+        return self.process.output.size
+
+    @property
+    def in_memory(self) -> int:
+        """What the spool keeps of them in memory, at most."""
+        return min(self.size, 2 * END_LIMIT)
+
+    def grows(self) -> bool:
+        """Tell whether it still runs."""
+        return not self.process.ended
+
+    def pieces(self) -> Iterator[str]:
+        """Yield it all as clean text."""
+        spool = self.process.output
+        if spool.size <= 2 * END_LIMIT or spool.lost:
+            yield clean_output(spool.text())
+            return
+        begun = b""
+        for data in _read_file(spool):
+            *lines, begun = (begun + data).split(b"\n")
+            if lines:
+                yield clean_output(b"\n".join(lines).decode("utf-8", "replace")) + "\n"
+            elif len(begun) > END_LIMIT:  # one huge line
+                yield clean_output(begun.decode("utf-8", "replace"))
+                begun = b""
+        yield clean_output(begun.decode("utf-8", "replace"))
+
+    def lines(self) -> int:
+        """How many lines there are; to clean the text takes out no line end."""
+        return self.process.output.lines
+
+
+def _read_file(spool: Spool) -> Iterator[bytes]:
+    with spool.path().open("rb") as file:
+        while data := file.read(_READ_SIZE):
+            yield data
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CommandReport:
+    """What the model reads of a command, or of what it has printed since the last time.
+
+    Attributes:
+        notes: sentences that stand below the output.
+        seen: what people read below it, "" for nothing.
+        output_budget: characters this result may have; 0 is what holds for all.
+        session: the command as people name it, where this is about a session.
+    """
+
+    result: CommandResult
+    ctx: ToolContext
+    process: Process
+    notes: tuple[str, ...] = ()
+    seen: str = ""
+    output_budget: int = 0
+    session: str = ""
+
+    def __repr__(self) -> str:
+        return repr(self.result)
+
+    def with_notes(self, *notes: str) -> "CommandReport":
+        """Return it with more notes; empty ones are left out."""
+        return replace(self, notes=(*self.notes, *filter(None, notes)))
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return the result within the budget; what was left out is kept under a handle."""
+        notes = "\n".join(filter(None, self.notes))
+        budget = (self.output_budget or budget) - len(notes) - 1
+        result = self.result
+        if result.is_cut(budget):
+            result = replace(result, where=self._where())
+        output = result.to_output(budget)
+        details = {**output.details, **({"session": self.session} if self.session else {})}
+        if "\x1b" in result.output:  # people see its colours
+            details["output"] = cut_middle(colour_output(result.output), budget)[0]
+        if self.seen:
+            details["output"] = _below(str(details["output"]), self.seen)
+        return ToolOutput(_below(output.text, notes), output.success, details, output.value)
+
+    def _where(self) -> str:
+        whole = WholeOutput(self.process)
+        name, lines = self.ctx.handles.keep(whole), whole.lines()
+        count = "1 line" if lines == 1 else f"{lines:,} lines"
+        return f"{name} ({count}; read_file and grep_files take it as a path)"
+
+
+def _below(text: str, notes: str) -> str:
+    return text + ("" if text.endswith("\n") or not (text and notes) else "\n") + notes
+
+
+def budget_of(max_output_tokens: int | None, ctx: ToolContext) -> tuple[int, str]:
+    """Return the characters that a result may have, and what is to be said about that.
+
+    Raises:
+        RespondToModel: it is no number of tokens.
+    """
+    if max_output_tokens is None:
+        return 0, ""
+    if max_output_tokens < 1:
+        raise RespondToModel(f"max_output_tokens is {max_output_tokens}; it must be at least 1.")
+    wanted, most = max_output_tokens * CHARACTERS_A_TOKEN, ctx.output_budget * MOST_BUDGETS
+    if wanted <= most:
+        return wanted, ""
+    tokens = most // CHARACTERS_A_TOKEN
+    return most, f"[max_output_tokens={max_output_tokens} was taken as {tokens}, the most.]"

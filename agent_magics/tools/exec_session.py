@@ -1,0 +1,327 @@
+"""Commands that may outlive their call: ``exec_command`` and what is done with its sessions."""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from agent_magics.backends.exec.command import CommandResult, collect
+from agent_magics.backends.exec.processes import Session
+from agent_magics.dispatch.approval import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.command import (
+    SandboxPermissions,
+    assess_argv,
+    check_timeout,
+    folder,
+    permissions_of,
+    shell_argv,
+)
+from agent_magics.tools.command_run import (
+    CommandReport,
+    Permissions,
+    RunningCommand,
+    budget_of,
+    kill,
+    own_processes,
+    processes_of,
+    start_confined,
+)
+
+SHORTEST_YIELD, LONGEST_YIELD = 250, 300_000  # milliseconds
+_CTRL_C = "\x03"
+_NEXT = (
+    "[write_stdin with this session_id waits for more or types into it, kill_session ends it; you "
+    "are told when it ends.]"
+)
+
+# What confines the sessions that run, by session id.
+_running: "WeakValueDictionary[int, RunningCommand]" = WeakValueDictionary()
+# Two calls that ask for the same session's news at the same time get each of it once.
+_reading = threading.Lock()
+
+
+# -- exec_command ----------------------------------------------------------------------------------
+
+
+def assess_exec_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    """Say what a call of `exec_command` would do."""
+    return assess_argv(_argv(arguments, ctx), arguments, ctx)
+
+
+def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
+    env = os.environ if ctx is None else ctx.env
+    login = arguments.get("login", False)
+    return shell_argv(arguments["cmd"], arguments.get("shell"), login, env)
+
+
+@tool(name="exec_command", parallel=True, mutating=True, assess=assess_exec_command)
+def exec_command(
+    cmd: str,
+    workdir: str | None = None,
+    shell: str | None = None,
+    login: bool = False,
+    tty: bool = False,
+    yield_time_ms: int = 10_000,
+    timeout_ms: int | None = None,
+    max_output_tokens: int | None = None,
+    sandbox_permissions: SandboxPermissions = "use_default",
+    justification: str = "",
+    prefix_rule: list[str] | None = None,
+    with_escalated_permissions: bool = False,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CommandResult | CommandReport":
+    """Run a script in a shell; what takes longer than yield_time_ms goes on as a session.
+
+    Of a session you get the id and what came so far; see write_stdin. You are told when it ends.
+
+    Args:
+        cmd: the script.
+        workdir: the folder to run in; the workspace if not given.
+        shell: which shell runs it; bash, else sh.
+        login: run it in a login shell, which reads the profile first.
+        tty: give it a terminal, which it needs to be typed to.
+        yield_time_ms: milliseconds to wait for its end, from 250 to 300000.
+        timeout_ms: a deadline: milliseconds until it and all it started are killed. None if not
+            given.
+        max_output_tokens: most tokens of output to return; the whole is kept.
+        sandbox_permissions: ask for more than the default only where the command needs it;
+            {"write": [paths]} asks for more paths to write.
+        justification: why it needs more, in one sentence for the person who is asked.
+        prefix_rule: the first words of commands like this that the person may allow for good.
+        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+    """
+    if timeout_ms is not None:
+        check_timeout(timeout_ms)
+    argv = _argv({"cmd": cmd, "shell": shell, "login": login}, ctx)
+    wait_ms, said = _clamped(yield_time_ms)
+    deadline = None if timeout_ms is None else timeout_ms / 1000
+    if ctx is None:
+        return _run_by_hand(argv, cmd, workdir, tty, wait_ms / 1000, deadline)
+    budget, capped = budget_of(max_output_tokens, ctx)
+    wanted = {
+        "sandbox_permissions": sandbox_permissions,
+        "with_escalated_permissions": with_escalated_permissions,
+    }
+    report = _run(ctx, argv, cmd, workdir, tty, permissions_of(wanted), wait_ms / 1000, deadline)
+    return replace(report.with_notes(said, capped), output_budget=budget)
+
+
+def _run(
+    ctx: ToolContext,
+    argv: Sequence[str],
+    cmd: str,
+    workdir: str | None,
+    tty: bool,
+    permissions: Permissions,
+    wait: float,
+    deadline: float | None,
+) -> CommandReport:
+    cwd = folder(workdir, ctx)
+    command = start_confined(ctx, argv, cwd, permissions, tty=tty, session=cmd)
+    assert command.session is not None
+    session = command.session
+    try:
+        if not command.wait(wait if deadline is None else min(wait, deadline)):
+            if deadline is None or deadline > wait:
+                result, position = collect(command.process, session_id=session.id)
+                if result.running:
+                    return _go_on(ctx, command, result, position, deadline)
+            else:
+                command.kill("time")
+        ctx.processes.drop(session.id)
+        return command.finish(deadline or 0.0)
+    except BaseException:
+        if session.id not in _running:
+            command.abandon()
+            ctx.processes.drop(session.id)
+        raise
+
+
+def _go_on(
+    ctx: ToolContext,
+    command: RunningCommand,
+    result: CommandResult,
+    position: int,
+    deadline: float | None,
+) -> CommandReport:
+    session = command.session
+    assert session is not None
+    session.position = position
+    _running[session.id] = command
+    told = command.hand_over(position)
+    _set_deadline(session, deadline)
+    return CommandReport(result, ctx, command.process, (told, _NEXT))
+
+
+def _set_deadline(session: Session, deadline: float | None) -> None:
+    """Kill a session when its time is over."""
+    if deadline is None:
+        return
+    left = max(0.0, deadline - session.seconds)
+    timer = threading.Timer(left, session.process.kill, ("time",))
+    timer.daemon = True
+    timer.start()
+    session.process.on_end(lambda _: timer.cancel())
+
+
+def _run_by_hand(
+    argv: Sequence[str],
+    cmd: str,
+    workdir: str | None,
+    tty: bool,
+    wait: float,
+    deadline: float | None,
+) -> CommandResult:
+    manager = own_processes()
+    env, cwd = os.environ, folder(workdir, None)
+    session = manager.start_session(argv, command=cmd, cwd=cwd, env=env, tty=tty)
+    try:
+        ended = session.process.wait(wait if deadline is None else min(wait, deadline))
+    except BaseException:
+        kill(session.process, "cancel")
+        manager.drop(session.id)
+        raise
+    if not ended and deadline is not None and deadline <= wait:
+        kill(session.process, "time")
+        ended = True
+    if not ended:
+        _set_deadline(session, deadline)
+        result, session.position = collect(session.process, session_id=session.id)
+        return result
+    manager.drop(session.id)
+    return collect(session.process, timeout=deadline or 0.0)[0]
+
+
+def _clamped(yield_time_ms: int) -> tuple[int, str]:
+    """Return the milliseconds to wait, and what is to be said about that."""
+    taken = min(max(yield_time_ms, SHORTEST_YIELD), LONGEST_YIELD)
+    if taken == yield_time_ms:
+        return taken, ""
+    which = "least" if taken == SHORTEST_YIELD else "most"
+    return taken, f"[yield_time_ms={yield_time_ms} was taken as {taken}, the {which}.]"
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    """Say what typing into a session would do: it makes the session do anything it may do."""
+    session = ctx.processes.get(arguments["session_id"])
+    chars = arguments.get("chars", "")
+    target = f"typing {chars!r} into the session {session.command}"
+    if not chars.strip(_CTRL_C) or session.ended:
+        return [Action(ActionKind.COMMAND_SAFE, target)]
+    kind, reason = ActionKind.COMMAND_SANDBOXED, ""
+    command = _running.get(session.id)
+    if command is None or command.confinement is None:
+        kind, reason = ActionKind.COMMAND_UNSANDBOXED, "the session runs outside the sandbox"
+        if ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS:
+            kind = ActionKind.COMMAND_FULL_ACCESS
+    fingerprint = fingerprint_of("write_stdin", {"session": session.id})
+    return [Action(kind, target, reason, fingerprint, subject=("write_stdin", session.command))]
+
+
+@tool(name="write_stdin", parallel=True, mutating=True, assess=assess_write_stdin)
+def write_stdin(
+    session_id: int,
+    chars: str = "",
+    yield_time_ms: int = 1_000,
+    max_output_tokens: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CommandResult | CommandReport":
+    r"""Type into a session, or only wait for it; return what it printed since the last time.
+
+    Returns when the session has ended, else after yield_time_ms.
+
+    Args:
+        session_id: the session.
+        chars: what to type, with "\n" at the end of a line; "\u0003" is Ctrl-C; empty only waits.
+        yield_time_ms: milliseconds to wait, from 250 to 300000.
+        max_output_tokens: most tokens of output to return; the whole is kept.
+    """
+    session = processes_of(ctx).get(session_id)
+    wait_ms, said = _clamped(yield_time_ms)
+    budget, capped = (0, "") if ctx is None else budget_of(max_output_tokens, ctx)
+    if chars:
+        session.process.write(chars)
+    session.process.wait(wait_ms / 1000, None if ctx is None else ctx.cancelled)
+    result = _news_of(session)
+    if ctx is None:
+        return result
+    report = CommandReport(result, ctx, session.process, (said, capped), session=session.command)
+    return replace(report, output_budget=budget)
+
+
+def _news_of(session: Session) -> CommandResult:
+    """Return what a session has done since the last time; its end is then told."""
+    with _reading:
+        result, session.position = collect(session.process, session.position, session_id=session.id)
+        session.told |= not result.running
+    return result
+
+
+@tool(name="list_sessions", parallel=True, mutating=False)
+def list_sessions(*, ctx: ToolContext | None = None) -> "SessionList":
+    """List the sessions of this conversation: those that run, and those that have ended."""
+    return SessionList(processes_of(ctx).sessions())
+
+
+class SessionList(list[Session]):
+    """The sessions, oldest first; prints one line each."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(_line, self)) or "There are no sessions."
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return the lines; people see them without what differs from run to run."""
+        shown = "\n".join(f"{session.command}: {_state(session)}" for session in self)
+        return ToolOutput(repr(self), details={"output": shown or "There are no sessions."})
+
+
+def _line(session: Session) -> str:
+    time = "running for" if not session.ended else f"{_state(session)} after"
+    return f"Session {session.id}: {session.command}, {time} {session.seconds:.1f} s"
+
+
+def _state(session: Session) -> str:
+    if not session.ended:
+        return "running"
+    if session.process.killed_for:
+        return "killed"
+    return f"ended with exit code {session.exit_code}"
+
+
+@tool(name="kill_session", parallel=True, mutating=True)
+def kill_session(
+    session_id: int, *, ctx: ToolContext | None = None
+) -> "CommandResult | CommandReport":
+    """End a session with everything it has started; return what it printed since the last time.
+
+    Args:
+        session_id: the session.
+    """
+    session = processes_of(ctx).get(session_id)
+    if session.ended and session.told:
+        raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")
+    kill(session.process, "kill")
+    result = _news_of(session)
+    if ctx is None:
+        return result
+    return KilledReport(result, ctx, session.process, session=session.command)
+
+
+class KilledReport(CommandReport):
+    """What came of a session that was ended on purpose."""
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return it as the success that it is."""
+        return replace(super().to_output(budget), success=True)

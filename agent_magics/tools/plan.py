@@ -1,0 +1,41 @@
+"""``update_plan``: the model's plan as a checklist that the person can follow."""
+
+from collections import Counter
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import PlanStep, PlanUpdated
+
+
+@tool(mutating=False, inline=True)
+def update_plan(
+    steps: list[PlanStep], explanation: str = "", *, ctx: ToolContext | None = None
+) -> str:
+    """Show or change the plan of the work: a short list of steps with their status.
+
+    Send the whole list each time. Use it for work of several steps, and keep it true.
+
+    Args:
+        steps: all steps in order; ids are unique, at most one step is in_progress.
+        explanation: why the plan changed, in a few words.
+    """
+    _check(steps)
+    if ctx is not None:
+        ctx.turn.emit(PlanUpdated, steps=tuple(steps), explanation=explanation)
+    done = sum(step.status == "completed" for step in steps)
+    current = next((step.description for step in steps if step.status == "in_progress"), None)
+    return f"Plan updated: {done} of {len(steps)} done" + (f"; now: {current}." if current else ".")
+
+
+def _check(steps: list[PlanStep]) -> None:
+    if not steps:
+        raise RespondToModel("The plan has no steps; send at least one.")
+    twice = [name for name, count in Counter(step.id for step in steps).items() if count > 1]
+    if twice:
+        raise RespondToModel(f"Step ids must be unique; these stand twice: {', '.join(twice)}.")
+    running = [step.id for step in steps if step.status == "in_progress"]
+    if len(running) > 1:
+        raise RespondToModel(
+            f"At most one step can be in_progress; these are: {', '.join(running)}."
+        )

@@ -1,0 +1,62 @@
+"""Which functions a list of names, sets and functions means."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from agent_magics import tools as builtin
+from agent_magics.dispatch.tool import as_tool
+from agent_magics.protocol.errors import FatalError
+
+
+def resolve_tools(
+    wanted: Sequence[str | Callable[..., Any]] | str | None,
+    namespace: Mapping[str, Any],
+    *,
+    live: bool,
+) -> tuple[Callable[..., Any], ...]:
+    """Return the tool functions that `wanted` names, each once.
+
+    Args:
+        wanted: names, sets and functions; None is the default set.
+        namespace: where names that are no built-in are looked up (the notebook's).
+        live: whether there is a live kernel, which the default set then has a tool for.
+
+    Raises:
+        FatalError: a name is neither a tool, a set, nor a function in the namespace.
+    """
+    if wanted is None:
+        wanted = ["data"] if live else ["coding"]
+    entries = [wanted] if isinstance(wanted, str) or callable(wanted) else list(wanted)
+    found: dict[Callable[..., Any], None] = {}
+    for entry in entries:
+        for fn in _resolve_entry(entry, namespace):
+            found[fn] = None
+    return tuple(found)
+
+
+def _resolve_entry(entry: Any, namespace: Mapping[str, Any]) -> list[Callable[..., Any]]:
+    if not isinstance(entry, str):
+        return [as_tool(entry)]
+    if entry in builtin.TOOL_SETS:
+        return [getattr(builtin, name) for name in builtin.TOOL_SETS[entry]]
+    if entry in builtin.__all__:
+        return [getattr(builtin, entry)]
+    if callable(namespace.get(entry)):
+        return [as_tool(namespace[entry])]
+    known = ", ".join([*builtin.TOOL_SETS, *builtin.__all__])
+    raise FatalError(
+        f"There is no tool named {entry!r}; there are: {known}, and your own functions."
+    )
+
+
+def check_names(functions: Iterable[Callable[..., Any]]) -> None:
+    """Refuse two tools of one name.
+
+    Raises:
+        FatalError: there are two.
+    """
+    names = Counter(fn.tool_options.name for fn in functions)
+    for name, count in names.items():
+        if count > 1:
+            raise FatalError(f"Two tools are named {name!r}; rename one with @tool(name=...).")

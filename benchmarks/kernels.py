@@ -1,0 +1,72 @@
+"""A real kernel to measure in: ipykernel in a process of its own, driven as a front end does."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jupyter_client import BlockingKernelClient, KernelManager
+
+READY = 60.0  # seconds a kernel may take to come up
+
+
+class Notebook:
+    """A kernel and what it has said to us."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient):
+        self.manager, self.client = manager, client
+
+    def send(self, code: str, person: bool = False) -> str:
+        """Run a cell without waiting; `person` tells the kernel that somebody could answer."""
+        return self.client.execute(code, allow_stdin=person)
+
+    def messages(self, request: str, limit: float = 60.0) -> Iterator[tuple[float, dict]]:
+        """Yield what is published for `request`, with the time of arrival, until idle."""
+        end = time.perf_counter() + limit
+        while True:
+            message = self.client.get_iopub_msg(timeout=max(0.0, end - time.perf_counter()))
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            yield time.perf_counter(), message
+            if message["content"].get("execution_state") == "idle":
+                return
+
+    def run(self, code: str) -> list[dict]:
+        """Run a cell to its end; an error in it ends the measurement."""
+        found = [message for _, message in self.messages(self.send(code))]
+        for message in found:
+            if message["msg_type"] == "error":
+                raise SystemExit(f"{code!r}: {message['content']['evalue']}")
+        return found
+
+
+@contextmanager
+def notebook(base_url: str) -> Iterator[Notebook]:
+    """Start a kernel whose agent talks to `base_url`, with the extension loaded."""
+    environment = {**os.environ, "OPENAI_API_KEY": "x", "OPENAI_BASE_URL": base_url}
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env=environment)
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=READY)
+        kernel = Notebook(manager, client)
+        kernel.run("%load_ext agent_magics")
+        yield kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def running(command: str) -> int:
+    """How many processes of the name `command` work in the current folder (Linux)."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (process / "stat").read_text("utf-8").partition("(")[2].rpartition(")")
+            here = (process / "cwd").samefile(".")
+        except OSError:  # it has ended meanwhile, or is somebody else's
+            continue
+        found += here and name == command and not rest.startswith(" Z")
+    return found

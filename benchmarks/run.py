@@ -1,0 +1,338 @@
+"""The driver: `python benchmarks/run.py [rows...] [--rounds N] [--json FILE]` prints one table.
+
+Every measurement is a fresh process. Rounds are interleaved: in each round every subject of a row
+is measured once, in an order that changes, and a ratio is taken between two figures of the same
+round, so a machine that is slow for a minute is slow for both. One round before the first is thrown
+away: it compiles.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+VERSIONS = ("openai", "httpx2", "httpx", "pydantic", "ipython", "ipykernel")
+TIMEOUT = 900  # seconds for one measurement
+ON_REQUEST = {"soak"}  # rows that take minutes: only when they are named
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    Attributes:
+        row: the name that selects it on the command line.
+        measure: file in measures/ that takes it.
+        subject: which client, see clients.py.
+        figure: key of what the measurement printed.
+        limit: what is not to be passed, or None.
+        least: what is to be reached, or None.
+        times: what is to be reached as a ratio to the floor, or None. Where both are given either
+            will do: the limit was written on a faster machine, where it is that many floors.
+        best: take the best of all rounds, not the median.
+    """
+
+    row: str
+    measure: str
+    subject: str
+    figure: str
+    title: str
+    limit: float | None = None
+    least: float | None = None
+    times: float | None = None
+    best: bool = False
+
+
+def lines_of(row: str, program: str, *told: tuple) -> list[Line]:
+    """The lines of one row; each is told as (subject, figure, title, and named goals)."""
+    lines = []
+    for subject, figure, title, *goals in told:
+        lines.append(Line(row, program, subject, figure, title, **(goals[0] if goals else {})))
+    return lines
+
+
+BEST = {"best": True}
+TURN = {"times": 1.5}
+FLAT = {"limit": 1.15, "best": True}
+QUICK = {"limit": 10, "times": 4, "best": True}
+LINES = [
+    *lines_of(
+        "import",
+        "importing",
+        ("package", "wall_ms", "`import agent_magics`, ms", {"limit": 30}),
+        ("package", "memory_mb", "the same, memory, MB", {"limit": 3}),
+        ("package", "heavy", "the same, heavy modules imported"),
+        ("names", "wall_ms", "`from agent_magics import Agent, tool`, ms"),
+        ("names", "heavy", "the same, heavy modules imported"),
+        ("floor", "wall_ms", "`import openai`, ms"),
+    ),
+    *lines_of(
+        "load_ext",
+        "load_ext",
+        ("ours", "wall_ms", "`%load_ext agent_magics`, ms", {"limit": 150}),
+        ("ours", "own_cpu_ms", "the same, CPU of its thread, ms"),
+        ("ours", "heavy", "the same, heavy modules when it returns"),
+        ("ours", "all_cpu_ms", "the same, CPU with the warm-up, ms"),
+        ("floor", "wall_ms", "`%load_ext autoreload`, ms"),
+    ),
+    *lines_of(
+        "turns",
+        "turns",
+        ("floor", "cpu_ms", "200 turns, floor_content, CPU per turn, ms"),
+        ("floor", "growth", "the same, turns 150-200 / 1-50", BEST),
+        ("inline", "cpu_ms", "200 turns, inline tool, CPU per turn, ms", TURN),
+        ("inline", "growth", "the same, turns 150-200 / 1-50", FLAT),
+        ("async", "cpu_ms", "200 turns, async tool, CPU per turn, ms", TURN),
+        ("async", "growth", "the same, turns 150-200 / 1-50", FLAT),
+        ("main", "cpu_ms", "200 turns, plain tool (waiting thread), CPU per turn, ms", TURN),
+        ("main", "growth", "the same, turns 150-200 / 1-50", FLAT),
+    ),
+    *lines_of(
+        "deltas",
+        "deltas",
+        ("floor", "cpu_s", "20,000 deltas, floor_content, CPU s"),
+        ("inline", "cpu_s", "20,000 deltas, CPU s", {"limit": 0.3, "times": 1.25}),
+    ),
+    *lines_of(
+        "naps",
+        "naps",
+        ("floor", "gap_ms", "16 naps of 50 ms, floor_content, wall ms"),
+        ("pool", "gap_ms", "16 naps of 50 ms, sync parallel, wall ms", {"limit": 75}),
+    ),
+    *lines_of(
+        "dispatch",
+        "dispatching",
+        ("floor", "cpu_us", "five fields, pydantic alone, CPU us", BEST),
+        ("inline", "cpu_us", "dispatch, inline tool, CPU us", QUICK),
+        ("async", "cpu_us", "dispatch, async tool, CPU us", QUICK),
+        ("pool", "cpu_us", "dispatch, sync parallel tool, CPU us", BEST),
+        ("pool", "wall_us", "the same, wall us", BEST),
+        ("events", "cpu_us", "with events and rollout, CPU us", {"limit": 40, "times": 16, **BEST}),
+        ("call", "cpu_us", "`await agent.call(...)`, CPU us", BEST),
+    ),
+    *lines_of(
+        "interrupt",
+        "interrupting",
+        ("ours", "idle_ms", "interrupt to idle kernel, ms", {"limit": 1000}),
+        ("ours", "again_ms", "the same, a second time, ms", {"limit": 1000}),
+        ("ours", "prompt_ms", "interrupt to the next cell's result, ms"),
+        ("ours", "left", "commands left running 1 s later"),
+    ),
+    *lines_of(
+        "commands",
+        "commands",
+        ("tier0", "over_ms", "`exec_command` of `true`, no sandbox, over a bare spawn, ms"),
+        ("tier1", "over_ms", "the same in the sandbox, tier 1, ms", {"limit": 15}),
+        ("tier2", "over_ms", "the same, tier 2, ms", {"limit": 25}),
+        ("tier1", "bare_ms", "the bare posix_spawn of /bin/true, ms"),
+        (
+            "flood",
+            "of_bare",
+            "100 MB of output, speed as a share of a bare `os.read` loop",
+            {"least": 0.5},
+        ),
+        ("flood", "grown_mb", "the same, memory grown, MB", {"limit": 20}),
+        ("flood", "per_second", "the same, messages a second", {"limit": 20}),
+        ("interrupt", "dead_ms", "interrupt to dead under `yes`, ms", {"limit": 200}),
+        ("interrupt", "worst_ms", "the same, the worst of five, ms", {"limit": 200}),
+    ),
+    *lines_of(
+        "soak",
+        "commands",
+        ("soak", "fds", "10,000 commands: descriptors more than before", {"limit": 0}),
+        ("soak", "processes", "the same, processes", {"limit": 0}),
+        ("soak", "threads", "the same, threads", {"limit": 0}),
+        ("soak", "memory_mb", "the same, memory, MB", {"limit": 5}),
+        ("soak", "each_ms", "the same, each, ms"),
+    ),
+    *lines_of(
+        "display",
+        "displaying",
+        ("ours", "per_second", "front-end messages a second, live text", {"limit": 20}),
+        ("ours", "kb", "the same, all messages, kB"),
+    ),
+]
+
+
+@contextmanager
+def scripted_server():
+    """Run server.py while the block runs; yields its address."""
+    command = [sys.executable, str(HERE / "server.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+
+
+def environment(home: str) -> dict[str, str]:
+    """What a measurement sees: this checkout, an empty home, no proxy, no key, bytecode kept."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "PYTHON")) and not name.lower().endswith("_proxy")
+    }
+    path = os.pathsep.join([str(HERE.parent), str(HERE)])
+    return {**kept, "PYTHONPATH": path, "HOME": home, "XDG_STATE_HOME": f"{home}/state"}
+
+
+def measure(line: Line, server: str, home: str) -> dict:
+    """Take one measurement in a fresh process."""
+    command = [sys.executable, str(HERE / "measures" / f"{line.measure}.py"), line.subject, server]
+    done = subprocess.run(
+        command,
+        env=environment(home),
+        cwd=home,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        return {"error": last}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def take_rounds(lines: list[Line], rounds: int) -> dict[str, list[dict]]:
+    """Measure every subject `rounds` times; the result is by "measure/subject", a list."""
+    takes = {f"{line.measure}/{line.subject}": line for line in lines}
+    taken: dict[str, list[dict]] = {name: [] for name in takes}
+    with scripted_server() as server, tempfile.TemporaryDirectory() as home:
+        for number in range(rounds + 1):
+            order = random.sample(sorted(takes), len(takes))
+            order.sort(key=lambda name: takes[name].measure)  # a row's subjects side by side
+            for name in order:
+                figures = measure(takes[name], server, home)
+                print(f"round {number} {name}: {figures}", file=sys.stderr, flush=True)
+                if number:
+                    taken[name].append(figures)
+    return taken
+
+
+def summary(line: Line, taken: dict[str, list[dict]]) -> dict:
+    """The line's figure, its spread and its ratio to the floor."""
+    mine = taken[f"{line.measure}/{line.subject}"]
+    broken = next((figures["error"] for figures in mine if "error" in figures), None)
+    if broken:
+        return {"title": line.title, "error": broken}
+    values = [figures[line.figure] for figures in mine]
+    if isinstance(values[0], str):
+        return {"title": line.title, "value": ", ".join(sorted(set(values)))}
+    value = growth(mine) if line.figure == "growth" else (min if line.best else median)(values)
+    found = {"title": line.title, "value": value}
+    found |= {"low": min(values), "high": max(values)}
+    if line.subject != "floor" and line.figure != "growth":
+        found["ratio"] = ratio_to_floor(line, taken)
+    goals = []
+    if line.limit is not None:
+        goals.append((f"{line.limit:g}", found["value"] <= line.limit))
+    if line.times is not None:
+        ratio = found.get("ratio")
+        goals.append((f"{line.times:g} x floor", ratio is not None and ratio <= line.times))
+    if line.least is not None:
+        found["goal"], found["met"] = f">= {line.least:g}", found["value"] >= line.least
+    if goals:
+        found["goal"] = "<= " + " or ".join(words for words, _ in goals)
+        found["met"] = any(met for _, met in goals)
+    return found
+
+
+def growth(mine: list[dict]) -> float:
+    """The best late turns over the best early ones; the best ratio would only show the noise."""
+    return min(take["last_ms"] for take in mine) / min(take["first_ms"] for take in mine)
+
+
+def ratio_to_floor(line: Line, taken: dict[str, list[dict]]) -> float | None:
+    """The median of the ratios within rounds, or the ratio of the best; None without a floor."""
+    mine = taken[f"{line.measure}/{line.subject}"]
+    floor = taken.get(f"{line.measure}/floor", [])
+    pairs = [
+        (ours[line.figure], theirs[line.figure])
+        for ours, theirs in zip(mine, floor, strict=False)
+        if theirs.get(line.figure)
+    ]
+    if not pairs:
+        return None
+    if line.best:
+        return min(ours for ours, _ in pairs) / min(theirs for _, theirs in pairs)
+    return median(ours / theirs for ours, theirs in pairs)
+
+
+def table(summaries: list[dict]) -> str:
+    """The Markdown table."""
+    rows = [
+        "| measurement | figure | lowest to highest | x floor | goal | met |",
+        "|---|---|---|---|---|---|",
+    ]
+    for found in summaries:
+        if "error" in found:
+            cells = [found["title"], "failed: " + found["error"].replace("|", "/"), "", "", "", ""]
+        else:
+            value = found["value"]
+            shown = value if isinstance(value, str) else f"{value:.3g}"
+            spread = f"{found['low']:.3g} to {found['high']:.3g}" if "low" in found else ""
+            ratio = f"{found['ratio']:.2f}" if found.get("ratio") else ""
+            met = {True: "yes", False: "**no**"}.get(found.get("met"), "")
+            cells = [found["title"], shown, spread, ratio, found.get("goal", ""), met]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def circumstances(rounds: int) -> str:
+    """When, where and with what this was measured."""
+    found = []
+    for name in VERSIONS:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"{when}, Python {platform.python_version()}, {', '.join(found)}; "
+        f"{os.cpu_count()} cores{load}; {rounds} rounds; `python {shlex.join(sys.argv)}`"
+    )
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    rows = list(dict.fromkeys(line.row for line in LINES))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    told = f"of {', '.join(rows)}; default all but {', '.join(sorted(ON_REQUEST))}"
+    parser.add_argument("rows", nargs="*", metavar="row", help=told)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there too")
+    options = parser.parse_args()
+    if unknown := set(options.rows) - set(rows):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(rows)}")
+    chosen = options.rows or set(rows) - ON_REQUEST
+    lines = [line for line in LINES if line.row in chosen]
+    taken = take_rounds(lines, options.rounds)
+    summaries = [summary(line, taken) for line in lines]
+    print(table(summaries))
+    print()
+    print(circumstances(options.rounds))
+    if options.json:
+        whole = {
+            "circumstances": circumstances(options.rounds),
+            "lines": summaries,
+            "rounds": taken,
+        }
+        options.json.write_text(json.dumps(whole, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+/** Items to DOM: every piece of foreign text is set as text, only Markdown goes its own way. */
+
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+
+import type {
+  BlockItem,
+  Item,
+  NoticeItem,
+  PlanItem,
+  Status,
+  StepStatus,
+  ToolItem,
+  UnknownItem,
+  UsageItem
+} from './items.js';
+import { colouredRuns, type Run } from './colours.js';
+import { drawMarkdown } from './markdown.js';
+import {
+  codeOf,
+  countLines,
+  diffLines,
+  fenced,
+  prettyArguments,
+  showInvisible
+} from './plain.js';
+
+/** Longer outputs start folded, so that a turn can be read at a glance. */
+const OPEN_LINES = 15;
+const OPEN_DIFF_LINES = 40;
+const OPEN_CODE_LINES = 25;
+
+const STATUS_WORDS: Record<Status, string> = {
+  running: 'running',
+  completed: 'ran',
+  failed: 'failed',
+  denied: 'not run'
+};
+const STATUS_ICONS: Record<Status, string> = {
+  running: '…',
+  completed: '✓',
+  failed: '✗',
+  denied: '⊘'
+};
+const STEP_ICONS: Record<StepStatus, string> = {
+  pending: '☐',
+  in_progress: '◐',
+  completed: '☑'
+};
+const STEP_WORDS: Record<StepStatus, string> = {
+  pending: 'to do',
+  in_progress: 'in progress',
+  completed: 'done'
+};
+
+/**
+ * Draw one item.
+ *
+ * @param key - place of the item in its output; the same after an update, so that a fold the
+ *   person opened stays open.
+ */
+export async function drawItem(
+  item: Item,
+  options: IRenderMime.IRendererOptions,
+  key = '0'
+): Promise<HTMLElement> {
+  switch (item.kind) {
+    case 'text':
+      return drawMarkdown(item.text, options);
+    case 'notice':
+      return drawNotice(item);
+    case 'tool':
+    case 'patch':
+      return drawTool(item, options, key);
+    case 'plan':
+      return drawPlan(item);
+    case 'usage':
+      return drawUsage(item);
+    case 'block':
+      return drawBlock(item, options, key);
+    case 'unknown':
+      return drawUnknown(item);
+  }
+}
+
+function drawNotice(item: NoticeItem): HTMLElement {
+  const word = { info: 'Note', warning: 'Warning', error: 'Error' }[item.level];
+  const notice = make('div', `am-notice am-${item.level}`);
+  notice.setAttribute('role', 'note');
+  const words = make('span', '');
+  const pieces = item.text.split(/`([^`\n]+)`/);
+  words.append(...pieces.map((piece, index) => (index % 2 ? make('code', '', piece) : piece)));
+  notice.append(make('strong', '', `${word}: `), words);
+  return notice;
+}
+
+async function drawTool(
+  item: ToolItem,
+  options: IRenderMime.IRendererOptions,
+  key: string
+): Promise<HTMLElement> {
+  const output = colouredRuns(item.output);
+  const body = make('div', 'am-body');
+  const code = item.language === 'python' ? codeOf(item.arguments) : null;
+  if (code !== null) {
+    const shown = await drawMarkdown(fenced(showInvisible(code.trimEnd()), 'python'), options);
+    shown.classList.add('am-code');
+    body.append(shown);
+  }
+  if (item.diff !== '') {
+    body.append(drawDiff(item.diff));
+    if (output.length > 0) {
+      body.append(fold(`${key}.output`, 'Output', drawOutput(output, item.name)));
+    }
+  } else if (output.length > 0) {
+    body.append(drawOutput(output, item.name));
+  } else if (item.status !== 'denied' && code === null) {
+    body.append(make('div', 'am-empty', item.status === 'running' ? 'Running' : 'No output'));
+  }
+  if (item.arguments !== '' && code === null) {
+    const shown = showInvisible(prettyArguments(item.arguments));
+    body.append(fold(`${key}.arguments`, 'Arguments', drawPre(shown, `Arguments of ${item.name}`)));
+  }
+  const card = fold(key, drawHead(item), body, startsOpen(item, output, code));
+  card.classList.add('am-card', `am-${item.status}`);
+  const title = showInvisible(item.title);
+  card.setAttribute('aria-label', `Tool ${item.name}, ${STATUS_WORDS[item.status]}: ${title}`);
+  return card;
+}
+
+function drawHead(item: ToolItem): HTMLElement[] {
+  const icon = make('span', 'am-icon', STATUS_ICONS[item.status]);
+  icon.setAttribute('aria-hidden', 'true');
+  const status = make('span', 'am-status');
+  status.append(icon, ` ${STATUS_WORDS[item.status]}`);
+  const facts = [];
+  if (item.exitCode !== null && item.exitCode !== 0) {
+    facts.push(`exit ${item.exitCode}`);
+  }
+  if (item.note !== '') {
+    facts.push(item.note);
+  }
+  return [
+    status,
+    make('span', 'am-name', item.name),
+    make('code', 'am-title', showInvisible(item.title)),
+    make('span', 'am-facts', facts.join(' · '))
+  ];
+}
+
+function startsOpen(item: ToolItem, output: Run[], code: string | null): boolean {
+  if (item.status !== 'completed') {
+    return true;
+  }
+  if (item.diff !== '') {
+    return countLines(item.diff) <= OPEN_DIFF_LINES;
+  }
+  if (code !== null && countLines(code) > OPEN_CODE_LINES) {
+    return false;
+  }
+  const lines = countLines(output.map(run => run.text).join(''));
+  return (output.length > 0 || code !== null) && lines <= OPEN_LINES;
+}
+
+function drawDiff(diff: string): HTMLElement {
+  const pre = drawPre('', 'Changes');
+  pre.classList.add('am-diff');
+  const tags = { add: 'ins', remove: 'del', head: 'span', same: 'span' } as const;
+  for (const line of diffLines(diff)) {
+    pre.append(make(tags[line.kind], `am-${line.kind}`, `${showInvisible(line.text)}\n`));
+  }
+  return pre;
+}
+
+function drawPlan(item: PlanItem): HTMLElement {
+  const done = item.steps.filter(step => step.status === 'completed').length;
+  const plan = make('div', 'am-plan');
+  plan.setAttribute('role', 'group');
+  plan.setAttribute('aria-label', `Plan, ${done} of ${item.steps.length} steps done`);
+  plan.append(make('div', 'am-plan-head', `Plan · ${done} of ${item.steps.length} done`));
+  if (item.explanation !== '') {
+    plan.append(make('div', 'am-plan-why', item.explanation));
+  }
+  const steps = make('ul', 'am-steps');
+  for (const step of item.steps) {
+    const line = make('li', `am-${step.status}`);
+    const icon = make('span', 'am-icon', STEP_ICONS[step.status]);
+    icon.setAttribute('role', 'img');
+    icon.setAttribute('aria-label', STEP_WORDS[step.status]);
+    line.append(icon, make('span', '', step.description));
+    if (step.status === 'in_progress') {
+      line.setAttribute('aria-current', 'step');
+    }
+    steps.append(line);
+  }
+  plan.append(steps);
+  return plan;
+}
+
+function drawUsage(item: UsageItem): HTMLElement {
+  const number = (value: number): string => value.toLocaleString('en');
+  const cached = item.cachedTokens > 0 ? ` (${number(item.cachedTokens)} cached)` : '';
+  const facts = [
+    `${number(item.inputTokens)} tokens in${cached}`,
+    `${number(item.outputTokens)} out`,
+    `${number(item.requests)} request${item.requests === 1 ? '' : 's'}`
+  ];
+  return make('div', 'am-usage', facts.join(' · '));
+}
+
+async function drawBlock(
+  item: BlockItem,
+  options: IRenderMime.IRendererOptions,
+  key: string
+): Promise<HTMLElement> {
+  const block = make('div', 'am-block');
+  const parts = item.items.map((part, index) => drawItem(part, options, `${key}.${index}`));
+  block.append(...(await Promise.all(parts)));
+  return block;
+}
+
+function drawUnknown(item: UnknownItem): HTMLElement {
+  const box = make('div', 'am-unknown');
+  box.append(
+    make('div', 'am-empty', 'Written by another version of agent-magics; shown as it is.'),
+    drawPre(showInvisible(JSON.stringify(item.data, null, 2) ?? ''), 'Unknown item')
+  );
+  return box;
+}
+
+/** A command's output in its colours; foreign text becomes nothing but text. */
+function drawOutput(runs: Run[], name: string): HTMLElement {
+  const pre = drawPre('', `Output of ${name}`);
+  for (const { text, look } of runs) {
+    const span = make('span', look.on.map(name => `am-${name}`).join(' '), text);
+    for (const [kind, colour] of [['fg', look.fg], ['bg', look.bg]] as const) {
+      if (typeof colour === 'number') {
+        span.classList.add(`am-${kind}-${colour}`);
+      } else if (colour !== null) {
+        span.style[kind === 'fg' ? 'color' : 'backgroundColor'] = colour;
+      }
+    }
+    pre.append(span);
+  }
+  return pre;
+}
+
+function drawPre(text: string, label: string): HTMLElement {
+  const pre = make('pre', 'am-pre', text);
+  // Long ones scroll; the keyboard can only scroll what can be focused.
+  pre.tabIndex = 0;
+  pre.setAttribute('role', 'region');
+  pre.setAttribute('aria-label', label);
+  return pre;
+}
+
+function fold(
+  key: string,
+  head: string | HTMLElement[],
+  body: HTMLElement,
+  open = false
+): HTMLDetailsElement {
+  const details = document.createElement('details');
+  details.dataset.key = key;
+  details.dataset.initial = String(open);
+  details.open = open;
+  const summary = document.createElement('summary');
+  summary.append(...head);
+  details.append(summary, body);
+  return details;
+}
+
+function make(tag: string, className: string, text = ''): HTMLElement {
+  const element = document.createElement(tag);
+  if (className !== '') {
+    element.className = className;
+  }
+  element.textContent = text;
+  return element;
+}

@@ -1,0 +1,148 @@
+/** What a saved item may hold, and the one place where foreign JSON becomes a typed item. */
+
+export const MIME_TYPE = 'application/vnd.agent-magics.item+json';
+export const VERSION = 1;
+
+export type Status = 'running' | 'completed' | 'failed' | 'denied';
+export type StepStatus = 'pending' | 'in_progress' | 'completed';
+
+export interface TextItem {
+  kind: 'text';
+  text: string;
+}
+
+export interface NoticeItem {
+  kind: 'notice';
+  level: 'info' | 'warning' | 'error';
+  text: string;
+}
+
+export interface ToolItem {
+  kind: 'tool' | 'patch';
+  name: string;
+  title: string;
+  status: Status;
+  arguments: string;
+  language: string;
+  output: string;
+  exitCode: number | null;
+  note: string;
+  /** Unified diff; only a patch has one. */
+  diff: string;
+}
+
+export interface PlanItem {
+  kind: 'plan';
+  steps: { description: string; status: StepStatus }[];
+  explanation: string;
+}
+
+export interface UsageItem {
+  kind: 'usage';
+  inputTokens: number;
+  outputTokens: number;
+  cachedTokens: number;
+  requests: number;
+}
+
+export interface BlockItem {
+  kind: 'block';
+  items: Item[];
+}
+
+/** Something a newer version wrote, or nothing of ours: shown as it is. */
+export interface UnknownItem {
+  kind: 'unknown';
+  data: unknown;
+}
+
+export type Item =
+  | TextItem
+  | NoticeItem
+  | ToolItem
+  | PlanItem
+  | UsageItem
+  | BlockItem
+  | UnknownItem;
+
+type Fields = Record<string, unknown>;
+
+/** Read `data` as an item; whatever does not fit becomes an `UnknownItem`, never an exception. */
+export function parseItem(data: unknown): Item {
+  if (!isFields(data) || data.version !== VERSION) {
+    return { kind: 'unknown', data };
+  }
+  switch (data.kind) {
+    case 'text':
+      return { kind: 'text', text: text(data.text) };
+    case 'notice':
+      return {
+        kind: 'notice',
+        level: oneOf(data.level, ['info', 'warning', 'error'], 'info'),
+        text: text(data.text)
+      };
+    case 'tool':
+    case 'patch':
+      return parseTool(data.kind, data);
+    case 'plan':
+      return {
+        kind: 'plan',
+        steps: list(data.steps).filter(isFields).map(parseStep),
+        explanation: text(data.explanation)
+      };
+    case 'usage':
+      return {
+        kind: 'usage',
+        inputTokens: count(data.input_tokens),
+        outputTokens: count(data.output_tokens),
+        cachedTokens: count(data.cached_tokens),
+        requests: count(data.requests)
+      };
+    case 'block':
+      return { kind: 'block', items: list(data.items).map(parseItem) };
+    default:
+      return { kind: 'unknown', data };
+  }
+}
+
+function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
+  return {
+    kind,
+    name: text(data.name),
+    title: text(data.title),
+    status: oneOf(data.status, ['running', 'completed', 'failed', 'denied'], 'completed'),
+    arguments: text(data.arguments),
+    language: text(data.language),
+    output: text(data.output),
+    exitCode: typeof data.exit_code === 'number' ? data.exit_code : null,
+    note: text(data.note),
+    diff: text(data.diff)
+  };
+}
+
+function parseStep(step: Fields): PlanItem['steps'][number] {
+  return {
+    description: text(step.description),
+    status: oneOf(step.status, ['pending', 'in_progress', 'completed'], 'pending')
+  };
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : value == null ? '' : JSON.stringify(value);
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}
+
+function oneOf<T extends string>(value: unknown, known: readonly T[], otherwise: T): T {
+  return known.includes(value as T) ? (value as T) : otherwise;
+}

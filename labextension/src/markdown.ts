@@ -1,0 +1,136 @@
+/** The model's Markdown as DOM that can do nothing: no scripts, styles, controls or requests. */
+
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+
+// JupyterLab's sanitizer leaves buttons that run commands, inputs, and styles that can lay a
+// picture over the Approve button. Markdown needs none of these: only what is listed stays.
+const TAGS = new Set(
+  (
+    'a blockquote br code del div em h1 h2 h3 h4 h5 h6 hr img li ol p pre s span strong sub sup ' +
+    'table tbody td th thead tr ul'
+  ).split(' ')
+);
+const LINK = /^(https?:\/\/|mailto:)/i;
+const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp|svg\+xml)[;,]/i;
+// Classes of the syntax highlighter and of the diagram box; any other could imitate the page.
+const CLASS = /^(ͼ|cm-|language-|jp-Mermaid$)/;
+
+// Code first, so that a dollar sign in code is not taken for mathematics.
+const FENCE = /^ {0,3}(?:```|~~~)[\s\S]*?(?:^ {0,3}(?:```|~~~)[ \t]*$|(?![\s\S]))/;
+const SPAN = /(?<ticks>`+)(?!`)[\s\S]*?[^`]\k<ticks>(?!`)/;
+const DISPLAY = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]/;
+const INLINE = /\\\([\s\S]+?\\\)|\$(?![\s$])(?:\\.|[^$\n\\])*?[^\s\\$]\$(?!\d)/;
+const CODE_OR_MATH = new RegExp(
+  `(${FENCE.source}|${SPAN.source})|${DISPLAY.source}|${INLINE.source}`,
+  'gm'
+);
+const OPEN = '\uE000';
+const CLOSE = '\uE001';
+
+/** Draw `source` into a new element; without a Markdown parser the source itself is shown. */
+export async function drawMarkdown(
+  source: string,
+  options: IRenderMime.IRendererOptions
+): Promise<HTMLElement> {
+  const host = document.createElement('div');
+  if (!options.markdownParser) {
+    host.className = 'am-plain';
+    host.textContent = source;
+    return host;
+  }
+  // The class brings JupyterLab's own typography for Markdown.
+  host.className = 'am-text jp-RenderedHTMLCommon';
+  const [text, math] = takeOutMath(source);
+  const html = await options.markdownParser.render(text);
+  // A template's content is inert: nothing in it is fetched or run before it has been pruned.
+  const template = document.createElement('template');
+  template.innerHTML = options.sanitizer.sanitize(html);
+  prune(template.content);
+  putBackMath(template.content, math);
+  host.append(template.content);
+  return host;
+}
+
+/** Markdown would eat the backslashes and underscores of formulas, so they stand aside. */
+export function takeOutMath(source: string): [string, string[]] {
+  const math: string[] = [];
+  const clean = source.replace(/[\uE000\uE001]/g, '');
+  const text = clean.replace(CODE_OR_MATH, (all: string, code: string | undefined) => {
+    if (code !== undefined) {
+      return all;
+    }
+    math.push(all);
+    return `${OPEN}${math.length - 1}${CLOSE}`;
+  });
+  return [text, math];
+}
+
+/** Each formula gets an element of its own: only these are typeset, never "$5 and $6". */
+function putBackMath(root: DocumentFragment, math: string[]): void {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const texts: Text[] = [];
+  while (walker.nextNode()) {
+    texts.push(walker.currentNode as Text);
+  }
+  for (const node of texts) {
+    const pieces = node.data.split(/\uE000(\d+)\uE001/);
+    if (pieces.length > 1) {
+      node.replaceWith(
+        ...pieces.map((piece, index) => (index % 2 ? drawMath(math[Number(piece)]) : piece))
+      );
+    }
+  }
+}
+
+function drawMath(formula: string | undefined): HTMLElement {
+  const span = document.createElement('span');
+  span.className = 'am-math';
+  span.textContent = formula ?? '';
+  return span;
+}
+
+function prune(root: DocumentFragment): void {
+  for (const element of root.querySelectorAll('*')) {
+    const tag = element.localName;
+    if (tag === 'input') {
+      element.replaceWith(element.hasAttribute('checked') ? '☑ ' : '☐ ');
+    } else if (tag === 'img' && !INLINE_IMAGE.test(element.getAttribute('src') ?? '')) {
+      element.replaceWith(`[image: ${element.getAttribute('alt') || 'not loaded'}]`);
+    } else if (tag === 'a' && !LINK.test(element.getAttribute('href') ?? '')) {
+      element.replaceWith(...element.childNodes);
+    } else if (!TAGS.has(tag)) {
+      element.replaceWith(...element.childNodes);
+    } else {
+      pruneAttributes(element);
+    }
+  }
+}
+
+function pruneAttributes(element: Element): void {
+  const kept: Record<string, string> = {};
+  for (const name of ['align', 'start', 'alt']) {
+    const value = element.getAttribute(name);
+    if (value !== null) {
+      kept[name] = value;
+    }
+  }
+  if (element.localName === 'img') {
+    kept.src = element.getAttribute('src')!;
+  }
+  if (element.localName === 'a') {
+    kept.href = element.getAttribute('href')!;
+    kept.title = kept.href;
+    kept.target = '_blank';
+    kept.rel = 'noopener noreferrer';
+  }
+  const classes = [...element.classList].filter(name => CLASS.test(name));
+  if (classes.length > 0) {
+    kept.class = classes.join(' ');
+  }
+  for (const name of element.getAttributeNames()) {
+    element.removeAttribute(name);
+  }
+  for (const [name, value] of Object.entries(kept)) {
+    element.setAttribute(name, value);
+  }
+}

@@ -1,0 +1,78 @@
+/** Text as it may be shown: no escape sequences, nothing invisible, and the lines of a diff. */
+
+// CSI and OSC sequences, then the two-character ones.
+const ANSI = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
+
+// A reader must see what a machine reads: what is drawn as nothing, or turns text around.
+const INVISIBLE = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+
+export type DiffLine = { kind: 'add' | 'remove' | 'head' | 'same'; text: string };
+
+/** Terminal output without colours and cursor movements; what "\r" overwrote is left out. */
+export function stripAnsi(text: string): string {
+  const plain = text.replace(ANSI, '').replace(/\r+\n/g, '\n');
+  return plain.replace(/^[^\n]*\r(?=[^\n])/gm, '');
+}
+
+/** Control, bidirectional and zero-width characters written out, such as ⟨U+202E⟩. */
+export function showInvisible(text: string): string {
+  return text.replace(INVISIBLE, character => {
+    const code = character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0');
+    return `⟨U+${code}⟩`;
+  });
+}
+
+/** Lines that `text` takes; a newline at the end starts no further line. */
+export function countLines(text: string): number {
+  return text === '' ? 0 : text.replace(/\n$/, '').split('\n').length;
+}
+
+/** JSON text with one field per line; any other text as it is. */
+export function prettyArguments(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+/** The code of a call whose arguments are `{"code": …}` and nothing else; null for any other. */
+export function codeOf(args: string): string | null {
+  try {
+    const { code, ...rest } = JSON.parse(args) as Record<string, unknown>;
+    return typeof code === 'string' && Object.keys(rest).length === 0 ? code : null;
+  } catch {
+    return null;
+  }
+}
+
+/** `code` as a Markdown block with a fence that nothing inside can close. */
+export function fenced(code: string, language: string): string {
+  const runs = code.match(/`+/g) ?? [];
+  const fence = '`'.repeat(Math.max(3, ...runs.map(run => run.length + 1)));
+  return `${fence}${language}\n${code}\n${fence}`;
+}
+
+/** The lines of a unified diff, each with what it means. */
+export function diffLines(diff: string): DiffLine[] {
+  // What the open hunk still has to come: only by counting is a removed line "-- x", which
+  // stands there as "--- x", told from the head of the next file.
+  let before = 0;
+  let after = 0;
+  return diff
+    .replace(/\n$/, '')
+    .split('\n')
+    .map(text => {
+      if (before <= 0 && after <= 0) {
+        const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(text);
+        before = hunk ? Number(hunk[1] ?? 1) : 0;
+        after = hunk ? Number(hunk[2] ?? 1) : 0;
+        return { kind: 'head', text };
+      }
+      const mark = text[0];
+      before -= mark === '+' || mark === '\\' ? 0 : 1;
+      after -= mark === '-' || mark === '\\' ? 0 : 1;
+      const kinds = { '+': 'add', '-': 'remove', '\\': 'head' } as const;
+      return { kind: kinds[mark as keyof typeof kinds] ?? 'same', text };
+    });
+}

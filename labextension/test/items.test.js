@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { parseItem } from '../lib/items.js';
+
+test('another version, another kind and no item at all are kept as they are', () => {
+  for (const data of [{ version: 2, kind: 'text' }, { version: 1, kind: 'new' }, null, [], 'x']) {
+    assert.deepEqual(parseItem(data), { kind: 'unknown', data });
+  }
+});
+
+test('fields that are missing or of a wrong type do no harm', () => {
+  const item = parseItem({ version: 1, kind: 'tool', status: 'odd', output: { a: 1 } });
+  assert.equal(item.status, 'completed');
+  assert.equal(item.output, '{"a":1}');
+  assert.equal(item.exitCode, null);
+});
+
+test('a block reads its items, each by its own version', () => {
+  const items = [{ version: 1, kind: 'text', text: 'a' }, { kind: 'text' }];
+  const block = parseItem({ version: 1, kind: 'block', items });
+  assert.deepEqual(block.items.map(item => item.kind), ['text', 'unknown']);
+});
+
+test('a plan without steps is an empty plan', () => {
+  assert.deepEqual(parseItem({ version: 1, kind: 'plan' }).steps, []);
+});

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { takeOutMath } from '../lib/markdown.js';
+import { countLines, diffLines, prettyArguments, showInvisible, stripAnsi } from '../lib/plain.js';
+
+test('colours, titles and cursor movements are left out', () => {
+  assert.equal(stripAnsi('\x1b[1;31mred\x1b[0m \x1b]0;title\x07end\x1b(B'), 'red end');
+});
+
+test('a progress bar keeps its last state, and CRLF is a line end', () => {
+  assert.equal(stripAnsi('10%\r50%\r100%\r\ndone\r\n'), '100%\ndone\n');
+});
+
+test('what cannot be seen is written out, line ends and tabs stay', () => {
+  const shown = 'a⟨U+202E⟩b⟨U+200B⟩\t\n⟨U+0007⟩';
+  assert.equal(showInvisible('a\u202Eb\u200B\t\n\u0007'), shown);
+  assert.equal(showInvisible('\u{E0041}\u3164'), '⟨U+E0041⟩⟨U+3164⟩');
+  assert.equal(showInvisible('grüße 漢字 🙂'), 'grüße 漢字 🙂');
+});
+
+test('lines are counted as a reader counts them', () => {
+  assert.deepEqual(['', 'a', 'a\n', 'a\nb'].map(countLines), [0, 1, 1, 2]);
+});
+
+test('arguments that are JSON get one line per field, others stay', () => {
+  assert.equal(prettyArguments('{"a":1}'), '{\n  "a": 1\n}');
+  assert.equal(prettyArguments('print(1)'), 'print(1)');
+});
+
+test('a removed line of dashes is no file head', () => {
+  const first = '--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- y\n+++ z\n w\n';
+  const diff = `${first}--- a/v\n+++ b/v\n@@ -1 +1 @@\n-o\n+n\n`;
+  const kinds = diffLines(diff).map(line => line.kind);
+  const file = ['head', 'head', 'head'];
+  assert.deepEqual(kinds, [...file, 'remove', 'add', 'same', ...file, 'remove', 'add']);
+});
+
+test('formulas stand aside, dollars in code and in prices do not', () => {
+  const [text, math] = takeOutMath('$a_b$ `$x$` costs $5 and $6, \\(y\\)\n```\n$z$\n```\n$$w$$');
+  assert.deepEqual(math, ['$a_b$', '\\(y\\)', '$$w$$']);
+  assert.match(text, /`\$x\$` costs \$5 and \$6, .+\n```\n\$z\$\n```\n/);
+});

@@ -1,0 +1,73 @@
+"""One JupyterLab and one browser for all browser tests; a fresh notebook and kernel for each."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from lab_driver import Lab, NotebookPage, launch
+from playwright.sync_api import BrowserContext, sync_playwright
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[BrowserContext]:
+    with sync_playwright() as playwright:
+        context = launch(playwright)
+        yield context
+        context.close()
+
+
+Open = Callable[..., NotebookPage]
+
+
+@pytest.fixture
+def pages(lab: Lab) -> Iterator[list[NotebookPage]]:
+    """Return the pages of a test, which end with it and must be without errors.
+
+    A picture of each is left in the folder that AGENT_MAGICS_PICTURES names.
+    """
+    pages: list[NotebookPage] = []
+    yield pages
+    folder = os.environ.get("AGENT_MAGICS_PICTURES")
+    for page in pages:
+        if folder and not page.page.is_closed():
+            page.page.screenshot(
+                path=Path(folder) / page.name.replace(".ipynb", ".png").replace("/", "_")
+            )
+        page.close()
+    lab.shut_down_kernels()
+    assert [error for page in pages for error in page.errors] == []
+
+
+@pytest.fixture
+def notebook(
+    lab: Lab, browser: BrowserContext, pages: list[NotebookPage], request: pytest.FixtureRequest
+) -> Open:
+    """Return a function that opens a new notebook of these cells, with a kernel."""
+
+    def open_new(cells: Sequence[str], *, without: str = "") -> NotebookPage:
+        folder = re.sub(r"\W+", "_", request.node.name).strip("_")
+        name = f"{folder}/{len(pages)}.ipynb"
+        lab.write(name, cells)
+        pages.append(NotebookPage(browser, lab, name, without=without))
+        return pages[-1].open()
+
+    return open_new
+
+
+@pytest.fixture
+def reopen(lab: Lab, browser: BrowserContext, pages: list[NotebookPage]) -> Open:
+    """Return a function that opens a saved notebook in a new page, with no wait for a kernel."""
+
+    def open_saved(name: str, *, without: str = "") -> NotebookPage:
+        pages.append(NotebookPage(browser, lab, name, without=without))
+        return pages[-1].open(kernel=False)
+
+    return open_saved

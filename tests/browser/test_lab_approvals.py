@@ -1,0 +1,178 @@
+"""A person at the page answers questions by click, and the turn goes the way they said."""
+
+from collections.abc import Callable
+
+import pytest
+from lab_driver import WIDGET, NotebookPage, items_of, mimes_of
+from playwright.sync_api import expect
+from scripts import outputs, scripted
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(120)
+
+PYTHON = "Call('python', {'code': 'total = 6 * 7\\ntotal'})"
+DONE = repr("It is done.")
+AGENT = "%%agent\nGo.\n"
+ASKING = "%%agent --approval untrusted\nGo.\n"  # about commands in the sandbox, too
+
+
+def test_approve_runs_the_code_and_leaves_only_plain_outputs(notebook: Open) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    assert "total = 6 * 7" in question.inner_text()
+    page.answer("Approve")
+    page.wait_for_end(1)
+    expect(page.questions).to_have_count(0)
+    expect(page.cards(1)).to_have_count(1)
+    assert "42" in page.text(1)
+    assert "It is done." in page.text(1)
+    assert page.value("total") == "42"
+
+    saved = page.save()
+    assert [item["kind"] for item in items_of(saved.cells[1])] == ["tool", "text"]
+    assert items_of(saved.cells[1])[0]["note"] == "approved by the person"
+    for mimes in mimes_of(saved):
+        assert WIDGET not in mimes
+    assert all({"text/markdown", "text/plain"} <= set(o.data) for o in saved.cells[1].outputs)
+
+
+def test_deny_takes_the_words_to_the_model(notebook: Open) -> None:
+    echo = "lambda request: 'I was told: ' + request.history.items[-1].output"
+    page = notebook([scripted(PYTHON, echo), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    page.answer("Deny", "use the sum function")
+    page.wait_for_end(1)
+    expect(page.outputs(1).last).to_contain_text("I was told:")
+    assert "use the sum function" in page.outputs(1).last.inner_text()
+    assert page.value("'total' in globals()") == "False"
+    (call, _) = items_of(page.save().cells[1])
+    assert call["status"] == "denied"
+
+
+def test_always_asks_again_only_about_other_code(notebook: Open) -> None:
+    other = "Call('python', {'code': 'total = 1'})"
+    page = notebook([scripted(PYTHON, DONE, PYTHON, other, DONE), AGENT, AGENT, ""])
+    page.run(0)
+    page.start(1)
+    page.answer("Always for this session")
+    page.wait_for_end(1)
+    page.start(2)
+    question = page.wait_for_question()
+    assert "total = 1" in question.inner_text()
+    expect(page.cards(2)).to_have_count(1)
+    page.answer("Approve")
+    page.wait_for_end(2)
+    assert page.value("total") == "1"
+    assert len(page.value(outputs()).split(", ")) == 3
+
+
+def test_stop_ends_the_turn_and_run_all(notebook: Open) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, "reached = True", ""])
+    page.run_all()
+    page.answer("Stop")
+    page.wait_for_end(1)
+    assert "Warning: Stopped at the question about python." in page.text(1)
+    assert "UsageError: The agent was stopped" in page.text(1)
+    expect(page.questions).to_have_count(0)
+    assert page.value("'reached' in globals()") == "False"
+
+
+def test_two_questions_are_answered_in_any_order(notebook: Open) -> None:
+    calls = [f"Call('shell', {{'command': ['mkdir', '{name}']}})" for name in ("one", "two")]
+    page = notebook([scripted(f"[{', '.join(calls)}]", DONE), ASKING, ""])
+    page.run(0)
+    page.start(1)
+    page.wait_for_question(1)
+    expect(page.questions).to_have_count(2)
+    assert "mkdir one" in page.questions.nth(0).inner_text()
+    page.answer("Approve", number=1)
+    expect(page.cards(1)).to_have_count(1)
+    expect(page.questions).to_have_count(1)
+    page.answer("Deny")
+    page.wait_for_end(1)
+    first, second, _ = items_of(page.save().cells[1])
+    assert (first["status"], second["status"]) == ("denied", "completed")
+    here = (page.lab.folder / page.name).parent
+    assert (here / "two").is_dir()
+    assert not (here / "one").exists()
+
+
+ADD = "Call('shell', {'command': ['git', 'add', 'x']})"
+
+
+def test_always_for_this_project_says_what_it_covers_and_writes_it_down(notebook: Open) -> None:
+    page = notebook([scripted(ADD, DONE, ADD, DONE), ASKING, ASKING, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    covers = question.locator(".agm-scope", has_text="Always for this project").inner_text()
+    assert "git add …" in covers
+    assert "written to .agent_magics/rules.toml" in covers
+    page.answer("Always for this project")
+    page.wait_for_end(1)
+    page.run(2)
+    expect(page.questions).to_have_count(0)
+    rules = (page.lab.folder / page.name).parent / ".agent_magics" / "rules.toml"
+    assert 'pattern = ["git", "add"]' in rules.read_text(encoding="utf-8")
+
+
+def test_the_command_is_changed_at_the_page(notebook: Open) -> None:
+    page = notebook([scripted("Call('shell', {'command': ['mkdir', 'one']})", DONE), ASKING, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    editor = question.get_by_role("textbox", name="What is to be run instead")
+    expect(editor).to_be_hidden()
+    question.get_by_role("button", name="Change…").click()
+    expect(editor).to_be_focused()
+    assert editor.input_value() == "mkdir one"
+    editor.press("Escape")
+    expect(editor).to_be_hidden()
+    question.get_by_role("button", name="Change…").press("Enter")
+    editor.fill("mkdir two")
+    editor.press("Control+Enter")
+    page.wait_for_end(1)
+    here = (page.lab.folder / page.name).parent
+    assert (here / "two").is_dir()
+    assert not (here / "one").exists()
+    assert "The person changed the command to: mkdir two" in page.value(outputs())
+
+
+def test_a_question_is_answered_by_keyboard_alone(notebook: Open) -> None:
+    page = notebook([scripted(PYTHON, DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    approve = question.get_by_role("button", name="Approve", exact=True)
+    approve.focus()
+    seen = []
+    for _ in range(12):
+        seen.append(page.page.evaluate("document.activeElement.textContent"))
+        page.page.keyboard.press("Tab")
+    for label in ("Approve", "Change…", "Deny", "Stop", "Always in this cell"):
+        assert label in seen, label
+    approve.focus()
+    page.page.keyboard.press("Enter")
+    page.wait_for_end(1)
+    assert page.value("total") == "42"
+
+
+def test_of_a_long_command_the_end_is_in_sight(notebook: Open) -> None:
+    code = "x = 1\\n" * 300 + "evil = 666"
+    page = notebook([scripted(f"Call('python', {{'code': '{code}'}})", DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    ending = question.locator(".agm-ending")
+    expect(ending).to_contain_text("evil = 666")
+    ending.scroll_into_view_if_needed()
+    expect(ending).to_be_in_viewport(ratio=1)
+    box = question.bounding_box()
+    assert box is not None and box["height"] < 900, "the question fits the window"
+    page.answer("Deny")
+    page.wait_for_end(1)

@@ -1,0 +1,142 @@
+"""What is left in the page and in the file: readable without a kernel, harmless, drawn well."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from lab_driver import ITEM, NotebookPage, items_of
+from playwright.sync_api import expect
+from scripts import scripted
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(120)
+
+CODE = "Call('python', {'code': 'total = 6 * 7\\nprint(total)'})"
+PLAN = (
+    "Call('update_plan', {'steps': [{'id': '1', 'description': 'Look', 'status': 'completed'},"
+    " {'id': '2', 'description': 'Tell', 'status': 'in_progress'}]})"
+)
+PATCH = (
+    "Call('apply_patch', {'patch': '*** Begin Patch\\n*** Add File: made.py\\n+print(1)\\n"
+    "*** End Patch'})"
+)
+FIGURE = (
+    "Call('python', {'code': '%matplotlib inline\\nimport matplotlib.pyplot as plt\\n"
+    "plt.plot([1, 2]);'})"
+)
+ANSWER = "The total is **42**.\n\n| n | value |\n| - | - |\n| 1 | 42 |"
+
+# Whatever of it came through would set `window.pwned`, ask the network for `pwned`, or be found.
+ATTACK = """Look:
+
+<script>window.pwned = 1</script>
+<img src="x" onerror="window.pwned = 2">
+<button data-commandlinker-command="notebook:run-all-cells" class="evil">Approve</button>
+<div class="evil" style="position:fixed;inset:0;background:red">over all</div>
+<iframe class="evil" srcdoc="<script>parent.pwned = 3</script>"></iframe>
+<style>.agm-question { display: none }</style>
+<svg class="evil" onload="window.pwned = 4"></svg>
+[a link](javascript:window.pwned=5) and [another](<java&#115;cript:window.pwned=6>)
+![remote](http://127.0.0.1:9/pwned.png)
+![there][ref]
+
+[ref]: http://127.0.0.1:9/pwned-too.png
+
+`</code><img src=x onerror=window.pwned=7>`
+
+```html
+</code></pre><img src="x" onerror="window.pwned = 8">
+```
+"""
+
+
+def _finished(notebook: Open) -> NotebookPage:
+    script = scripted(f"['I look.', {CODE}]", PLAN, FIGURE, PATCH, repr(ANSWER))
+    page = notebook([script, "%%agent --approval never --tools data coding\nGo.\n", ""])
+    page.run(0)
+    page.run(1)
+    page.save()
+    return page
+
+
+@pytest.mark.parametrize("extension", ["with", "without"])
+def test_a_saved_notebook_is_read_without_a_kernel(
+    notebook: Open, reopen: Open, extension: str
+) -> None:
+    page = _finished(notebook)
+    page.close()
+    page.lab.shut_down_kernels()
+    again = reopen(page.name, without="" if extension == "with" else "agent-magics")
+    expect(again.outputs(1).last).to_contain_text("The total is 42.")
+    text = again.text(1)
+    for words in ("I look.", "print(total)", "42", "Look", "Tell", "+print(1)", "value"):
+        assert words in text, f"{words!r} is not on the page"
+    assert again.cell(1).locator("img").count() == 1
+    assert again.cards(1).count() == (3 if extension == "with" else 0)
+    assert "Error" not in text
+
+
+def test_the_saved_outputs_hold_nothing_that_changes_from_run_to_run(notebook: Open) -> None:
+    page = notebook([scripted(CODE, PLAN, FIGURE, repr(ANSWER)), "%%agent --approval never\nGo.\n"])
+    page.run(0)
+    page.run(1)
+    page.save()
+    first = [dict(output.data) for output in page.lab.read(page.name).cells[1].outputs]
+    page.run(0)
+    page.run(1)
+    second = [dict(output.data) for output in page.save().cells[1].outputs]
+    assert json.dumps(first) == json.dumps(second)
+    assert all(ITEM in data or "image/png" in data for data in first)
+
+
+@pytest.mark.parametrize("extension", ["with", "without"])
+def test_hostile_text_does_nothing(notebook: Open, extension: str) -> None:
+    code = f"print({ATTACK!r})\nfrom IPython.display import HTML\nHTML({ATTACK!r})"
+    call = f"Call('python', {{'code': {code!r}}})"
+    step = f"{{'id': '1', 'description': {ATTACK!r}, 'status': 'pending'}}"
+    plan = f"Call('update_plan', {{'steps': [{step}]}})"
+    asked = f"Call('shell', {{'command': ['rm', '-rf', {ATTACK!r}]}})"
+    turn = f"[{ATTACK!r}, {call}]", plan, asked, repr(ATTACK)
+    # (Under "on-request" the command would run in the sandbox, unasked.)
+    cells = [scripted(*turn), "%%agent --approval untrusted\nGo.\n", ""]
+    page = notebook(cells, without="" if extension == "with" else "agent-magics")
+    asked_for: list[str] = []
+    page.page.on("request", lambda request: asked_for.append(request.url))
+    page.run(0)
+    page.start(1)
+    page.answer("Approve")
+    question = page.questions.filter(has_text="rm -rf")
+    expect(question.get_by_role("button", name="Deny", exact=True)).to_be_visible()
+    _is_harmless(page, asked_for)
+    question.get_by_role("button", name="Deny", exact=True).click()
+    page.wait_for_end(1)
+    expect(page.outputs(1).last).to_contain_text("Look:")
+    _is_harmless(page, asked_for)
+    assert len(items_of(page.save().cells[1])) == 5
+
+
+def _is_harmless(page: NotebookPage, asked_for: list[str]) -> None:
+    area = page.cell(1).locator(".jp-Cell-outputArea")
+    for selector in (
+        *(".evil", "script", "style", "iframe", "[onerror]", "[onload]"),
+        *("[data-commandlinker-command]", "a[href^='javascript' i]", "img[src^='http']"),
+    ):
+        assert area.locator(selector).count() == 0, selector
+    for link in area.locator("a").all():
+        link.click(no_wait_after=True, modifiers=["Alt"])
+    assert page.page.evaluate("window.pwned") is None
+    assert [url for url in asked_for if "pwned" in url] == []
+
+
+def test_a_front_end_without_widgets_is_asked_by_typing(notebook: Open) -> None:
+    cells = [scripted(CODE, repr(ANSWER)), "%%agent\nGo.\n", ""]
+    page = notebook(cells, without="@jupyter-widgets/jupyterlab-manager")
+    page.run(0)
+    page.start(1)
+    page.cell(1).locator(".jp-Stdin-input").fill("y")
+    page.page.keyboard.press("Enter")
+    page.wait_for_end(1)
+    assert page.cards(1).count() == 1
+    assert page.value("total") == "42"

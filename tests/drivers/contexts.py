@@ -1,0 +1,41 @@
+"""What a tool is handed, for tests that call one without an engine."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_magics.backends.exec.environment import command_environment
+from agent_magics.backends.exec.processes import ProcessManager
+from agent_magics.backends.paths import is_denied_read, resolve_path
+from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.errors import RespondToModel
+
+
+def make_context(cwd: Path, env: Mapping[str, str] | None = None, **config: Any) -> ToolContext:
+    """Return a context whose events are kept in `context.extra["events"]`."""
+    events = []
+
+    def validate_path(path: str, mode: str) -> Path:
+        resolved = resolve_path(path, cwd)
+        if mode == "read" and is_denied_read(resolved):
+            raise RespondToModel(f"{path} may not be read.")
+        return resolved
+
+    turn = TurnContext(
+        session_id="s",
+        turn_id="t",
+        agent="a",
+        config=RunConfig(cwd=cwd, **config),
+        env=command_environment(os.environ) if env is None else env,
+        emit=lambda kind, **fields: events.append((kind, fields)),
+        ask=None,
+        call=None,
+        validate_path=validate_path,
+        messages=tuple,
+        main_thread=None,
+        processes=ProcessManager(),
+        extra={"events": events},
+    )
+    return ToolContext(turn, "call_1", "shell")

@@ -1,0 +1,213 @@
+"""Drives a real ipykernel the way a notebook front end does: cells, stdin, interrupts, comms."""
+
+import os
+import queue
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_client.manager import KernelManager
+
+ITEM = "application/vnd.agent-magics.item+json"
+LIMIT = 20.0
+
+
+@dataclass
+class Outcome:
+    """What running one cell gave."""
+
+    status: str = ""
+    error: str = ""
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All that was printed, and the plain text of what was displayed."""
+        return "\n".join(
+            o["text"] if "text" in o else o["data"].get("text/plain", "") for o in self.outputs
+        )
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The agent's items, as they stand after all updates."""
+        return [o["data"][ITEM] for o in self.outputs if "data" in o and ITEM in o["data"]]
+
+    @property
+    def prompts(self) -> list[str]:
+        """The `input()` prompts that were opened."""
+        return [m["content"]["prompt"] for m in self.messages if m["msg_type"] == "input_request"]
+
+    def tool(self, name: str) -> dict[str, Any]:
+        """The one item of the calls of this tool."""
+        (found,) = (item for item in self.items if item.get("name") == name)
+        return found
+
+    def items_of(self, kind: str) -> list[dict[str, Any]]:
+        """The items of one kind."""
+        return [item for item in self.items if item["kind"] == kind]
+
+
+class Kernel:
+    """A kernel process and a client; used as a context manager."""
+
+    def __init__(self, *, env: dict[str, str] | None = None, cwd: str | None = None) -> None:
+        self.manager = KernelManager(kernel_name="python3")
+        # A profile of its own: what a developer has configured does not reach the tests.
+        own = {"IPYTHONDIR": tempfile.mkdtemp(prefix="agent-magics-ipython-")}
+        self._options: dict[str, Any] = {"env": {**os.environ, **own, **(env or {})}}
+        if cwd:
+            self._options["cwd"] = cwd
+
+    def __enter__(self) -> "Kernel":
+        self.manager.start_kernel(**self._options)
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=LIMIT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.manager.cleanup_resources()
+
+    def run(
+        self,
+        code: str,
+        *,
+        allow_stdin: bool = False,
+        notebook: bool = False,
+        answers: list[str] | None = None,
+        on_message: Callable[[dict[str, Any]], None] | None = None,
+        on_other: Callable[[dict[str, Any]], None] | None = None,
+        limit: float = LIMIT,
+    ) -> Outcome:
+        """Run a cell to its end.
+
+        Args:
+            notebook: look like a notebook front end (the request names its cell).
+            answers: what is typed at `input()` prompts, in order.
+            on_message: called with every message, so that a test can act on it.
+            on_other: called with those that belong to other cells.
+        """
+        content = {
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": allow_stdin,
+            "stop_on_error": True,
+        }
+        metadata = {"cellId": uuid.uuid4().hex} if notebook else {}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        handlers = (on_message, on_other)
+        return self._collect(message["header"]["msg_id"], list(answers or []), handlers, limit)
+
+    def interrupt(self) -> None:
+        """What the stop button does."""
+        self.manager.interrupt_kernel()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the kernel's process still runs."""
+        return self.manager.is_alive()
+
+    def value(self, expression: str) -> str:
+        """The printed value of an expression."""
+        outcome = self.run(f"print({expression})")
+        if outcome.status != "ok":
+            raise AssertionError(f"{expression} raised {outcome.error}: {outcome.text}")
+        # A stream comes in pieces where the kernel chose to cut it.
+        return "".join(o["text"] for o in outcome.outputs if o.get("name") == "stdout").strip()
+
+    def complete(self, code: str) -> list[str]:
+        """What the Tab key offers at the end of `code`."""
+        reply = self.client.complete(code, len(code), reply=True, timeout=LIMIT)
+        return reply["content"]["matches"]
+
+    def send_to_widget(self, comm_id: str, content: dict[str, Any]) -> None:
+        """What a widget's page half sends: a custom message on its comm."""
+        data = {"method": "custom", "content": content}
+        message = self.client.session.msg("comm_msg", {"comm_id": comm_id, "data": data})
+        self.client.shell_channel.send(message)
+
+    def _collect(
+        self,
+        request: str,
+        answers: list[str],
+        handlers: tuple[Callable[[dict[str, Any]], None] | None, ...],
+        limit: float,
+    ) -> Outcome:
+        on_message, on_other = handlers
+        outcome, idle = Outcome(), False
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            self._answer_prompts(answers, outcome, on_message)
+            try:
+                message = self.client.get_iopub_msg(timeout=0.05)
+            except queue.Empty:
+                if idle and outcome.status:
+                    return outcome
+                self._read_reply(request, outcome)
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                if on_other is not None:
+                    on_other(message)
+                continue
+            outcome.messages.append(message)
+            _apply(message, outcome)
+            if on_message is not None:
+                on_message(message)
+            idle |= (
+                message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
+            )
+            if idle:
+                self._read_reply(request, outcome)
+                if outcome.status:
+                    return outcome
+        raise TimeoutError(f"the cell did not end in {limit} s; so far: {outcome.text}")
+
+    def _read_reply(self, request: str, outcome: Outcome) -> None:
+        try:
+            reply = self.client.get_shell_msg(timeout=0.05)
+        except queue.Empty:
+            return
+        if reply["parent_header"].get("msg_id") == request:
+            outcome.status = reply["content"]["status"]
+            outcome.error = reply["content"].get("ename", "")
+
+    def _answer_prompts(
+        self,
+        answers: list[str],
+        outcome: Outcome,
+        on_message: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        try:
+            prompt = self.client.get_stdin_msg(timeout=0)
+        except queue.Empty:
+            return
+        outcome.messages.append(prompt)
+        if on_message is not None:
+            on_message(prompt)
+        if answers:
+            self.client.input(answers.pop(0))
+
+
+def _apply(message: dict[str, Any], outcome: Outcome) -> None:
+    """Keep outputs as a notebook does: updates replace by display id."""
+    kind, content = message["msg_type"], message["content"]
+    if kind == "stream":
+        outcome.outputs.append({"text": content["text"], "name": content["name"]})
+    elif kind == "error":
+        outcome.outputs.append({"text": "\n".join(content["traceback"]), "name": "error"})
+    elif kind in ("display_data", "execute_result"):
+        display_id = content.get("transient", {}).get("display_id")
+        outcome.outputs.append({"data": content["data"], "id": display_id})
+    elif kind == "update_display_data":
+        for output in outcome.outputs:
+            if output.get("id") == content["transient"]["display_id"]:
+                output["data"] = content["data"]

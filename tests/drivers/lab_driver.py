@@ -1,0 +1,313 @@
+"""Drives a real JupyterLab in headless Chromium: a server, notebooks, and what is on the page."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import nbformat
+from playwright.sync_api import BrowserContext, Locator, Page, Playwright, WebSocket, expect
+
+ITEM = "application/vnd.agent-magics.item+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TOKEN = "t"
+# Milliseconds and seconds that anything on the page may take on a slow machine.
+SLOW = 30_000
+LIMIT = 60.0
+
+# The full page would unload cells that are out of sight; the rest keeps the network out of it.
+_SETTINGS = {
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-magics"
+
+
+def launch(playwright: Playwright) -> BrowserContext:
+    """Start Chromium; that of the system, since Playwright's own would have to be downloaded.
+
+    All pages share one context, and with it the cache: JupyterLab is ten megabytes of script.
+    """
+    found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    assert found, f"no browser for the tests: install {_CHROMIUM[0]}"
+    browser = playwright.chromium.launch(executable_path=found, args=list(_CHROMIUM_FLAGS))
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    context.set_default_timeout(SLOW)
+    return context
+
+
+class Lab:
+    """A JupyterLab server with a folder of notebooks; used as a context manager."""
+
+    def __init__(self, home: Path) -> None:
+        assert EXTENSION.is_dir(), "the JupyterLab extension is not built: run `make labextension`"
+        self.folder = home / "notebooks"
+        self.folder.mkdir(parents=True)
+        self._home = home
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        for name, values in _SETTINGS.items():
+            file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values), encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> "Lab":
+        own = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTER_CONFIG_DIR": "config"}
+        own |= {"JUPYTERLAB_WORKSPACES_DIR": "workspaces", "JUPYTER_RUNTIME_DIR": "runtime"}
+        own |= {"IPYTHONDIR": "ipython"}
+        self._log = (self._home / "lab.log").open("wb")
+        self._server = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+                *("--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"),
+                *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
+                *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
+            ],
+            env={**os.environ, **{name: str(self._home / sub) for name, sub in own.items()}},
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + LIMIT
+        while not self._answers():
+            assert self._server.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(URLError, AssertionError):
+            self.shut_down_kernels()
+        self._server.terminate()
+        self._server.wait(LIMIT)
+        self._log.close()
+
+    @property
+    def log(self) -> str:
+        """What the server and the kernels printed."""
+        return (self._home / "lab.log").read_text(encoding="utf-8", errors="replace")
+
+    def _answers(self) -> bool:
+        try:
+            self.ask("GET", "/api")
+        except URLError:
+            return False
+        return True
+
+    def ask(self, method: str, path: str) -> Any:
+        """Send a request to the server's own API."""
+        headers = {"Authorization": f"token {TOKEN}"}
+        request = urllib.request.Request(self.url + path, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+    def disable(self, extension: str) -> None:
+        """Disable an extension for the pages opened from now on; "" enables all again."""
+        file = self._home / "config" / "labconfig" / "page_config.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        disabled = {extension: True} if extension else {}
+        file.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
+
+    def write(self, name: str, cells: Sequence[str | nbformat.NotebookNode]) -> None:
+        """Write a notebook of these code cells."""
+        made = [nbformat.v4.new_code_cell(c) if isinstance(c, str) else c for c in cells]
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        notebook = nbformat.v4.new_notebook(cells=made, metadata=kernel)
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        nbformat.write(notebook, path)
+
+    def read(self, name: str) -> nbformat.NotebookNode:
+        """Read a notebook as it was saved."""
+        return nbformat.read(self.folder / name, as_version=4)
+
+    def shut_down_kernels(self) -> None:
+        """End every kernel, as a person does who leaves for the day."""
+        for session in self.ask("GET", "/api/sessions"):
+            self.ask("DELETE", f"/api/sessions/{session['id']}")
+
+
+class NotebookPage:
+    """One notebook, open in a page of its own.
+
+    Attributes:
+        frames: what came from the kernel over the page's web sockets.
+        errors: exceptions that nobody caught in the page.
+
+    Args:
+        without: an extension that this front end does not have.
+    """
+
+    def __init__(self, browser: BrowserContext, lab: Lab, name: str, *, without: str = "") -> None:
+        self.lab = lab
+        self.name = name
+        self.frames: list[bytes] = []
+        self.errors: list[str] = []
+        self.page: Page = browser.new_page()
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("websocket", self._listen)
+        self._without = without
+
+    def open(self, *, kernel: bool = True) -> "NotebookPage":
+        """Show the notebook; with `kernel`, wait until cells can be run."""
+        self.lab.disable(self._without)
+        self.page.goto(f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}&reset")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        if kernel:
+            # What is run before the kernel has said hello is forgotten without a word.
+            self.wait_until(lambda: any(b"kernel_info_reply" in frame for frame in self.frames))
+            self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+        return self
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that Playwright cannot see, letting the page's events come in."""
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about"
+            self.page.wait_for_timeout(20)
+
+    def reload(self) -> None:
+        """What the browser's reload button does."""
+        self.page.reload()
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+
+    def close(self) -> None:
+        """Close the page; the kernel goes on."""
+        self.page.close()
+
+    def _listen(self, socket: WebSocket) -> None:
+        def keep(frame: bytes | str) -> None:
+            self.frames.append(frame if isinstance(frame, bytes) else frame.encode())
+
+        socket.on("framereceived", keep)
+
+    # -- cells -------------------------------------------------------------------------------------
+
+    def cell(self, number: int) -> Locator:
+        """One code cell."""
+        return self.page.locator(".jp-CodeCell").nth(number)
+
+    def start(self, number: int) -> Locator:
+        """Run a cell, without waiting for its end."""
+        cell = self.cell(number)
+        cell.locator(".jp-InputArea-editor").click()
+        self.page.keyboard.press("Shift+Enter")
+        return cell
+
+    def run(self, number: int) -> Locator:
+        """Run a cell to its end."""
+        cell = self.start(number)
+        self.wait_for_end(number)
+        return cell
+
+    def run_all(self) -> None:
+        """Run > Run All Cells."""
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.locator(".lm-Menu-item[data-command='runmenu:run-all']").click()
+
+    def wait_for_end(self, number: int) -> None:
+        """Wait until a cell has its number."""
+        prompt = self.cell(number).locator(".jp-InputPrompt")
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=SLOW)
+
+    def outputs(self, number: int) -> Locator:
+        """The outputs of a cell."""
+        return self.cell(number).locator(".jp-OutputArea-output")
+
+    def text(self, number: int) -> str:
+        """All that the outputs of a cell show."""
+        return "\n".join(self.outputs(number).all_inner_texts())
+
+    def cards(self, number: int) -> Locator:
+        """The calls in a cell, drawn by the extension."""
+        return self.cell(number).locator("details.am-card")
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def questions(self) -> Locator:
+        """The questions on the page."""
+        return self.page.locator(".agm-question")
+
+    def wait_for_question(self, number: int = 0) -> Locator:
+        """Wait until question `number` can be answered."""
+        question = self.questions.nth(number)
+        expect(question.locator(".agm-button:enabled").first).to_be_visible(timeout=SLOW)
+        return question
+
+    def answer(self, button: str, feedback: str = "", number: int = 0) -> None:
+        """Click a button of a question."""
+        question = self.wait_for_question(number)
+        if feedback:
+            question.locator(".agm-feedback").fill(feedback)
+        question.get_by_role("button", name=button, exact=True).click()
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """The stop button of the toolbar."""
+        self.page.locator("[data-command='notebook:interrupt-kernel']").first.click()
+
+    def save(self) -> nbformat.NotebookNode:
+        """Press Ctrl+S and read the file."""
+        place = f"/api/contents/{self.name}"
+        with self.page.expect_response(
+            lambda response: response.request.method == "PUT" and place in response.url
+        ):
+            self.page.keyboard.press("Control+s")
+        return self.lab.read(self.name)
+
+    def value(self, expression: str) -> str:
+        """What an expression gives in the kernel, by way of the last cell, which must be free."""
+        cell = self.page.locator(".jp-CodeCell").last
+        cell.locator(".jp-InputArea-editor").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(f"print('value:', {expression})")
+        self.page.keyboard.press("Control+Enter")
+        output = cell.locator(".jp-OutputArea-output", has_text="value:").last
+        return output.inner_text().removeprefix("value:").strip()
+
+
+def items_of(cell: nbformat.NotebookNode) -> list[dict[str, Any]]:
+    """The agent's items of a saved cell, blocks opened."""
+    found: list[dict[str, Any]] = []
+    for output in cell.outputs:
+        item = output.get("data", {}).get(ITEM)
+        if item is not None:
+            found += item["items"] if item["kind"] == "block" else [item]
+    return found
+
+
+def mimes_of(notebook: nbformat.NotebookNode) -> list[set[str]]:
+    """What each saved output of a notebook is made of."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [set(output.get("data", ())) for output in outputs]

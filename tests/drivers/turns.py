@@ -1,0 +1,134 @@
+"""What the turn tests share: an agent with a script, and questions about what happened."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import agent_magics
+from agent_magics import Agent, ScriptedModel
+from agent_magics.engine.result import RunResult
+from agent_magics.models.base import ModelEvent, ModelRequest, TextChunk
+from agent_magics.protocol.events import Event
+from agent_magics.protocol.items import CALL_TYPES, ToolCallOutput
+
+# Nothing here waits for time; this is how long a test that hangs goes on before it says so.
+PATIENCE = 20
+
+
+def scripted(*turns: Any, tools: Any = (), approval: str = "never", **options: Any) -> Agent:
+    """Return an agent whose model gives `turns` as its answers."""
+    return Agent(ScriptedModel(turns), list(tools), approval=approval, **options)
+
+
+def kinds(result: RunResult) -> list[str]:
+    """Return the names of the events' types, in order."""
+    return [type(event).__name__ for event in result.events]
+
+
+def of_kind(result: RunResult, kind: type[Event]) -> list[Any]:
+    """Return the events of one type, in order."""
+    return [event for event in result.events if isinstance(event, kind)]
+
+
+def outputs(agent: Agent) -> list[tuple[str, Any]]:
+    """Return (call id, output) of the history's outputs, in order."""
+    items = agent.session.history.items
+    return [(item.call_id, item.output) for item in items if isinstance(item, ToolCallOutput)]
+
+
+def assert_valid(agent: Agent) -> None:
+    """Check that every call has exactly one output, which stands after it."""
+    items = agent.session.history.items
+    called = [item.call_id for item in items if isinstance(item, CALL_TYPES)]
+    answered = [item.call_id for item in items if isinstance(item, ToolCallOutput)]
+    assert sorted(called) == sorted(answered)
+    for position, item in enumerate(items):
+        if isinstance(item, ToolCallOutput):
+            before = [each for each in items[:position] if isinstance(each, CALL_TYPES)]
+            assert item.call_id in [each.call_id for each in before]
+
+
+class StuckModel:
+    """Says a word and then nothing more, until it is stopped; later requests get an answer.
+
+    Attributes:
+        streaming: set when the word was said.
+        closed: set when the stream was closed.
+    """
+
+    source, name = "script", "stuck"
+
+    def __init__(self, later: str = "Back again.") -> None:
+        self.streaming = threading.Event()
+        self.closed = threading.Event()
+        self._later = ScriptedModel([later])
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Give the word, then wait; or the later answer."""
+        if self.streaming.is_set():
+            async for event in self._later.stream(request):
+                yield event
+            return
+        try:
+            yield TextChunk("Well, ")
+            self.streaming.set()
+            await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+async def happened(event: threading.Event) -> None:
+    """Wait for something that another thread tells, without blocking this loop."""
+    assert await asyncio.to_thread(event.wait, PATIENCE), "it did not happen"
+
+
+def in_thread(function: Callable[[], Any]) -> "Background":
+    """Run `function` on a thread of its own."""
+    return Background(function)
+
+
+class Background:
+    """A thread whose outcome is asked for."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._function()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> Any:
+        """Return what the function returned, or raise what it raised."""
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the thread is stuck"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def run_script(code: str, *flags: str) -> str:
+    """Run `code` in an interpreter of its own and return what it prints; stderr must be empty."""
+    root = str(Path(agent_magics.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout

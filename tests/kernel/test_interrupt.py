@@ -1,0 +1,203 @@
+"""An interrupt ends the turn wherever it is, twice in a row; kernel and history stay whole."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_driver import ITEM, Kernel, Outcome
+from scripts import AGENTS, HISTORY_IS_VALID, SLOW_MODEL, scripted
+
+# Seconds from the interrupt to the cell's reply.
+LIMIT = 2.0
+
+TOOLS = '''
+import asyncio, sys, time
+
+cell = sys.stdout  # live code prints into its call; this tells the test at once
+
+@tool
+async def waits() -> str:
+    """Wait for what never comes."""
+    print("at work", flush=True)
+    await asyncio.Event().wait()
+
+@tool
+def counts() -> str:
+    """Count for ever, in Python."""
+    print("at work", flush=True)
+    while True:
+        sum(range(1000))
+
+@tool
+def sleeps() -> str:
+    """Sleep in C."""
+    print("at work", flush=True)
+    time.sleep(60)
+'''
+
+
+@dataclass
+class Place:
+    """Where the interrupt comes: what the model does, and how one sees that it is being done."""
+
+    call: str
+    sign: Callable[[dict[str, Any]], bool]
+    options: str = "--approval never"
+    stdin: bool = False
+    calls: int = field(default=1)
+
+
+def _printed(text: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda m: m["msg_type"] == "stream" and text in m["content"]["text"]
+
+
+def _shown(text: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda m: text in str(m["content"].get("data", {}).get(ITEM, ""))
+
+
+def _asked(message: dict[str, Any]) -> bool:
+    return message["msg_type"] == "input_request"
+
+
+PLACES = {
+    "async tool": Place("Call('waits')", _printed("at work")),
+    "sync tool": Place("Call('counts')", _printed("at work")),
+    "sync tool in C": Place("Call('sleeps')", _printed("at work")),
+    "live code": Place(
+        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\nwhile True: pass'})",
+        _printed("at work"),
+    ),
+    "live code in C": Place(
+        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\ntime.sleep(60)'})",
+        _printed("at work"),
+    ),
+    "two calls": Place("[Call('sleeps'), Call('counts')]", _printed("at work"), calls=2),
+    "input()": Place("Call('python', {'code': '1'})", _asked, options="", stdin=True),
+    "input() in live code": Place("Call('python', {'code': 'input()'})", _asked, stdin=True),
+}
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with Kernel(cwd=str(tmp_path_factory.mktemp("interrupt"))) as kernel:
+        yield kernel
+
+
+class Stopper:
+    """Interrupts once, when the sign is seen; again a moment later where asked to."""
+
+    def __init__(self, kernel: Kernel, sign: Callable[[dict[str, Any]], bool], again: float = 0):
+        self._kernel, self._sign, self._again = kernel, sign, again
+        self.at = 0.0
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        if self.at or not self._sign(message):
+            return
+        self.at = time.monotonic()
+        self._kernel.interrupt()
+        if self._again:
+            time.sleep(self._again)
+            self._kernel.interrupt()
+
+
+def _run_and_stop(kernel: Kernel, code: str, place: Place, again: float = 0) -> Outcome:
+    stopper = Stopper(kernel, place.sign, again)
+    outcome = kernel.run(
+        code, notebook=True, allow_stdin=place.stdin or True, on_message=stopper, limit=15
+    )
+    took = time.monotonic() - stopper.at
+    assert stopper.at, f"never got to the place: {outcome.text}"
+    assert outcome.status == "error", outcome.text
+    assert outcome.error == "KeyboardInterrupt", outcome.text
+    assert took < LIMIT, f"{took:.1f} s from interrupt to reply"
+    return outcome
+
+
+def _is_whole(kernel: Kernel, outcome: Outcome, items: int) -> None:
+    assert kernel.alive
+    said = "\n".join(item["text"] for item in outcome.items_of("notice"))
+    assert "Interrupted" in said, outcome.items
+    assert len(outcome.outputs[-1]["text"].splitlines()) <= 3, "no page of our own frames"
+    assert all(item.get("status") != "running" for item in outcome.items), outcome.items
+    after = kernel.run("print('still' + ' here')")
+    assert (after.status, after.text.strip()) == ("ok", "still here")
+    assert kernel.run(HISTORY_IS_VALID).text.split() == [str(items), "valid"]
+    assert kernel.value(f"{AGENTS}['default'].session.busy") == "False"
+    assert kernel.value("_agent.status") == "aborted"
+
+
+@pytest.mark.parametrize("again", [0, 0.05], ids=["once", "and again at once"])
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+@pytest.mark.parametrize("name", PLACES)
+def test_interrupt_during(kernel: Kernel, name: str, wrapper: str, again: float) -> None:
+    place = PLACES[name]
+    assert kernel.run(scripted(place.call, place.call) + TOOLS).status == "ok"
+    for number in (1, 2):
+        cell = f"{wrapper}%%agent {place.options}\nGo.\n"
+        outcome = _run_and_stop(kernel, cell, place, again)
+        _is_whole(kernel, outcome, number * (1 + 2 * place.calls))
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_interrupt_while_the_model_streams(kernel: Kernel, wrapper: str) -> None:
+    assert kernel.run(scripted(repr("unused")) + SLOW_MODEL).status == "ok"
+    assert kernel.run(f"{AGENTS}['default'] = Agent(SlowModel())").status == "ok"
+    # A blocking cell shows whole blocks only where it is not watched; here it is.
+    place = Place("", _shown("Well, "))
+    for number in (1, 2):
+        outcome = _run_and_stop(kernel, f"{wrapper}%%agent\nGo.\n", place)
+        assert any("Well, " in item["text"] for item in outcome.items_of("text"))
+        _is_whole(kernel, outcome, number)
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_interrupt_kills_a_command_and_its_children(
+    kernel: Kernel, tmp_path: Path, wrapper: str
+) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 100 & echo $$ $! > {pids}; echo st''arted; wait"
+    call = f"Call('shell', {{'command': ['sh', '-c', {script!r}]}})"
+    assert kernel.run(scripted(call, call) + TOOLS).status == "ok"
+    place = Place(call, _shown("'output': 'started"))
+    cell = f"{wrapper}%%agent --approval never --sandbox danger-full-access\nGo.\n"
+    for number in (1, 2):
+        outcome = _run_and_stop(kernel, cell, place)
+        for pid in pids.read_text(encoding="utf-8").split():
+            assert not _runs(int(pid)), f"process {pid} outlived the interrupt"
+        _is_whole(kernel, outcome, number * 3)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def test_an_interrupt_stops_run_all(kernel: Kernel) -> None:
+    """Cells that were sent already are not run after an interrupted one."""
+    assert kernel.run(scripted("Call('sleeps')") + TOOLS).status == "ok"
+    queued: list[str] = []
+
+    def act(message: dict[str, Any]) -> None:
+        if not queued and PLACES["sync tool in C"].sign(message):
+            queued.append(kernel.client.execute("ran_on = True"))
+            kernel.interrupt()
+
+    outcome = kernel.run("%%agent\nGo.\n", notebook=True, allow_stdin=True, on_message=act)
+    assert outcome.error == "KeyboardInterrupt"
+    assert kernel.value("'ran_on' in globals()") == "False"
+
+
+def test_an_interrupt_between_cells_harms_nothing(kernel: Kernel) -> None:
+    assert kernel.run(scripted(repr("Hello."))).status == "ok"
+    assert kernel.run("%%agent\nGo.\n").status == "ok"
+    kernel.interrupt()
+    assert kernel.value("_agent.text") == "Hello."
+    assert os.getpid() > 0
+    assert kernel.alive

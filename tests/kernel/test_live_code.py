@@ -1,0 +1,259 @@
+"""The model's code runs as a cell would, and leaves no traces but what it defines."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from kernel_driver import Kernel, Outcome
+from scripts import outputs, scripted
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with Kernel(cwd=str(tmp_path_factory.mktemp("live"))) as kernel:
+        yield kernel
+
+
+@dataclass
+class Ran:
+    """What came of one piece of live code: the cell, and what the model was told."""
+
+    outcome: Outcome
+    told: str
+
+    @property
+    def status(self) -> str:
+        return self.outcome.tool("python")["status"]
+
+
+def _set_up(kernel: Kernel, cell: str) -> None:
+    outcome = kernel.run(cell)
+    assert outcome.status == "ok", outcome.text
+
+
+def _run(kernel: Kernel, code: str, *, notebook: bool = False, wrapper: str = "") -> Ran:
+    set_up = scripted(f"Call('python', {{'code': {code!r}}})", repr("Done."))
+    _set_up(kernel, set_up)
+    cell = wrapper + "%%agent --approval never\nGo.\n"
+    outcome = kernel.run(cell, notebook=notebook, allow_stdin=notebook)
+    assert outcome.status == "ok", outcome.text
+    assert not [m for m in outcome.messages if m["msg_type"] in ("error", "execute_result")]
+    assert not [m for m in outcome.messages if m["msg_type"] == "stream"], outcome.text
+    return Ran(outcome, kernel.value(f"{outputs()}[0]"))
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_the_persons_history_is_untouched(kernel: Kernel, wrapper: str) -> None:
+    kernel.run("%load_ext agent_magics\n1 / 0")
+    kernel.run("'mine'")
+    remembered = (
+        "import sys\n"
+        "def remembered():\n"
+        "    last = sys.last_type.__name__, repr(sys.last_value), sys.last_traceback.tb_lineno\n"
+        "    return repr(_), repr(__), sorted(Out), last\n"
+    )
+    kernel.run(remembered)
+    kernel.run("'mine'")
+    before = kernel.value("remembered()")
+    count = int(kernel.value("get_ipython().execution_count"))
+    set_up = scripted("Call('python', {'code': '7 * 191\\n'})",
+                      "Call('python', {'code': '[][5]'})", repr("Done."))  # fmt: skip
+    _set_up(kernel, set_up)
+    assert kernel.run("%%agent --approval never\nGo.\n").status == "ok"
+    assert kernel.value("remembered()") == before
+    assert "1337" in kernel.value(outputs())
+    assert "IndexError" in kernel.value(outputs())
+    # The set-up, the agent's cell and the three values since: nothing of the model's own counts.
+    assert int(kernel.value("get_ipython().execution_count")) == count + 6
+    assert "191" not in kernel.value("In[-4:]")
+    assert kernel.value("_i").startswith("print(In[-4:])")
+
+
+def test_the_last_expression_is_shown(kernel: Kernel) -> None:
+    ran = _run(kernel, "x = 20\nx + 1")
+    assert ran.told == "21"
+    assert ran.outcome.tool("python")["output"].strip() == "21"
+
+
+@pytest.mark.parametrize("code", ["20 + 1;", "20 + 1; # quiet", "x = 3"])
+def test_a_semicolon_shows_nothing(kernel: Kernel, code: str) -> None:
+    assert _run(kernel, code).told == "(no output)"
+
+
+def test_what_is_defined_stays(kernel: Kernel) -> None:
+    _run(kernel, "def twice(n):\n    return 2 * n\nkept = twice(21)")
+    assert kernel.value("kept, twice(4)") == "42 8"
+
+
+def test_top_level_await(kernel: Kernel) -> None:
+    code = (
+        "import asyncio\nasync def late():\n    await asyncio.sleep(0.001)\n    return 8\n"
+        "await late()"
+    )
+    assert _run(kernel, code).told == "8"
+
+
+def test_magics_and_commands(kernel: Kernel) -> None:
+    assert "loop" in _run(kernel, "%timeit -n1 -r1 1 + 1").told
+    assert "from the shell" in _run(kernel, "!echo from the shell").told
+    assert "told" in _run(kernel, "%%bash\necho told").told
+    assert "no_such_magic" in _run(kernel, "%no_such_magic").told
+
+
+PLOT = "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.title('up')"
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_figures_belong_to_the_call(kernel: Kernel, wrapper: str) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    set_up = scripted(f"Call('python', {{'code': {PLOT!r}}})", repr("Done."))
+    _set_up(kernel, set_up)
+    outcome = kernel.run(wrapper + "%%agent --approval never\nGo.\n")
+    kinds = [
+        "image" if "image/png" in o["data"] else "item" for o in outcome.outputs if "data" in o
+    ]
+    assert kinds.count("image") == 1
+    assert kinds.index("image") < len(kinds) - 1, "it comes with its call, before the answer"
+    assert kernel.value(f"[type(p).__name__ for p in {outputs()}[0]]").count("InputImage") == 1
+
+
+@pytest.mark.parametrize(
+    "code", ["raise SystemExit(3)", "import sys; sys.exit()", "exit()", "quit()"]
+)
+def test_model_code_cannot_end_the_kernel(kernel: Kernel, code: str) -> None:
+    _run(kernel, code)
+    assert kernel.alive
+    assert kernel.value("1 + 1") == "2"
+    assert kernel.value("get_ipython().exit_now") == "False"
+
+
+def test_a_syntax_error_is_told(kernel: Kernel) -> None:
+    ran = _run(kernel, "for x in\n    pass")
+    assert ran.status == "failed"
+    assert "SyntaxError" in ran.told
+    assert "line 1" in ran.told
+
+
+def test_a_traceback_is_short_and_no_error_message(kernel: Kernel) -> None:
+    ran = _run(
+        kernel, "import json\nprint('before')\ndef deep(x):\n    return json.loads(x)\ndeep('{')"
+    )
+    assert ran.status == "failed"
+    assert ran.told.startswith("before\n")
+    assert "JSONDecodeError" in ran.told
+    assert "line 5 of the code" in ran.told
+    assert "line 4 of the code, in deep" in ran.told
+    assert "IPython" not in ran.told
+    assert "asyncio" not in ran.told
+    assert len(ran.told.splitlines()) <= 14
+
+
+def test_a_handled_error_leaves_the_shell_able_to_show_one(kernel: Kernel) -> None:
+    _run(kernel, "1 / 0")
+    outcome = kernel.run("1 / 0")
+    assert (outcome.status, outcome.error) == ("error", "ZeroDivisionError")
+    assert "ZeroDivisionError" in outcome.text
+
+
+def test_threads_may_print(kernel: Kernel) -> None:
+    code = (
+        "import threading\n"
+        "threads = [threading.Thread(target=print, args=(f'thread {n}',)) for n in range(8)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads];"
+    )
+    told = _run(kernel, code).told
+    assert all(f"thread {n}" in told for n in range(8))
+
+
+def test_a_late_thread_does_not_break_the_next_cell(kernel: Kernel) -> None:
+    code = (
+        "import sys, threading\ngo = threading.Event()\nkept_stream = sys.stdout\n"
+        "late = threading.Thread(target=lambda: (go.wait(10), print('late', file=kept_stream)))\n"
+        "late.start()"
+    )
+    _run(kernel, code)
+    assert kernel.run("go.set(); late.join(); print('fine')").text.strip().endswith("fine")
+
+
+@pytest.mark.parametrize("notebook", [False, True], ids=["nobody", "notebook"])
+def test_huge_output_is_bounded(kernel: Kernel, notebook: bool) -> None:
+    ran = _run(kernel, "for n in range(300_000):\n    print('line', n)", notebook=notebook)
+    assert len(ran.told) < 12_000
+    assert "line 0\n" in ran.told
+    size = sum(len(str(message["content"])) for message in ran.outcome.messages)
+    assert size < 2_000_000, f"{size} characters of messages"
+
+
+def test_nothing_is_published_as_html(kernel: Kernel) -> None:
+    code = (
+        "from IPython.display import HTML, Javascript, Markdown, SVG, display\n"
+        "display(HTML('<script>approve()</script>')); display(Javascript('approve()'))\n"
+        "display(SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"><script>1</script></svg>'))\n"
+        "class Rich:\n"
+        "    def _repr_html_(self): return '<b>rich</b>'\n"
+        "    def __repr__(self): return 'a rich thing'\n"
+        "Rich()"
+    )
+    ran = _run(kernel, code, notebook=True)
+    assert "a rich thing" in ran.told
+    mimes = {mime for o in ran.outcome.outputs for mime in o.get("data", {})}
+    assert not mimes & {"text/html", "application/javascript", "image/svg+xml"}, mimes
+
+
+def test_displays_are_kept_in_order(kernel: Kernel) -> None:
+    code = "print('one')\ndisplay({'two': 2})\nprint('three')\n'four'"
+    assert _run(kernel, code).told.split() == ["one", "{'two':", "2}", "three", "'four'"]
+
+
+def test_display_tricks_do_no_harm(kernel: Kernel) -> None:
+    code = (
+        "from IPython.display import clear_output, display, update_display\n"
+        "handle = display('first', display_id=True)\nhandle.update('second')\n"
+        "update_display('third', display_id=handle.display_id)\n"
+        "clear_output(); clear_output(wait=True)\nprint('end')"
+    )
+    ran = _run(kernel, code)
+    assert ran.status == "completed", ran.told
+    assert "end" in ran.told
+
+
+def test_a_cell_inside_model_code(kernel: Kernel) -> None:
+    ran = _run(
+        kernel, "result = get_ipython().run_cell('print(\"inner\")\\n3 + 4')\nprint(result.success)"
+    )
+    assert ran.status == "completed", ran.told
+    assert ran.told.split() == ["inner", "7", "True"]
+
+
+def test_a_failing_cell_inside_model_code(kernel: Kernel) -> None:
+    ran = _run(kernel, "result = get_ipython().run_cell('1 / 0')\nprint(result.success)")
+    assert "False" in ran.told
+
+
+def test_capture_inside_model_code(kernel: Kernel) -> None:
+    assert _run(kernel, "%%capture quiet\nprint('kept')\n5").told == "(no output)"
+    assert kernel.value("quiet.stdout.strip()") == "kept"
+
+
+def test_streams_are_put_back(kernel: Kernel) -> None:
+    streams = "[type(s).__module__ for s in (__import__('sys').stdout, __import__('sys').stderr)]"
+    before = kernel.value(streams)
+    _run(kernel, "import sys\nsys.stdout = None\nraise ValueError('gone')")
+    assert kernel.value(streams) == before
+    assert kernel.run("import sys\nprint('err', file=sys.stderr)").outputs[0]["name"] == "stderr"
+    assert kernel.run("display('shown')\n5").outputs[-1]["data"]["text/plain"] == "5"
+
+
+def test_logging_set_up_before_goes_on(kernel: Kernel) -> None:
+    """A handler that model code installs keeps our stream; it must not fail after the call."""
+    _run(kernel, "import logging\nlogging.basicConfig(force=True)\nlogging.warning('in the call')")
+    outcome = kernel.run("logging.warning('after the call')\nprint('fine')")
+    assert outcome.status == "ok"
+    assert "fine" in outcome.text
+    kernel.run("logging.basicConfig(force=True)")
+
+
+def test_input_without_stdin_is_an_error_of_the_call(kernel: Kernel) -> None:
+    ran = _run(kernel, "input('name? ')")
+    assert ran.status == "failed"
+    assert "StdinNotImplementedError" in ran.told

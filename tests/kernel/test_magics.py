@@ -1,0 +1,404 @@
+"""The magics themselves: loading, options, words, completion, and what they say when misused."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from kernel_driver import Kernel, Outcome
+from scripts import AGENTS, TOOLS, outputs, scripted
+
+from agent_magics.protocol.config import DEFAULT_MODEL
+
+DONE = repr("Done.")
+AGENT = "%%agent\nGo.\n"
+MAGICS = "get_ipython().magics_manager.registry['AgentMagics']"
+PROMPTS = f"[i.content for i in {AGENTS}['default'].session.history.items if hasattr(i, 'content')]"
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with Kernel(cwd=str(tmp_path_factory.mktemp("magics"))) as kernel:
+        yield kernel
+
+
+def _prepare(kernel: Kernel, *turns: str) -> None:
+    outcome = kernel.run("%reload_ext agent_magics\n" + scripted(*(turns or (DONE,))))
+    assert outcome.status == "ok", outcome.text.strip().splitlines()[-1]
+
+
+def _says_why(outcome: Outcome, *words: str) -> None:
+    """The cell failed with one clear sentence, not with a wall of traceback."""
+    assert outcome.status == "error"
+    assert outcome.error == "UsageError", outcome.error
+    said = "".join(o["text"] for o in outcome.outputs if o.get("name") in ("stderr", "error"))
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) <= 3, said
+    for word in words:
+        assert word in said, said
+
+
+# -- loading -------------------------------------------------------------------------------------
+
+
+def test_loading_is_silent_and_repeatable(kernel: Kernel) -> None:
+    transformers = "len(get_ipython().input_transformers_post)"
+    kernel.run("%reload_ext agent_magics")
+    before = kernel.value(transformers)
+    for line in ("%load_ext agent_magics", "%reload_ext agent_magics", "import agent_magics"):
+        outcome = kernel.run(line)
+        assert outcome.status == "ok"
+        # IPython itself says this much about an extension that is loaded twice, and no more.
+        assert "already loaded" in outcome.text if "%load" in line else outcome.outputs == []
+    twice = "import agent_magics\nagent_magics.load_ipython_extension(get_ipython())"
+    assert kernel.run(twice).outputs == []
+    assert kernel.value(transformers) == before
+
+
+def test_unloading_takes_everything_away(kernel: Kernel) -> None:
+    kernel.run("%reload_ext agent_magics")
+    before = int(kernel.value("len(get_ipython().input_transformers_post)"))
+    assert kernel.run("%unload_ext agent_magics").outputs == []
+    assert kernel.run(AGENT).status == "error"
+    assert kernel.value("'AgentMagics' in get_ipython().magics_manager.registry") == "False"
+    assert int(kernel.value("len(get_ipython().input_transformers_post)")) == before - 1
+    assert not [name for name in kernel.complete("%%agent --app") if "--approval" in name]
+    _prepare(kernel)
+    assert kernel.run(AGENT).status == "ok"
+
+
+PROBE = """
+import json, sys, threading
+started = []
+threading.Thread.start = lambda thread: started.append(thread.name)
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+before = set(sys.modules)
+shell.run_line_magic("load_ext", "agent_magics")
+import agent_magics, agent_magics.tools
+print(json.dumps([sorted({m.partition(".")[0] for m in set(sys.modules) - before}), started]))
+"""
+
+
+def test_loading_imports_nothing_heavy() -> None:
+    """What is warmed up comes on a thread, which this probe never lets start."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        env={**os.environ, "IPYTHONDIR": tempfile.mkdtemp()},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    loaded, started = json.loads(ended.stdout.splitlines()[-1])
+    heavy = {"openai", "pydantic", "mcp", "ipywidgets", "anywidget", "numpy", "pandas", "httpx"}
+    assert not heavy & set(loaded)
+    assert "agent-warm-up" in started
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def test_settings_are_traits(kernel: Kernel) -> None:
+    _prepare(kernel, "lambda request: request.model")
+    assert kernel.run("%config AgentMagics.model = 'other-model'").status == "ok"
+    assert kernel.run(AGENT).status == "ok"
+    assert kernel.value("_agent.text") == "other-model"
+    try:
+        assert "untrusted" in kernel.run("%config AgentMagics.approval = 'perhaps'").text
+    finally:
+        kernel.run("%config AgentMagics.approval = 'on-request'")
+        kernel.run(f"%config AgentMagics.model = {DEFAULT_MODEL!r}")
+
+
+def test_an_option_holds_for_its_cell_alone(kernel: Kernel) -> None:
+    model = "lambda request: request.model"
+    _prepare(kernel, model, model)
+    kernel.run("%%agent --model this-one\nGo.\n")
+    assert kernel.value("_agent.text") == "this-one"
+    kernel.run(AGENT)
+    assert kernel.value("_agent.text") != "this-one"
+
+
+def test_config_shows_no_key(kernel: Kernel) -> None:
+    key = "sk-test-0123456789abcdef"
+    kernel.run(f"import os\nos.environ['OPENAI_API_KEY'] = {key!r}")
+    try:
+        _prepare(kernel)
+        shown = [kernel.run(line).text for line in ("%config AgentMagics", "%agent doctor")]
+    finally:
+        kernel.run("del os.environ['OPENAI_API_KEY']")
+    assert "AgentMagics(Magics) options" in shown[0]
+    assert "OPENAI_API_KEY is set" in shown[1]
+    assert key not in "".join(shown)
+
+
+def test_help(kernel: Kernel) -> None:
+    outcome = kernel.run("%%agent?")
+    reply = kernel.client.execute("%%agent?")
+    shown = kernel.client.get_shell_msg(timeout=10)
+    while shown["parent_header"].get("msg_id") != reply:
+        shown = kernel.client.get_shell_msg(timeout=10)
+    text = str(shown["content"]["payload"])
+    assert outcome.status == "ok"
+    assert "--approval" in text
+    assert "--background" in text
+    assert "--into" in text
+
+
+# -- misuse --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("%%agent --aproval never\nGo.\n", ("--aproval",)),
+        ("%%agent --approval maybe\nGo.\n", ("maybe", "on-request")),
+        ("%%agent --tools reed_file\nGo.\n", ("reed_file",)),
+        ("%%agent --max-turns many\nGo.\n", ("many",)),
+        ("%%agent --max-turns 0\nGo.\n", ("max_turns", "at least 1")),
+        ("%%agent --into 1x\nGo.\n", ("1x", "not a variable's name")),
+        ("%%agent --into class\nGo.\n", ("class", "not a variable's name")),
+        ("%%agent\n", ("empty",)),
+        ("%%agent\n   \n", ("empty",)),
+        ("%%agent --replay missing.agent.jsonl\nGo.\n", ("no recording", "missing.agent.jsonl")),
+        ("%%agent\nLook at {{no_such_name}}.\n", ("no_such_name", "NameError")),
+        ("%%agent\nLook at {{1 +}}.\n", ("1 +", "SyntaxError")),
+        ("%agent nonsense", ("nonsense", "status", "history")),
+        ("%agent answer", ("approve", "deny")),
+        ("%agent answer perhaps", ("perhaps", "approve")),
+        ("%agent stop", ("background",)),
+        ("%agent approvals revoke 7", ("approvals",)),
+        ("%agent history nobody", ("nobody", "default")),
+    ],
+)
+def test_misuse_is_told_in_one_sentence(kernel: Kernel, cell: str, words: tuple[str, ...]) -> None:
+    _prepare(kernel)
+    _says_why(kernel.run(cell), *words)
+    assert kernel.run(AGENT).status == "ok", "the agent is as it was"
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_no_key_and_no_recording_names_three_ways_out(kernel: Kernel, wrapper: str) -> None:
+    kernel.run("%reload_ext agent_magics")
+    outcome = kernel.run(wrapper + AGENT)
+    _says_why(outcome, "OPENAI_API_KEY", "OPENAI_BASE_URL", "replay")
+    assert kernel.value("_agent.status") == "failed"
+
+
+def test_a_failed_turn_fails_the_cell(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('list_dir', {'path': '.'})")
+    _says_why(kernel.run("%%agent --approval never\nGo.\n"), "script")
+    assert kernel.value("_agent.status") == "failed"
+
+
+# -- prompts -------------------------------------------------------------------------------------
+
+
+def test_interpolation(kernel: Kernel) -> None:
+    _prepare(kernel)
+    kernel.run("data = {'a': [1, 2]}; word = 'seven'")
+    text = r"Take {{word}} and {{data['a'][1]}}, $word, {word}, %s, 100 %, \{{word}}, } { $ %."
+    assert kernel.run(f"%%agent\n{text}\n").status == "ok"
+    sent = r"Take seven and 2, $word, {word}, %s, 100 %, {{word}}, } { $ %."
+    assert kernel.value(f"{PROMPTS}[0]") == sent
+
+
+def test_a_prompt_may_hold_anything(kernel: Kernel) -> None:
+    _prepare(kernel)
+    text = (
+        "First 'line' \"quoted\" \\n\n\n%time is no magic\n!ls\n  indented ? ???\n"
+        "# 日本 \N{SNOWMAN}"
+    )
+    assert kernel.run(f"%%agent\n{text}\n").status == "ok"
+    assert kernel.value(f"{PROMPTS}[0] == {text!r}") == "True"
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def test_into_binds_the_answer(kernel: Kernel) -> None:
+    _prepare(kernel)
+    assert kernel.run("%%agent --into answer\nGo.\n").status == "ok"
+    assert kernel.value("answer, _agent.text") == "Done. Done."
+
+
+def test_the_conversation_goes_on_until_new(kernel: Kernel) -> None:
+    _prepare(kernel, DONE, DONE, DONE)
+    kernel.run("%%agent\nOne.\n")
+    kernel.run("%%agent\nTwo.\n")
+    assert kernel.value(PROMPTS) == "['One.', 'Two.']"
+    kernel.run("%%agent --new\nThree.\n")
+    assert kernel.value(PROMPTS) == "['Three.']"
+
+
+def test_named_agents_have_conversations_of_their_own(kernel: Kernel) -> None:
+    _prepare(kernel)
+    kernel.run(scripted(repr("I am the other."), name="other"))
+    kernel.run("%%agent --name other\nWho?\n")
+    assert kernel.value("_agent.text") == "I am the other."
+    assert kernel.value(PROMPTS) == "[]"
+
+
+OFFERED = "lambda request: ' '.join(sorted(s.spec.name for s in request.tools))"
+
+
+def test_own_tools_are_offered_and_may_be_named(kernel: Kernel) -> None:
+    _prepare(kernel, OFFERED, OFFERED)
+    kernel.run(TOOLS)
+    kernel.run(AGENT)
+    assert {"plain", "awaited", "python", "read_file"} <= set(kernel.value("_agent.text").split())
+    kernel.run("%%agent --tools plain read_file\nGo.\n")
+    assert kernel.value("_agent.text") == "plain read_file"
+    kernel.run("del plain, awaited, waits")
+
+
+def test_a_tool_defined_again_replaces_the_old(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('version')", DONE, "Call('version')", DONE)
+    for number in (1, 2):
+        kernel.run(f"@tool\ndef version() -> int:\n    '''Tell.'''\n    return {number}\n")
+        assert kernel.run(AGENT).status == "ok"
+    assert kernel.value(outputs()) == "['1', '2']"
+    kernel.run("del version")
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("%agent", ("default", "History", "on-request")),
+        ("%agent status", ("default", "History", "on-request")),
+        ("%agent tools", ("python(", "read_file(", "shell(")),
+        ("%agent history", ("**You:** Go.", "list_dir", "**Agent:** Done.")),
+        ("%agent approvals", ("Nothing is allowed",)),
+        ("%agent answer approve", ("approve",)),
+        ("%agent show", ("Done.",)),
+        ("%agent doctor", ("ipykernel", "policy answers", "rg")),
+        ("%agent help", ("%agent status", "%agent doctor", "%%agent?")),
+        ("%agent reset", ("new conversation",)),
+    ],
+)
+def test_words(kernel: Kernel, line: str, words: tuple[str, ...]) -> None:
+    _prepare(kernel, "Call('list_dir', {'path': '.'})", DONE)
+    assert kernel.run("%%agent --approval never\nGo.\n").status == "ok"
+    outcome = kernel.run(line)
+    assert outcome.status == "ok", outcome.text
+    shown = "".join(str(item) for item in outcome.items)
+    for word in words:
+        assert word in shown
+    assert "text/markdown" in outcome.outputs[0]["data"], "it reads without the extension too"
+
+
+def test_an_approval_can_be_taken_back(kernel: Kernel) -> None:
+    code = "Call('python', {'code': '1'})"
+    _prepare(kernel, code, DONE, code, DONE)
+    kernel.run("%agent answer approve_for_session")
+    kernel.run(AGENT)
+    assert "1" in str(kernel.run("%agent approvals").items)
+    assert kernel.run("%agent approvals revoke 1").status == "ok"
+    assert kernel.run(AGENT).tool("python")["status"] == "denied"
+
+
+def _write_rules(kernel: Kernel, text: str) -> None:
+    kernel.run(
+        "from pathlib import Path\nfolder = Path('.agent_magics'); folder.mkdir(exist_ok=True)\n"
+        f"_ = (folder / 'rules.toml').write_text({text!r}, encoding='utf-8')"
+    )
+
+
+RULE = '[[rule]]\npermission = "command"\npattern = ["{}"]\ndecision = "{}"\n'
+
+
+def test_rules_of_a_project_are_listed_trusted_and_taken_back(kernel: Kernel) -> None:
+    touch = "Call('shell', {'command': ['touch', 'made']})"
+    asking = "%%agent --approval untrusted\nGo.\n"
+    _prepare(kernel, touch, DONE, touch, DONE, touch, DONE)
+    _write_rules(kernel, RULE.format("touch", "allow") + RULE.format("mkdir", "forbid"))
+    try:
+        assert kernel.run(asking).tool("shell")["status"] == "denied"
+        listed = kernel.run("%agent approvals").text
+        assert "not trusted" in listed
+        assert "1 of the project's rules do not hold" in listed
+        trusted = kernel.run("%agent approvals trust").text
+        assert "touch" in trusted and "mkdir" not in trusted
+        assert "hold already" in kernel.run("%agent approvals trust").text
+        assert kernel.run(asking).tool("shell")["status"] == "completed"
+        assert "touch" not in kernel.run("%agent approvals revoke 1").text
+        assert kernel.run(asking).tool("shell")["status"] == "denied"
+    finally:
+        kernel.run("import shutil; shutil.rmtree('.agent_magics')")
+
+
+def test_answers_for_the_project_are_listed_and_all_taken_back(kernel: Kernel) -> None:
+    calls = [f"Call('shell', {{'command': ['{word}', 'x1']}})" for word in ("mkdir", "touch")]
+    _prepare(kernel, f"[{', '.join(calls)}]", DONE)
+    _write_rules(kernel, RULE.format("cp", "forbid"))
+    try:
+        kernel.run("%agent answer approve_for_project approve_for_session")
+        kernel.run("%%agent --approval untrusted\nGo.\n")
+        listed = kernel.run("%agent approvals").text
+        assert "in this session" in listed and "mkdir x1" in listed and "rules.toml" in listed
+        left = kernel.run("%agent approvals revoke all").text
+        assert "mkdir" not in left and "session" not in left
+        assert "cp" in left, "what a person wrote by hand is taken back by its number only"
+    finally:
+        kernel.run("import shutil; shutil.rmtree('.agent_magics')")
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("%agent approvals trust", ("no rules to trust",)),
+        ("%agent approvals revoke", ("revoke N", "trust")),
+        ("%agent approvals revoke x", ("number",)),
+        ("%agent approvals forget", ("revoke N",)),
+    ],
+)
+def test_misuse_of_approvals_is_told(kernel: Kernel, cell: str, words: tuple[str, ...]) -> None:
+    _prepare(kernel)
+    _says_why(kernel.run(cell), *words)
+
+
+def test_a_broken_file_of_rules_fails_the_cell_in_one_sentence(kernel: Kernel) -> None:
+    _prepare(kernel, DONE)
+    _write_rules(kernel, "nonsense\n")
+    try:
+        _says_why(kernel.run("%%agent\nGo.\n"), "rules.toml, line 1", "TOML")
+        _says_why(kernel.run("%agent approvals"), "rules.toml, line 1")
+    finally:
+        kernel.run("import shutil; shutil.rmtree('.agent_magics')")
+
+
+# -- completion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "offered"),
+    [
+        ("%%agent --app", "--approval"),
+        ("%%agent --approval ", "on-request"),
+        ("%%agent --approval nev", "never"),
+        ("%%agent --model x --sand", "--sandbox"),
+        ("%%agent --tools rea", "read_file"),
+        ("%%agent --tools read_file py", "python"),
+        ("%%agent --tools pla", "plain"),
+        ("%agent st", "status"),
+        ("%agent answer app", "approve"),
+    ],
+)
+def test_completion(kernel: Kernel, code: str, offered: str) -> None:
+    _prepare(kernel)
+    kernel.run(TOOLS)
+    assert offered in kernel.complete(code)
+
+
+@pytest.mark.parametrize("code", ["%%agent --approval never --too", "%agent st"])
+def test_completion_offers_only_what_fits(kernel: Kernel, code: str) -> None:
+    _prepare(kernel)
+    start = code.split()[-1]
+    assert [name for name in kernel.complete(code) if not name.startswith(start)] == []

@@ -1,0 +1,120 @@
+"""What people run every day works in the sandbox: one that gets in the way is switched off.
+
+Each script runs without a sandbox first. One whose program is missing here is skipped, by name.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import attack_campaign
+import pytest
+from attack_campaign import Configuration
+from everyday_cases import CASES, Case
+
+from agent_magics.backends.exec.launcher import shared_launcher
+
+pytestmark = pytest.mark.timeout(300)
+
+CONFIGURATIONS = [
+    Configuration(0, "user"),
+    Configuration(1, "user"),
+    Configuration(1, "user", 1),
+    Configuration(1, "root"),
+    Configuration(2, "user"),
+    Configuration(2, "root"),
+]
+AT_ONCE = 2  # configurations
+
+
+def lacking(case: Case, interpreter: str) -> str:
+    """Return what the machine lacks for a case, or ""."""
+    for needed in case.needs:
+        module = needed.removeprefix("py:")
+        if module == needed:
+            found = shutil.which(needed) is not None
+        else:
+            command = [interpreter, "-c", f"import {module}"]
+            found = not subprocess.run(
+                command, capture_output=True, cwd="/", check=False
+            ).returncode
+        if not found:
+            return needed
+    return ""
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    runs: dict[Configuration, Future] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for configuration in CONFIGURATIONS:
+            if not attack_campaign.cannot_try(configuration):
+                names = [case.name for case in CASES if not missing(case, configuration)]
+                runs[configuration] = pool.submit(
+                    attack_campaign.run_kernel, configuration, "everyday_kernel", {"cases": names}
+                )
+        yield lambda configuration: runs[configuration].result()
+
+
+def missing(case: Case, configuration: Configuration) -> str:
+    return lacking(case, attack_campaign.interpreter_of(configuration.who))
+
+
+def cases() -> list[object]:
+    return [
+        pytest.param(case, configuration, id=f"{configuration}-{case.name}")
+        for configuration in CONFIGURATIONS
+        for case in CASES
+    ]
+
+
+@pytest.mark.parametrize(("case", "configuration"), cases())
+def test_it_works(case, configuration, outcomes):
+    if reason := attack_campaign.cannot_try(configuration):
+        pytest.skip(f"{configuration} was not tested: {reason}")
+    if program := missing(case, configuration):
+        pytest.skip(f"{case.name} was not tested as {configuration.who}: no {program} here")
+    told = outcomes(configuration)
+    if "untested" in told:
+        pytest.skip(f"{configuration} was not tested: {told['untested']}")
+    outcome = told["outcomes"][case.name]
+    assert outcome["in time"], outcome
+    assert outcome["exit"] == 0, outcome
+    assert re.fullmatch(case.says, outcome["output"].strip()), outcome
+    for name, pattern in case.leaves.items():
+        text = outcome["leaves"][name]
+        assert text is not None and re.match(pattern, text), (name, text)
+
+
+SEMAPHORE = """
+import multiprocessing, os, re, time
+from multiprocessing.resource_tracker import _resource_tracker as tracker
+lock = multiprocessing.get_context("spawn").Lock()
+at_work = False
+while not at_work:  # it ignores signals once it is
+    with open(f"/proc/{tracker._pid}/status") as file:
+        at_work = int(re.search(r"SigIgn:\\s*(\\w+)", file.read())[1], 16) & 1 << 14
+print(lock._semlock.name, flush=True)
+if not os.fork():
+    time.sleep(0.02)  # as a fork server does, it ends a moment after its program
+os._exit(0)  # the lock itself removes nothing
+"""
+
+
+def test_what_cleans_up_behind_a_program_has_the_time_to(tmp_path):
+    """Python's resource tracker outlives its program by a moment, to remove its semaphores."""
+    process = shared_launcher().spawn(
+        [sys.executable, "-c", SEMAPHORE], cwd=tmp_path, env=dict(os.environ)
+    )
+    assert process.wait(30)
+    name = process.output.text().strip().removeprefix("/")
+    assert name.startswith("mp-")
+    assert not Path(f"/dev/shm/sem.{name}").exists()
+
+
+def test_there_are_enough():
+    assert len(CASES) >= 40

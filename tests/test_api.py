@@ -1,0 +1,182 @@
+"""The package from outside: what importing costs, what works without Jupyter, wrong arguments."""
+
+import json
+
+import pytest
+from turns import run_script
+
+import agent_magics
+from agent_magics import Agent, FatalError, ScriptedModel
+from agent_magics.models.base import ItemDone, ResponseDone
+from agent_magics.protocol.items import AssistantMessage
+from agent_magics.tools import list_dir, read_file, shell
+
+HEAVY = ("pydantic", "pydantic_core", "openai", "mcp", "ipywidgets", "IPython", "asyncio")
+JUPYTER = ("IPython", "ipykernel", "ipywidgets", "anywidget", "comm", "traitlets", "jupyter_client")
+
+RUN = """
+import json, pathlib, sys
+from agent_magics import Agent, Call, ScriptedModel, tool
+
+@tool
+def note(text: str) -> str:
+    "Say it back."
+    return f"noted {text}"
+
+pathlib.Path("a.txt").write_text("words", encoding="utf-8")
+calls = [
+    Call("note", {"text": "x"}),
+    Call("read_file", {"path": "a.txt"}),
+    Call("list_dir", {"path": "."}),
+    Call("grep_files", {"pattern": "words"}),
+    Call("shell", {"command": ["cat", "a.txt"]}),
+    Call("update_plan", {"steps": [{"id": "1", "description": "d", "status": "pending"}]}),
+    Call("python", {"code": "1"}),
+]
+with Agent(ScriptedModel([calls, "Done."]), [note, "data"], approval="never") as agent:
+    result = agent.run_sync("Go")
+print(json.dumps({
+    "status": result.status,
+    "calls": {call.name: [call.success, call.output] for call in result.calls},
+    "modules": sorted(sys.modules),
+}))
+"""
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    modules = run_script("import sys, agent_magics; print(*sys.modules)", "-W", "error").split()
+    assert "agent_magics" in modules
+    assert set(HEAVY).isdisjoint(modules)
+
+
+def test_importing_agent_and_tool_imports_neither_jupyter_nor_pydantic_nor_openai():
+    code = "import sys; from agent_magics import Agent, tool, ScriptedModel; print(*sys.modules)"
+    modules = run_script(code, "-W", "error").split()
+    assert set(JUPYTER).isdisjoint(modules)
+    assert {"pydantic", "openai", "mcp"}.isdisjoint(modules)
+
+
+def test_a_whole_run_works_without_jupyter():
+    told = json.loads(run_script(RUN, "-W", "error"))
+    assert told["status"] == "completed"
+    assert set(JUPYTER).isdisjoint(told["modules"])
+    assert {"openai", "mcp"}.isdisjoint(told["modules"])
+    python = told["calls"].pop("python")
+    assert not python[0]
+    assert "outside one" in python[1]
+    assert [name for name, (success, _) in told["calls"].items() if not success] == []
+
+
+def test_the_lazy_names_are_there_and_others_are_not():
+    for name in agent_magics.__all__:
+        assert getattr(agent_magics, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = agent_magics.nonsense
+
+
+def test_tools_are_functions_by_hand(tmp_path):
+    (tmp_path / "a.txt").write_text("words\n", encoding="utf-8")
+    assert "words" in read_file("a.txt")
+    assert len(list_dir(".")) == 1
+    assert shell(["cat", "a.txt"]).stdout == "words\n"
+
+
+def test_no_key_no_server_and_no_recording_fails_with_the_three_ways_out():
+    result = Agent(tools=[]).run_sync("Go")
+    assert result.status == "failed"
+    for way in ("OPENAI_API_KEY", "base_url", "replay"):
+        assert way in result.error or way.upper() in result.error
+
+
+WRONG = {
+    "model": (42, "model=42"),
+    "tools": (["nonsense"], "no tool named 'nonsense'"),
+    "cwd": ("/nowhere/at/all", "cwd='/nowhere/at/all'"),
+    "instructions": (3, "instructions=3"),
+    "approval": ("always", "approval='always'"),
+    "sandbox": ("none", "sandbox='none'"),
+    "writable_roots": ("a", "writable_roots='a'"),
+    "wire_api": ("smoke", "wire_api='smoke'"),
+    "mcp_servers": ({"a": {}}, "mcp_servers"),
+    "hooks": ([object()], "hooks"),
+    "max_cost": (1.0, "max_cost"),
+    "network": ("yes", "network='yes' must be True or False"),
+    "features": ({"freeform": True}, "features"),
+    "on_question": ("approve", "on_question='approve'"),
+    "max_turns": (0, "max_turns=0"),
+    "max_tokens": (-1, "max_tokens=-1"),
+    "python": ("scratch", "python='scratch'"),
+    "output_budget": ("many", "output_budget='many'"),
+}
+MORE_WRONG = [
+    ("tools", [42], "not 42"),
+    ("cwd", 5, "cwd=5"),
+    ("writable_roots", ["/nowhere/at/all"], "'/nowhere/at/all'"),
+    ("writable_roots", 5, "writable_roots=5"),
+    ("max_turns", True, "max_turns=True"),
+    ("max_turns", 1.5, "max_turns=1.5"),
+    ("approval", None, "approval=None"),
+    ("model", object(), "no stream method"),
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"), [(option, *rest) for option, rest in WRONG.items()] + MORE_WRONG
+)
+def test_a_wrong_argument_is_refused_in_one_sentence_that_names_it(option, value, says):
+    with pytest.raises(FatalError) as refusal:
+        Agent(**{option: value})
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+
+
+class PlainModel:
+    """A model of the person's own, with nothing but what `Model` asks for."""
+
+    source = "mine"
+
+    async def stream(self, request):
+        yield ItemDone(AssistantMessage("Hello."))
+        yield ResponseDone()
+
+    async def close(self):
+        pass
+
+
+def test_a_model_of_one_s_own_works_and_cannot_be_recorded():
+    assert Agent(PlainModel(), []).run_sync("Go").text == "Hello."
+    result = Agent(PlainModel(), [], record="x.jsonl").run_sync("Go")
+    assert result.status == "failed"
+    assert "PlainModel has no stream_bytes" in result.error
+    assert "record" in result.error
+
+
+def test_a_scripted_model_can_be_recorded_and_played_again(tmp_path):
+    recorded = Agent(ScriptedModel(["Hello."]), [], record="x.jsonl").run_sync("Go")
+    assert recorded.text == "Hello."
+    assert Agent(tools=[], replay="x.jsonl").run_sync("Go").text == "Hello."
+
+
+def test_a_model_used_before_is_recorded_when_a_run_asks_for_it(tmp_path):
+    agent = Agent(ScriptedModel(["One.", "Two."]), [])
+    agent.run_sync("Go")
+    agent.setup(record="x.jsonl").model()
+    model = agent.setup(record="x.jsonl").model()
+    assert "recorded to x.jsonl" in model.source
+
+
+def test_settings_of_one_run_are_checked_too():
+    agent = Agent(ScriptedModel([]), [])
+    with pytest.raises(FatalError, match="approval='x'"):
+        agent.setup(approval="x")
+    with pytest.raises(FatalError, match="'nonsense'"):
+        agent.setup(nonsense=1)
+    assert agent.setup(approval="never").config.approval == "never"
+    assert agent.config.approval == "on-request"
+
+
+def test_the_repr_says_which_agent():
+    assert repr(Agent("gpt-x", [], name="ada")) == (
+        "Agent('gpt-x', name='ada', approval='on-request')"
+    )

@@ -1,0 +1,701 @@
+"""Rules, lasting answers, changed commands and repeats outside the sandbox, through real calls."""
+
+import asyncio
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+from turns import of_kind, scripted
+
+from agent_magics import Call, tool
+from agent_magics.app import rollout_folder
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.orchestrator import MOST_DENIED, MOST_OPEN
+from agent_magics.dispatch.rules import RuleBook, user_rules_file
+from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested
+from agent_magics.tools.confined import current_tier
+
+TOUCH = {"command": ["touch", "made"]}
+
+
+@dataclass
+class Reply:
+    decision: str
+    feedback: str = ""
+    edited_text: str | None = None
+    edited_arguments: object = None
+
+
+@pytest.fixture
+def without_sandbox(monkeypatch):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+
+
+@pytest.fixture
+def with_sandbox():
+    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+
+
+@pytest.fixture
+def rules():
+    """Writes the person's own rules."""
+    path = user_rules_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    yield lambda text: path.write_text(text, encoding="utf-8")
+    path.unlink(missing_ok=True)
+
+
+def rule(permission, pattern, decision, **more):
+    fields = {"permission": permission, "pattern": pattern, "decision": decision, **more}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+    return "\n".join(["[[rule]]", *lines, ""])
+
+
+class Person:
+    """Answers questions in turn and remembers them."""
+
+    def __init__(self, *answers):
+        self.asked = []
+        self._answers = list(answers)
+
+    def __call__(self, question):
+        self.asked.append(question)
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def agent_with(person, *turns, policy="untrusted", tools=("shell",), **options):
+    return scripted(*turns, tools=tools, approval=policy, on_question=person, **options)
+
+
+def decided(result):
+    return [(e.decision, e.by, e.scope, e.sandbox) for e in of_kind(result, ApprovalDecided)]
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "on-failure", "never"])
+def test_an_allowing_rule_asks_nobody_under_any_policy(rules, tmp_path, policy, without_sandbox):
+    rules(rule("command", ["touch"], "allow"))
+    person = Person("deny")
+    assert agent_with(person, policy=policy).call_sync("shell", TOUCH).success
+    assert person.asked == []
+    assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "on-failure", "never"])
+def test_a_forbidding_rule_refuses_under_any_policy(rules, tmp_path, policy):
+    rules(rule("command", ["touch"], "forbid", justification="make files with apply_patch"))
+    person = Person("approve")
+    output = agent_with(person, policy=policy).call_sync("shell", TOUCH)
+    assert not output.success
+    assert "a rule forbids touch …: make files with apply_patch" in output.text
+    assert person.asked == []
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_rule_that_prompts_asks_where_the_policy_would_not(rules, with_sandbox):
+    rules(rule("command", ["touch"], "prompt", justification="look at it"))
+    person = Person("approve")
+    assert agent_with(person, policy="on-request").call_sync("shell", TOUCH).success
+    [question] = person.asked
+    assert question.reason == "a rule asks about touch …: look at it"
+    assert "approve_for_project" not in question.scopes
+    refused = agent_with(person, policy="never").call_sync("shell", TOUCH)
+    assert "asks nobody" in refused.text
+    assert len(person.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("permission", "pattern", "name", "arguments"),
+    [
+        ("read", "secret/**", "read_file", {"path": "secret/a.txt"}),
+        ("read", "secret/**", "list_dir", {"path": "secret"}),
+        (
+            *("write", "secret/**", "apply_patch"),
+            {"patch": "*** Begin Patch\n*** Add File: secret/b\n+x\n*** End Patch"},
+        ),
+        ("tool", "act*", "act", {}),
+    ],
+)
+def test_rules_are_about_everything_that_is_called(
+    rules, tmp_path, permission, pattern, name, arguments
+):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/a.txt").write_text("x", encoding="utf-8")
+
+    @tool
+    def act() -> str:
+        """Act."""
+        return "done"
+
+    rules(rule(permission, pattern, "forbid"))
+    tools = [act, "read_file", "list_dir", "apply_patch"]
+    output = scripted(tools=tools).call_sync(name, arguments)
+    assert output.text.startswith("Refused: a rule forbids")
+    rules("")
+    assert scripted(tools=tools).call_sync(name, arguments).success
+
+
+def test_an_allowed_prefix_does_not_allow_what_is_dangerous(rules, tmp_path):
+    rules(rule("command", ["chmod"], "allow"))
+    person = Person("deny")
+    everything = {"command": ["chmod", "-R", "u+rwx", "."]}
+    assert not agent_with(person).call_sync("shell", everything).success
+    assert person.asked[0].reason.startswith("it changes rights")
+    rules(rule("command", ["chmod", "-R", "u+rwx", "."], "allow"))
+    assert agent_with(person).call_sync("shell", everything).success
+    assert len(person.asked) == 1
+
+
+def test_a_broken_file_fails_the_run_with_one_sentence(rules, tmp_path):
+    rules(rule("command", ["touch"], "allow") + "colour = 1\n")
+    result = agent_with(Person("approve"), Call("shell", TOUCH), "Ok.").run_sync("Go")
+    assert result.status == "failed"
+    assert result.error.startswith(f"{user_rules_file()}, line 5: 'colour' is not a key of a rule")
+    assert not (tmp_path / "made").exists()
+    rules("")
+    assert agent_with(Person("approve"), "Ok.").run_sync("Go").status == "completed"
+
+
+def test_rules_that_break_during_a_run_end_it(rules, tmp_path):
+    @tool(mutating=False)
+    def spoil() -> str:
+        """Break the rules."""
+        rules("nonsense\n")
+        return "done"
+
+    agent = agent_with(
+        Person("approve"), Call("spoil"), Call("shell", TOUCH), "Ok.", tools=["shell", spoil]
+    )
+    result = agent.run_sync("Go")
+    assert result.status == "failed"
+    assert "line 1: this is not TOML" in result.error
+    assert not (tmp_path / "made").exists()
+
+
+def test_what_a_project_allows_holds_only_when_it_is_trusted(tmp_path):
+    (tmp_path / ".agent_magics").mkdir()
+    (tmp_path / ".agent_magics/rules.toml").write_text(
+        rule("command", ["touch"], "allow") + rule("command", ["mkdir"], "forbid"), "utf-8"
+    )
+    person = Person("deny")
+    agent = agent_with(person)
+    assert not agent.call_sync("shell", TOUCH).success
+    assert len(person.asked) == 1
+    assert "approve_for_project" not in person.asked[0].scopes
+    assert "forbids" in agent.call_sync("shell", {"command": ["mkdir", "x"]}).text
+    RuleBook(tmp_path).trust()
+    assert agent.call_sync("shell", TOUCH).success
+    assert len(person.asked) == 1
+
+
+# -- lasting answers -----------------------------------------------------------------------------
+
+
+def test_an_answer_for_the_project_becomes_a_rule(tmp_path):
+    person = Person("approve_for_project", "deny")
+    agent = agent_with(person, Call("shell", {"command": ["git", "add", "x"]}), "Ok.")
+    result = agent.run_sync("Go")
+    [question] = person.asked
+    assert question.scopes == ("approve_for_cell", "approve_for_session", "approve_for_project")
+    assert question.covers["approve_for_project"].startswith("git add … (every command that begins")
+    assert question.covers["approve_for_project"].endswith("written to .agent_magics/rules.toml")
+    assert decided(result)[0][:3] == ("approve_for_project", "program", "project")
+    text = (tmp_path / ".agent_magics/rules.toml").read_text(encoding="utf-8")
+    assert 'pattern = ["git", "add"]' in text
+    other = agent_with(person, Call("shell", {"command": ["git", "add", "y"]}), "Ok.")
+    result = other.run_sync("Go")
+    assert len(person.asked) == 1, "another agent of this project is not asked again"
+    assert decided(result)[0][:2] == ("run", "rule")
+    assert of_kind(result, ApprovalDecided)[0].basis.startswith("git add … (")
+
+
+def test_a_rule_that_cannot_be_written_is_told_and_holds_for_the_session(tmp_path):
+    (tmp_path / ".agent_magics").write_text("in the way", encoding="utf-8")
+    person = Person("approve_for_project")
+    agent = agent_with(person, Call("shell", TOUCH), Call("shell", TOUCH), "Ok.")
+    result = agent.run_sync("Go")
+    assert len(person.asked) == 1
+    [warning] = [e.message for e in result.events if type(e).__name__ == "Warned"]
+    assert warning.startswith("The rule was not saved, the answer holds for this session: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python3", "-c", "print(1)"],
+        ["bash", "-c", "touch a > b"],
+        ["bash", "-c", "touch a && mkdir b"],
+        ["env", "touch", "a"],
+        ["rm", "-f", "a"],
+        ["sudo", "touch", "a"],
+    ],
+)
+def test_for_what_may_run_anything_no_rule_is_offered(command):
+    person = Person("deny")
+    agent_with(person).call_sync("shell", {"command": command})
+    assert person.asked[0].scopes == ("approve_for_cell", "approve_for_session")
+
+
+def test_of_a_script_the_one_command_that_needs_it_is_offered():
+    person = Person("deny")
+    agent_with(person).call_sync(
+        "shell", {"command": ["bash", "-c", "ls | head -3 && git add x && cat x"]}
+    )
+    assert person.asked[0].covers["approve_for_project"].startswith("git add … ")
+
+
+def test_the_model_may_wish_for_a_narrower_rule(with_sandbox):
+    person = Person("deny")
+    agent_with(person, tools=["exec_command"]).call_sync(
+        "exec_command", {"cmd": "git push origin main", "prefix_rule": ["git", "push", "origin"]}
+    )
+    assert person.asked[0].covers["approve_for_project"].startswith("git push origin … ")
+
+
+# -- what an approval is bound to ----------------------------------------------------------------
+
+
+def write_program(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "command", [["sh", "x.sh"], ["./x.sh"], ["bash", "-c", "sh x.sh"], ["bash", "-c", "./x.sh >&2"]]
+)
+def test_a_script_with_another_content_is_asked_about_again(tmp_path, command):
+    write_program(tmp_path / "x.sh", "echo one")
+    person = Person("approve_for_session")
+    agent = agent_with(person)
+    for _ in range(2):
+        assert "one" in agent.call_sync("shell", {"command": command}).text
+    assert len(person.asked) == 1
+    write_program(tmp_path / "x.sh", "echo two")
+    assert "two" in agent.call_sync("shell", {"command": command}).text
+    assert len(person.asked) == 2
+    write_program(tmp_path / "x.sh", "echo one")
+    agent.call_sync("shell", {"command": command})
+    assert len(person.asked) == 2, "the content that was approved is back"
+
+
+def test_a_program_that_appears_earlier_in_the_path_is_asked_about_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    person = Person("approve_for_session")
+    agent = agent_with(person)
+    agent.call_sync("shell", TOUCH)
+    agent.call_sync("shell", TOUCH)
+    assert len(person.asked) == 1
+    write_program(tmp_path / "bin/touch", "echo evil")
+    agent.call_sync("shell", TOUCH)
+    assert len(person.asked) == 2
+
+
+@pytest.mark.parametrize("change", ["folder", "environment", "rights"])
+def test_other_circumstances_are_asked_about_again(tmp_path, monkeypatch, change):
+    (tmp_path / "sub").mkdir()
+    person = Person("approve_for_session")
+    agent = agent_with(person)
+    agent.call_sync("shell", TOUCH)
+    arguments = dict(TOUCH)
+    if change == "folder":
+        arguments["workdir"] = "sub"
+    elif change == "environment":
+        monkeypatch.setenv("LC_ALL", "C")
+    else:
+        arguments |= {"sandbox_permissions": "require_escalated", "justification": "it must be"}
+    agent.call_sync("shell", arguments)
+    assert len(person.asked) == 2
+    agent.call_sync("shell", arguments)
+    assert len(person.asked) == 2
+
+
+def test_a_script_that_changes_while_the_person_thinks_is_asked_about_again(tmp_path):
+    write_program(tmp_path / "x.sh", "echo one")
+
+    def on_question(question):
+        asked.append(question.reason)
+        write_program(tmp_path / "x.sh", "echo two")
+        return "approve"
+
+    asked = []
+    agent = agent_with(on_question)
+    output = agent.call_sync("shell", {"command": ["sh", "x.sh"]})
+    assert len(asked) == 2
+    assert asked[1].startswith("it has changed since it was checked; ")
+    assert "two" in output.text
+
+
+def test_a_dangerous_command_that_changes_is_asked_about_again(tmp_path):
+    write_program(tmp_path / "x.sh", "echo one")
+
+    def on_question(question):
+        asked.append(question.reason)
+        write_program(tmp_path / "x.sh", f"echo {len(asked)}")
+        return "deny" if len(asked) == 2 else "approve"
+
+    asked = []
+    agent_with(on_question).call_sync(
+        "shell", {"command": ["bash", "-c", "sh x.sh && chmod -R u+rwx ."]}
+    )
+    assert len(asked) == 2
+
+
+# -- changed by the person -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("shell", TOUCH),
+        ("exec_command", {"cmd": "touch made"}),
+        ("shell_command", {"command": "touch made"}),
+    ],
+)
+def test_the_person_changes_the_command_and_the_model_is_told(tmp_path, name, arguments):
+    person = Person(Reply("approve", edited_text="touch 'other file'"))
+    output = agent_with(person, tools=[name]).call_sync(name, arguments)
+    assert person.asked[0].editable == "touch made"
+    assert output.success
+    assert output.text.startswith("The person changed the command to: touch 'other file'\n")
+    assert (tmp_path / "other file").exists()
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_text_that_was_not_changed_is_no_change():
+    person = Person(Reply("approve", edited_text="touch made"))
+    assert "changed" not in agent_with(person).call_sync("shell", TOUCH).text
+
+
+def test_what_the_person_types_is_judged_again(tmp_path, rules):
+    rules(rule("command", ["mkdir"], "forbid"))
+    person = Person(
+        Reply("approve", edited_text="touch 'unfinished"),
+        Reply("approve", edited_text="chmod -R u+rwx ."),
+        "approve",
+        Reply("approve", edited_text="mkdir x"),
+    )
+    agent = agent_with(person)
+    output = agent.call_sync("shell", TOUCH)
+    assert len(person.asked) == 3
+    assert "what you typed is no command line" in person.asked[1].reason
+    assert person.asked[2].reason.startswith("it changes rights")
+    assert output.text.startswith("The person changed the command to: chmod -R u+rwx .")
+    output = agent.call_sync("shell", TOUCH)
+    assert "The person changed the command to: mkdir x\nRefused: a rule forbids" in output.text
+    assert not (tmp_path / "x").exists()
+
+
+# -- more rights ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path_factory):
+    return tmp_path_factory.mktemp("outside")
+
+
+def escalated(*command, permissions="require_escalated"):
+    return {
+        "command": list(command),
+        "sandbox_permissions": permissions,
+        "justification": "it must be",
+    }
+
+
+def test_an_approved_escalation_leaves_the_sandbox_for_this_call_alone(with_sandbox, outside):
+    person = Person("approve")
+    made = str(outside / "made")
+    agent = agent_with(person, Call("shell", escalated("touch", made)), "Ok.", policy="on-request")
+    result = agent.run_sync("Go")
+    assert (outside / "made").exists()
+    assert decided(result) == [("approve", "program", "once", "outside")]
+    agent.call_sync("shell", {"command": ["touch", str(outside / "second")]})
+    assert not (outside / "second").exists()
+    assert len(person.asked) == 1
+
+
+def test_more_paths_to_write_are_named_and_nothing_else_is_opened(with_sandbox, outside, tmp_path):
+    person = Person("approve")
+    (outside / "a").mkdir()
+    agent = agent_with(person, policy="on-request")
+    script = f"touch {outside}/a/made; touch {outside}/other"
+    arguments = escalated("bash", "-c", script, permissions={"write": [str(outside / "a")]})
+    agent.call_sync("shell", arguments)
+    assert person.asked[0].reason == f"asks to write {outside}/a: it must be"
+    assert (outside / "a/made").exists()
+    assert not (outside / "other").exists()
+
+
+def test_the_network_is_a_question_of_its_own(with_sandbox):
+    person = Person("approve_for_session")
+    agent = agent_with(person, policy="on-request")
+    for _ in range(2):
+        agent.call_sync("shell", escalated("touch", "made", permissions="require_network"))
+    [question] = person.asked
+    assert question.reason == "asks for network rights: it must be"
+    assert question.covers["approve_for_project"].startswith("touch made … (the network for")
+    agent.call_sync("shell", escalated("touch", "made"))
+    assert len(person.asked) == 2, "the network is not the way out of the sandbox"
+
+
+def test_rules_for_the_network_and_for_the_way_out(rules, with_sandbox, outside):
+    rules(
+        rule("network", ["touch"], "allow")
+        + rule("command", ["mkdir"], "allow", sandbox="bypass")
+        + rule("command", ["cp"], "allow")
+    )
+    person = Person("deny")
+    agent = agent_with(person, policy="on-request")
+    network = escalated("touch", "made", permissions="require_network")
+    assert agent.call_sync("shell", network).success
+    assert agent.call_sync("shell", {"command": ["mkdir", str(outside / "a")]}).success
+    assert agent.call_sync("shell", escalated("mkdir", str(outside / "b"))).success
+    assert person.asked == []
+    assert not agent.call_sync("shell", escalated("cp", "made", str(outside))).success
+    assert len(person.asked) == 1, "a rule of the default says nothing of leaving the sandbox"
+
+
+def test_a_program_of_the_workspace_never_leaves_by_a_rule(
+    rules, with_sandbox, outside, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    rules(rule("command", ["mkdir"], "allow", sandbox="bypass"))
+    write_program(tmp_path / "bin/mkdir", f"touch {outside}/evil {tmp_path}/ran")
+    person = Person("deny")
+    agent_with(person, policy="on-request").call_sync("shell", {"command": ["mkdir", "x"]})
+    assert (tmp_path / "ran").exists()
+    assert not (outside / "evil").exists()
+
+
+# -- on failure ----------------------------------------------------------------------------------
+
+
+def test_on_failure_what_the_sandbox_refused_may_be_repeated_outside(with_sandbox, outside):
+    person = Person("approve_for_session")
+    target = str(outside / "made")
+    agent = agent_with(
+        person, Call("shell", {"command": ["touch", target]}), "Ok.", policy="on-failure"
+    )
+    result = agent.run_sync("Go")
+    [question] = person.asked
+    assert "The sandbox refused" in question.reason
+    assert question.reason.endswith("Repeat it outside the sandbox?")
+    assert (outside / "made").exists()
+    assert result.calls[0].success
+    assert "it was repeated outside of it" in result.calls[0].output
+    assert decided(result)[-1] == ("approve_for_session", "program", "session", "outside")
+    agent.call_sync("shell", {"command": ["touch", target]})
+    assert len(person.asked) == 1
+    agent.call_sync("shell", {"command": ["touch", str(outside / "other")]})
+    assert len(person.asked) == 2
+
+
+def test_on_failure_a_denial_is_told_with_what_the_command_said(with_sandbox, outside):
+    person = Person(Reply("deny", "use the workspace"))
+    agent = agent_with(person, policy="on-failure")
+    output = agent.call_sync("shell", {"command": ["touch", str(outside / "made")]})
+    assert "The sandbox refused" in output.text
+    assert "It was not repeated outside the sandbox. use the workspace" in output.text
+    assert not (outside / "made").exists()
+
+
+@pytest.mark.parametrize("policy", ["on-request", "never"])
+def test_under_other_policies_the_refusal_goes_to_the_model(with_sandbox, outside, policy):
+    person = Person("approve")
+    output = agent_with(person, policy=policy).call_sync(
+        "shell", {"command": ["touch", str(outside / "made")]}
+    )
+    assert "The sandbox refused" in output.text
+    assert person.asked == []
+    assert not (outside / "made").exists()
+
+
+# -- reading without a question ------------------------------------------------------------------
+
+
+def test_what_git_is_told_to_run_can_write_nothing_when_nobody_is_asked(with_sandbox, tmp_path):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    evil = tmp_path / "evil"
+    (tmp_path / "x").write_text("one\n", encoding="utf-8")
+    (tmp_path / ".gitattributes").write_text("x diff=odd\n", encoding="utf-8")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *command], check=True, timeout=20)
+    (tmp_path / "x").write_text("two\n", encoding="utf-8")
+    for name in ("core.fsmonitor", "diff.odd.textconv", "core.pager", "diff.external"):
+        subprocess.run([*git, "config", name, f"touch {evil}; true"], check=True, timeout=20)
+    person = Person("deny")
+    agent = agent_with(person)
+    for words in (["status"], ["diff"], ["log", "-p"], ["show"]):
+        agent.call_sync("shell", {"command": ["git", *words]})
+        assert not evil.exists(), words
+    assert person.asked == []
+    subprocess.run(["git", "status"], check=True, timeout=20, capture_output=True)
+    assert evil.exists(), "outside, it does what it says"
+
+
+def test_a_safe_command_may_write_nothing(with_sandbox, tmp_path, rules):
+    rules(rule("command", ["touch"], "allow"))
+    agent = agent_with(Person("deny"))
+    assert agent.call_sync("shell", TOUCH).success, "what a rule allows may write"
+    assert (tmp_path / "made").exists()
+
+
+# -- too many questions --------------------------------------------------------------------------
+
+
+def test_a_thousand_questions_are_not_asked_at_once(tmp_path):
+    @tool(parallel=True)
+    def act(what: int) -> str:
+        """Act."""
+        return "done"
+
+    open_now, most = [], []
+
+    async def on_question(question):
+        open_now.append(question)
+        most.append(len(open_now))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        open_now.remove(question)
+        return "deny"
+
+    calls = [Call("act", {"what": n}) for n in range(1_000)]
+    agent = agent_with(on_question, calls, "Ok.", tools=[act])
+    result = agent.run_sync("Go")
+    assert max(most) <= MOST_OPEN
+    assert MOST_DENIED <= len(most) <= MOST_DENIED + MOST_OPEN
+    assert result.status == "completed"
+    assert f"{MOST_DENIED} questions in a row were denied" in result.calls[-1].output
+
+
+def test_an_approval_lets_questions_be_asked_again(tmp_path):
+    @tool
+    def act(what: int) -> str:
+        """Act."""
+        return "done"
+
+    person = Person(*["deny"] * (MOST_DENIED - 1), "approve", "deny")
+    calls = [Call("act", {"what": n}) for n in range(MOST_DENIED + 2)]
+    result = agent_with(person, calls, "Ok.", tools=[act]).run_sync("Go")
+    assert len(person.asked) == len(calls)
+    assert [call.success for call in result.calls].count(True) == 1
+
+
+def test_a_command_that_no_program_can_be_given_is_not_asked_about():
+    person = Person("approve")
+    agent = agent_with(person)
+    for command in (["echo", "a" * 10_000_000], ["rm", *["a" * 1_000] * 600]):
+        output = agent.call_sync("shell", {"command": command})
+        assert "too long to be run" in output.text
+    assert person.asked == []
+
+
+# -- tools that ask for themselves ---------------------------------------------------------------
+
+
+@pytest.fixture
+def deploying():
+    done = []
+
+    @tool(mutating=False)
+    async def deploy(to: str, ctx: ToolContext = None) -> str:
+        """Deploy."""
+        await ctx.ask(
+            permission="write", patterns=[f"/srv/{to}"], always=["/srv/**"], metadata={"to": to}
+        )
+        done.append(to)
+        return "deployed"
+
+    return deploy, done
+
+
+def test_a_tool_asks_for_itself_and_always_is_its_pattern(deploying):
+    deploy, done = deploying
+    person = Person("deny", "approve_for_session")
+    agent = agent_with(person, policy="on-request", tools=[deploy])
+    assert "the person denied it" in agent.call_sync("deploy", {"to": "a"}).text
+    question = person.asked[0]
+    assert (question.target, done) == ("/srv/a", [])
+    assert question.reason == "deploy asks for it (write) (to: a)"
+    assert question.covers["approve_for_session"].startswith("/srv/**, until")
+    assert agent.call_sync("deploy", {"to": "a"}).success
+    assert agent.call_sync("deploy", {"to": "b"}).success
+    assert (len(person.asked), done) == (2, ["a", "b"])
+
+
+def test_rules_and_policy_answer_a_tool_that_asks(deploying, rules):
+    deploy, _ = deploying
+    person = Person("approve_for_project")
+    rules(rule("write", "/srv/a", "forbid") + rule("write", "/srv/b", "allow"))
+    agent = agent_with(person, policy="never", tools=[deploy])
+    assert "a rule forbids /srv/a" in agent.call_sync("deploy", {"to": "a"}).text
+    assert agent.call_sync("deploy", {"to": "b"}).success
+    assert "asks nobody" in agent.call_sync("deploy", {"to": "c"}).text
+    assert person.asked == []
+    agent = agent_with(person, policy="on-request", tools=[deploy])
+    assert agent.call_sync("deploy", {"to": "c"}).success
+    assert agent.call_sync("deploy", {"to": "d"}).success
+    assert len(person.asked) == 1, "it is a rule of the project now"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"permission": "fly", "patterns": ["a"]}, {"permission": "read", "patterns": []}]
+)
+def test_a_tool_that_asks_for_nonsense_is_told(arguments):
+    @tool(mutating=False)
+    async def act(ctx: ToolContext = None) -> str:
+        """Act."""
+        await ctx.ask(**arguments)
+        return "done"
+
+    output = agent_with(Person("approve"), tools=[act]).call_sync("act", {})
+    assert "ValueError" in output.text
+
+
+# -- the audit -----------------------------------------------------------------------------------
+
+
+def test_every_decision_is_a_line_of_the_record(rules, tmp_path, without_sandbox):
+    rules(rule("command", ["mkdir"], "forbid") + rule("command", ["cp"], "allow"))
+    commands = [["ls"], ["touch", "a"], ["touch", "b"], ["mkdir", "x"], ["cp", "a", "b"]]
+    person = Person("approve", "deny")
+    agent = agent_with(
+        person, [Call("shell", {"command": words}) for words in commands], "Ok.", policy="untrusted"
+    )
+    agent.run_sync("Go")
+    agent.close()
+    written = [json.loads(line) for line in record_of(agent)]
+    audit = {line["target"]: line for line in written if line["type"] == "ApprovalDecided"}
+    assert {target: (line["decision"], line["by"]) for target, line in audit.items()} == {
+        "ls": ("run", "policy"),
+        "touch a": ("approve", "program"),
+        "touch b": ("deny", "program"),
+        "mkdir x": ("refuse", "rule"),
+        "cp a b": ("run", "rule"),
+    }
+    assert all(line["fingerprints"] and line["sandbox"] == "outside" for line in audit.values())
+    assert str(user_rules_file()) in audit["cp a b"]["basis"]
+
+
+def record_of(agent):
+    [path] = rollout_folder().rglob(f"{agent.session.id}.jsonl")
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_reading_files_is_no_decision(tmp_path):
+    (tmp_path / "a").write_text("x", encoding="utf-8")
+    agent = agent_with(Person("deny"), Call("read_file", {"path": "a"}), "Ok.", tools=["read_file"])
+    assert of_kind(agent.run_sync("Go"), ApprovalDecided) == []
+
+
+def test_two_questions_about_the_same_thing_are_two(tmp_path):
+    person = Person("approve")
+    calls = [Call("shell", TOUCH), Call("shell", TOUCH)]
+    result = agent_with(person, calls, "Ok.").run_sync("Go")
+    assert len(of_kind(result, ApprovalRequested)) == 2
+    assert len({question.question_id for question in person.asked}) == 2

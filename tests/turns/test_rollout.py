@@ -1,0 +1,233 @@
+"""The record of a session: complete, private, written before anything is shown."""
+
+import gc
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from turns import kinds, of_kind, outputs, scripted
+
+from agent_magics import Agent, Call, FatalError, ScriptedModel, ToolContext, tool
+from agent_magics.app import new_turn_id
+from agent_magics.engine.rollout import Rollout, remove_old
+from agent_magics.engine.session import Session
+from agent_magics.engine.thread import shared_engine
+from agent_magics.protocol.codec import from_json
+from agent_magics.protocol.events import ReasoningDelta, TextDelta, ToolCallCompleted, Warned
+from agent_magics.protocol.ops import StartTurn
+from agent_magics.protocol.tools import ToolOutput
+
+KEY = "sk-test-0123456789abcdef"
+
+
+@tool
+def note(text: str) -> str:
+    """Say it back."""
+    return f"noted {text}"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent_magics.app.rollout_folder", lambda: tmp_path / "sessions")
+    return tmp_path / "sessions"
+
+
+def only_file(folder: Path) -> Path:
+    [path] = folder.glob("*/*/*/*.jsonl")
+    return path
+
+
+def test_every_event_is_one_line_that_reads_back_equal(folder):
+    agent = scripted(Call("note", {"text": "é \u2028 \ud800 \x00"}), "Done.", tools=[note])
+    result = agent.run_sync("Go")
+    agent.close()
+    lines = only_file(folder).read_bytes().decode("utf-8").split("\n")
+    assert lines.pop() == ""
+    read = [from_json(json.loads(line)) for line in lines]
+    assert read == [e for e in result.events if not isinstance(e, (TextDelta, ReasoningDelta))]
+
+
+def test_only_the_person_can_read_it(folder):
+    agent = scripted("Ok.")
+    agent.run_sync("Go")
+    path = only_file(folder)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+
+
+def test_a_session_that_did_nothing_leaves_no_file(folder):
+    scripted("Ok.").close()
+    assert not folder.exists()
+
+
+def test_an_event_is_written_before_it_is_shown(folder):
+    unwritten = []
+
+    def show(event):
+        if isinstance(event, TextDelta):
+            return
+        seen = [json.loads(line)["seq"] for line in only_file(folder).read_text().splitlines()]
+        if event.seq not in seen:
+            unwritten.append(event)
+
+    agent = scripted(Call("note", {"text": "x"}), "Done.", tools=[note])
+    op = StartTurn(turn_id=new_turn_id(), content="Go")
+    events = agent.foreground(show=show).wait_blocking(op, agent.setup())
+    assert len(events) > 5
+    assert unwritten == []
+
+
+def test_runs_and_calls_of_a_session_share_a_file_also_after_close(folder):
+    agent = scripted("Ok.", "Ok.", tools=[note])
+    agent.run_sync("Go")
+    agent.close()
+    agent.call_sync("note", {"text": "x"})
+    agent.run_sync("Go")
+    agent.close()
+    numbers = [json.loads(line)["seq"] for line in only_file(folder).read_text().splitlines()]
+    assert numbers == sorted(numbers)
+
+
+def test_close_gives_the_file_back(folder):
+    agent = scripted("Ok.")
+    agent.run_sync("Go")
+    path = str(only_file(folder))
+    assert path in open_files()
+    agent.close()
+    assert path not in open_files()
+
+
+def open_files() -> set[str]:
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(str(entry.readlink()))
+        except OSError:
+            continue  # the listing's own
+    return found
+
+
+def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "taken").write_text("a file stands in the way")
+    monkeypatch.setattr("agent_magics.app.rollout_folder", lambda: tmp_path / "taken")
+    agent = scripted(Call("note", {"text": "x"}), "Done.", "Again.", tools=[note])
+    result = agent.run_sync("Go")
+    assert result.text == "Done."
+    [warning] = of_kind(result, Warned)
+    assert "not recorded" in warning.message
+    assert kinds(result)[-1] == "TurnCompleted"
+    assert of_kind(agent.run_sync("Go"), Warned) == []
+
+
+def test_an_agent_that_is_dropped_gives_its_file_back(folder):
+    agent = scripted("Ok.")
+    agent.run_sync("Go")
+    path = str(only_file(folder))
+    assert path in open_files()
+    del agent
+    # The engine's loop drops the last event it has shown when it shows the next one.
+    scripted("Ok.").run_sync("Go")
+    gc.collect()
+    assert path not in open_files()
+
+
+def test_the_key_that_is_not_used_and_the_model_object_s_are_taken_out_too(monkeypatch):
+    used, unused, held = KEY, f"{KEY}-in-the-environment", "sk-held-by-the-model"
+
+    class Holding(ScriptedModel):
+        def secrets(self):
+            return (held,)
+
+    @tool
+    def leak() -> str:
+        """Print every key."""
+        return f"{used} {unused} {held}"
+
+    monkeypatch.setenv("OPENAI_API_KEY", unused)
+    agent = Agent(Holding([]), [leak], approval="never", api_key=used)
+    assert agent.call_sync("leak").text == "[redacted] [redacted] [redacted]"
+
+
+def test_keys_reach_neither_outputs_nor_details_nor_the_record(folder):
+    @tool(parallel=True)
+    def leak(ctx: ToolContext) -> ToolOutput:
+        """Print the key everywhere."""
+        ctx.update(title=f"title {KEY}", metadata={"deep": [{KEY: f"x{KEY}y"}]})
+        return ToolOutput(f"the key is {KEY}", details={"output": f"{KEY}!", "list": [KEY]})
+
+    model = ScriptedModel([Call("leak", {}), f"The key is {KEY}."])
+    agent = Agent(model, [leak], approval="never", api_key=KEY)
+    result = agent.run_sync("Go")
+    agent.close()
+    assert outputs(agent)[0][1] == "the key is [redacted]"
+    [completed] = of_kind(result, ToolCallCompleted)
+    assert completed.details == {"output": "[redacted]!", "list": ["[redacted]"]}
+    assert KEY not in repr(result.events)
+    assert KEY not in only_file(folder).read_text()
+    assert KEY not in repr(agent.call_sync("leak"))
+
+
+def test_a_key_in_a_command_s_output_is_not_shown_either(folder):
+    agent = Agent(
+        ScriptedModel([Call("shell", {"command": ["echo", KEY]}), "Ok."]),
+        ["shell"],
+        approval="never",
+        sandbox="danger-full-access",
+        api_key=KEY,
+    )
+    result = agent.run_sync("Go")
+    agent.close()
+    assert result.calls[0].success
+    assert "[redacted]" in result.calls[0].output
+    assert KEY not in repr(result.events)
+    assert KEY not in only_file(folder).read_text()
+
+
+def test_a_key_in_an_error_is_taken_out(folder):
+    class Refusing:
+        source = "script"
+
+        async def stream(self, request):
+            raise FatalError(f"The key {KEY} is wrong.")
+            yield
+
+        async def close(self):
+            pass
+
+    result = Agent(Refusing(), [], api_key=KEY).run_sync("Go")
+    assert result.error == "The key [redacted] is wrong."
+
+
+def test_a_key_in_a_traceback_is_not_logged(caplog: pytest.LogCaptureFixture):
+    class Broken(ScriptedModel):
+        async def stream(self, request):
+            raise ZeroDivisionError(f"with {KEY}")
+            yield
+
+    Agent(Broken([]), [], api_key=KEY).run_sync("Go")
+    assert "ZeroDivisionError: with [redacted]" in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_old_records_are_removed_and_new_ones_kept(tmp_path):
+    old, new = tmp_path / "2024/01/02/old.jsonl", tmp_path / "2024/01/03/new.jsonl"
+    for path in (old, new):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}\n")
+    os.utime(old, (0, 0))
+    remove_old(tmp_path, days=30)
+    assert not old.parent.exists()
+    assert new.exists()
+
+
+def test_a_session_may_do_without_a_record():
+    session = Session(shared_engine(), "quiet", None)
+    session.close()
+
+
+def test_a_rollout_of_deltas_alone_makes_no_file(tmp_path):
+    rollout = Rollout(tmp_path / "sessions", "id")
+    rollout.write([TextDelta(text="a")])
+    assert not (tmp_path / "sessions").exists()

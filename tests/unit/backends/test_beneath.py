@@ -1,0 +1,98 @@
+"""What opens is where its path says; a link in the way is never followed."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from agent_magics.backends.beneath import PathChanged, folder_of, open_file, open_folder
+
+
+def content(descriptor):
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_bytes(b"inside")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "a/b/name").symlink_to("file")
+    return tmp_path
+
+
+def test_a_plain_path_opens(tree):
+    assert content(open_file(f"{tree}/a/b/file")) == b"inside"
+    with folder_of(f"{tree}/a/b/new") as (folder, name):
+        assert name == "new" and sorted(os.listdir(f"/proc/self/fd/{folder}")) == ["file", "name"]
+
+
+@pytest.mark.parametrize("path", ["link/b/file", "a/b/name"])
+def test_a_link_anywhere_in_it_is_refused(path, tree):
+    with open(tree / path, "rb") as file:  # a plain open follows it
+        assert file.read() == b"inside"
+    with pytest.raises(PathChanged):
+        open_file(f"{tree}/{path}")
+
+
+def test_what_is_not_there_is_no_change(tree):
+    for path, error in (("none/x", FileNotFoundError), ("a/b/file/x", NotADirectoryError)):
+        with pytest.raises(error) as caught:
+            open_file(f"{tree}/{path}")
+        assert not isinstance(caught.value, PathChanged)
+
+
+def test_a_relative_walk_starts_in_an_opened_folder(tree):
+    start = open_folder(f"{tree}/a")
+    try:
+        folder = open_folder("b", start)
+        assert content(open_file("file", folder)) == b"inside"
+        os.close(folder)
+        with pytest.raises(PathChanged):
+            open_folder("b/../..", start)
+    finally:
+        os.close(start)
+
+
+def test_an_opened_folder_stays_the_same_whatever_takes_its_place(tree):
+    with folder_of(f"{tree}/a/b/file") as (folder, name):
+        (tree / "a/b").rename(tree / "moved")
+        (tree / "a/b").symlink_to("/")
+        assert content(open_file(name, folder)) == b"inside"
+
+
+def test_a_fifo_does_not_block(tree):
+    os.mkfifo(tree / "fifo")
+    os.close(open_file(f"{tree}/fifo"))
+
+
+def test_no_descriptor_is_lost(tree):
+    before = len(os.listdir("/proc/self/fd"))
+    for path in ("a/b/file", "link/b/file", "none/x", "a/b/file/x"):
+        try:
+            os.close(open_file(f"{tree}/{path}"))
+        except OSError:
+            continue
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_folder_that_may_be_entered_but_not_listed():
+    """As most homes are for others; run as a user without rights."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o711)
+        Path(top, "file").write_text("x", encoding="utf-8")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.setgroups([])
+                os.setuid(1001)
+                with pytest.raises(PermissionError):
+                    os.listdir(top)
+                status = 0 if content(open_file(f"{top}/file")) == b"x" else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,290 @@
+"""What a command is confined to, worked out from the settings and from what is there."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent_magics.backends.exec.confinement import build_confinement, git_parts
+from agent_magics.backends.launcher.wire import Confinement
+
+GIT = ("config", "config.worktree", "hooks", "info", "modules")
+
+
+@pytest.fixture(autouse=True)
+def a_home_of_its_own(tmp_path, monkeypatch):
+    """A home that these tests may fill, and no variable that names another place."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def confine(workspace: Path, **options) -> Confinement:
+    settings = {"tier": 1, "policy": "workspace-write", "roots": [workspace], "cwd": workspace}
+    return build_confinement(**{**settings, "tmp": workspace.parent / "tmp", **options})
+
+
+def put(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def git(folder: Path, *words: str) -> None:
+    quiet = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(folder), *words]
+    subprocess.run(quiet, check=True, capture_output=True)
+
+
+# -- writable --------------------------------------------------------------------------------------
+
+
+def test_writable_are_the_roots_and_the_private_folder(workspace, tmp_path):
+    more = tmp_path / "more"
+    more.mkdir()
+    found = confine(workspace, roots=[workspace, more, workspace])
+    assert found.writable == (str(workspace), str(more), str(tmp_path / "tmp"))
+    assert found.tier == 1 and found.network is False
+
+
+def test_read_only_leaves_the_private_folder(workspace, tmp_path):
+    found = confine(workspace, policy="read-only")
+    assert found.writable == (str(tmp_path / "tmp"),)
+    assert found.protected == ()
+
+
+def test_what_was_approved_is_added_under_either_policy(workspace, tmp_path):
+    for policy in ("read-only", "workspace-write"):
+        found = confine(workspace, policy=policy, extra_writable=[tmp_path / "out.txt"])
+        assert str(tmp_path / "out.txt") in found.writable
+
+
+def test_paths_are_without_links(workspace, tmp_path):
+    (tmp_path / "link").symlink_to(workspace)
+    found = confine(tmp_path / "link")
+    assert found.writable[0] == str(workspace)
+
+
+# -- protected -------------------------------------------------------------------------------------
+
+
+def test_gits_parts_of_every_repository_in_the_first_levels(workspace):
+    for folder in (workspace, workspace / "a", workspace / "a/b/c"):
+        folder.mkdir(parents=True, exist_ok=True)
+        git(folder, "init", "-q")
+    deep = workspace / "a/b/c/d"
+    deep.mkdir()
+    git(deep, "init", "-q")
+    protected = set(confine(workspace).protected)
+    for folder in (workspace, workspace / "a", workspace / "a/b/c"):
+        assert {f"{folder}/.git/{part}" for part in GIT} <= protected
+    assert not any(str(deep) in path for path in protected)
+
+
+def test_what_a_commit_writes_is_not_protected(workspace):
+    git(workspace, "init", "-q")
+    put(workspace / "a")
+    git(workspace, "add", "a")
+    before = confine(workspace).protected
+    git(workspace, "commit", "-qm", "x")
+    written = (".git/HEAD", ".git/index", ".git/refs", ".git/objects", ".git/logs")
+    assert not any(
+        f"{workspace}/{name}".startswith(path) or path.startswith(f"{workspace}/{name}")
+        for name in written
+        for path in before
+    )
+
+
+def test_a_worktree_protects_the_folder_it_points_to(workspace):
+    main = workspace / "main"
+    main.mkdir()
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "x")
+    git(main, "worktree", "add", "-q", "../tree")
+    protected = confine(workspace).protected
+    assert f"{workspace}/tree/.git" in protected  # else it could point to other hooks
+    assert f"{main}/.git/worktrees/tree/commondir" in protected
+    assert f"{main}/.git/worktrees/tree/hooks" in protected
+
+
+def test_a_git_folder_behind_a_link_is_protected_where_it_is(workspace):
+    real = workspace / "elsewhere"
+    git(workspace, "init", "-q", "--separate-git-dir", str(real))
+    (workspace / ".git").unlink()
+    (workspace / ".git").symlink_to("elsewhere")
+    assert f"{real}/hooks" in confine(workspace).protected
+
+
+def test_a_bare_repository_inside_the_workspace(workspace):
+    git(workspace, "init", "-q", "--bare", "store.git")
+    assert f"{workspace}/store.git/hooks" in confine(workspace).protected
+
+
+def test_a_dot_git_that_points_nowhere_is_itself_protected(workspace):
+    put(workspace / ".git", "gitdir: \0nonsense")
+    assert git_parts(str(workspace / ".git"))[0] == str(workspace / ".git")
+    os.mkfifo(workspace / "fifo")
+    assert git_parts(str(workspace / "fifo")) == [str(workspace / "fifo")]
+
+
+def test_a_name_that_is_git_without_case(workspace):
+    (workspace / ".GIT").mkdir()
+    assert f"{workspace}/.GIT/hooks" in confine(workspace).protected
+
+
+def test_settings_of_the_project_are_protected_also_before_they_exist(workspace):
+    assert f"{workspace}/.agent_magics" in confine(workspace).protected
+
+
+def test_the_open_notebook_and_its_recording(workspace):
+    found = confine(workspace, notebook=workspace / "x.ipynb").protected
+    assert {f"{workspace}/x.ipynb", f"{workspace}/x.agent.jsonl"} <= set(found)
+    outside = confine(workspace, notebook=workspace.parent / "x.ipynb").protected
+    assert not any(path.endswith(".ipynb") for path in outside)
+
+
+def test_the_kernels_own_environment_inside_the_workspace(workspace, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(workspace / ".venv"))
+    assert f"{workspace}/.venv" in confine(workspace).protected
+    # Opened as the workspace itself, it stays one; what the kernel imports is still protected.
+    itself = confine(workspace / ".venv").protected
+    assert f"{workspace}/.venv" not in itself and f"{workspace}/.venv/lib" in itself
+
+
+def test_the_package_itself_where_the_workspace_holds_it(workspace):
+    package = Path(build_confinement.__code__.co_filename).parents[2]
+    assert str(package) in confine(workspace, roots=[package.parent]).protected
+
+
+def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
+    found = confine(a_home_of_its_own)
+    home = str(a_home_of_its_own)
+    for part in (".bashrc", ".ipython/profile_default/startup", ".local/lib", ".config/autostart"):
+        assert f"{home}/{part}" in found.protected
+    assert f"{home}/.gitignore" not in found.protected
+    assert not any(path.startswith(f"{home}/") for path in confine(Path("/tmp")).protected) or (
+        home.startswith("/tmp/")
+    )
+
+
+def test_a_protected_path_is_writable_once_it_was_approved_by_name(workspace):
+    git(workspace, "init", "-q")
+    config, hooks = f"{workspace}/.git/config", f"{workspace}/.git/hooks"
+    by_name = confine(workspace, extra_writable=[config]).protected
+    assert config not in by_name and hooks in by_name
+    as_a_whole = confine(workspace, extra_writable=[workspace / ".git"]).protected
+    assert not {config, hooks} & set(as_a_whole)
+    # A folder around it is no such name.
+    assert hooks in confine(workspace, extra_writable=[workspace.parent]).protected
+
+
+# -- hidden ----------------------------------------------------------------------------------------
+
+
+def test_hidden_is_what_there_is_of_the_deny_list(workspace, a_home_of_its_own):
+    home = a_home_of_its_own
+    assert not any(path.startswith(str(home)) for path in confine(workspace).hidden)
+    put(home / ".ssh/id_rsa")
+    put(home / ".netrc")
+    put(home / ".local/share/jupyter/runtime/kernel-1.json")
+    put(home / ".local/state/agent-magics/sessions/x.jsonl")
+    put(home / ".config/harmless/x")
+    hidden = {path for path in confine(workspace).hidden if path.startswith(f"{home}/")}
+    assert hidden == {
+        *(f"{home}/.ssh", f"{home}/.netrc", f"{home}/.local/share/jupyter/runtime"),
+        f"{home}/.local/state/agent-magics",
+    }
+
+
+def test_the_systems_passwords_are_hidden(workspace):
+    assert "/etc/shadow" in confine(workspace).hidden
+
+
+def test_what_variables_name_is_hidden(workspace, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(put(tmp_path / "keys/aws")))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "moved"))
+    put(tmp_path / "moved/gcloud/x")
+    hidden = confine(workspace).hidden
+    assert {f"{tmp_path}/keys/aws", f"{tmp_path}/moved/gcloud"} <= set(hidden)
+
+
+def test_this_kernels_connection_file_is_hidden(workspace, tmp_path, monkeypatch):
+    file = put(tmp_path / "elsewhere/connection.json")
+    runtime = put(tmp_path / "runtime/kernel-2.json").parent
+    for words in (["-f", str(file)], [f"--f={file}"]):
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "ipykernel_launcher", *words])
+        assert str(file) in confine(workspace, cwd=words[0] and workspace).hidden
+        monkeypatch.setenv("DOCKER_CONFIG", words[0])  # something changed: it is looked up anew
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-f", f"{runtime}/kernel-2.json"])
+    monkeypatch.setenv("DOCKER_CONFIG", "")
+    assert str(runtime) in confine(workspace).hidden
+
+
+def test_secrets_in_the_first_levels_of_the_workspace(workspace):
+    put(workspace / ".env", "A=1")
+    put(workspace / "app/config/.env.local", "A=1")
+    put(workspace / "app/.env.example", "A=")
+    put(workspace / "app/.env/pyvenv.cfg")  # a virtual environment of that name
+    hidden = [path for path in confine(workspace).hidden if path.startswith(str(workspace))]
+    assert hidden == [f"{workspace}/.env", f"{workspace}/app/config/.env.local"]
+    assert confine(workspace, policy="read-only").hidden == confine(workspace).hidden
+
+
+def test_nothing_is_hidden_that_holds_what_the_command_needs(workspace, monkeypatch):
+    inside = workspace / ".aws/project"
+    inside.mkdir(parents=True)
+    assert str(workspace / ".aws") in confine(workspace).hidden
+    assert str(workspace / ".aws") not in confine(workspace, cwd=inside).hidden
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(workspace))
+    assert str(workspace) not in confine(workspace).hidden
+
+
+# -- what changes, and what it costs ---------------------------------------------------------------
+
+
+def test_what_is_made_later_is_found(workspace, a_home_of_its_own):
+    confine(workspace)
+    put(a_home_of_its_own / ".aws/credentials")
+    put(workspace / "sub/.env")
+    git(workspace, "init", "-q")
+    found = confine(workspace)
+    assert str(a_home_of_its_own / ".aws") in found.hidden
+    assert str(workspace / "sub/.env") in found.hidden
+    assert str(workspace / ".git/hooks") in found.protected
+    (workspace / "sub/.env").unlink()
+    assert str(workspace / "sub/.env") not in confine(workspace).hidden
+
+
+def test_the_same_place_gives_an_equal_confinement(workspace):
+    assert confine(workspace) == confine(workspace)
+
+
+def test_a_workspace_with_very_many_folders_is_not_walked_whole(workspace):
+    for number in range(600):
+        (workspace / f"d{number:03}/e/f").mkdir(parents=True)
+    put(workspace / "zz/.env")
+    confine(workspace)
+    began = time.perf_counter()
+    for _ in range(10):
+        confine(workspace)
+    assert (time.perf_counter() - began) / 10 < 0.05  # 0.9 ms on a machine at rest
+
+
+def test_folders_that_cannot_be_looked_into_do_no_harm(workspace):
+    put(workspace / "file")
+    (workspace / "link").symlink_to("/")
+    (workspace / "loop").symlink_to("loop")
+    assert confine(workspace).writable[0] == str(workspace)
+    assert confine(workspace / "gone").writable[0] == str(workspace / "gone")

@@ -1,0 +1,350 @@
+"""Windows of files and lists of folders."""
+
+import os
+import socket
+import threading
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magics.backends import files, folders
+from agent_magics.protocol.errors import RespondToModel
+
+
+def window_of(path, *args, **kwargs):
+    descriptor = files.open_regular(path, path.name)
+    try:
+        return files.read_window(descriptor, path.name, *args, **kwargs)
+    finally:
+        os.close(descriptor)
+
+
+def text_of(path, *args, **kwargs):
+    descriptor = files.open_regular(path, path.name)
+    try:
+        return files.read_text(descriptor, path.name, *args, **kwargs)
+    finally:
+        os.close(descriptor)
+
+
+def texts(window):
+    return [line.text for line in window.lines]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return path
+
+
+def test_a_window_knows_where_it_is(tmp_path):
+    path = write(tmp_path / "a", "".join(f"line {n}\n" for n in range(1, 11)))
+    window = window_of(path, 3, 2)
+    assert texts(window) == ["line 3", "line 4"]
+    assert (window.first, window.total, window.more, window.offset) == (3, 10, True, 14)
+    assert not window_of(path, 9, 2).more
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a", ["a"]),
+        ("a\n", ["a"]),
+        ("a\n\n", ["a", ""]),
+        ("a\r\nb\r", ["a", "b\r"]),
+        ("a\x0bb\u2028c\n", ["a\x0bb\u2028c"]),
+    ],
+)
+def test_what_a_line_is(content, lines, tmp_path):
+    window = window_of(write(tmp_path / "a", content))
+    assert texts(window) == lines
+    assert window.total == len(lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.text(alphabet=st.sampled_from("ab\n\ré€😀\ufeff"), max_size=60),
+    first=st.integers(1, 8),
+    count=st.integers(1, 8),
+    chunk=st.integers(1, 7),
+    codec=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_any_window_in_any_chunks_is_a_slice(content, first, count, chunk, codec, tmp_path_factory):
+    content = content.lstrip("\ufeff")
+    path = write(tmp_path_factory.mktemp("w") / "a", content.encode(codec))
+    lines = content.split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    ended = [line.removesuffix("\r") for line in content.split("\n")[:-1]]
+    wanted = (ended + lines[len(ended) :])[first - 1 : first - 1 + count]
+    usual, files._CHUNK_BYTES = files._CHUNK_BYTES, chunk
+    try:
+        window = window_of(path, first, count)
+    except RespondToModel:
+        assert first > 1
+        assert not wanted
+        return
+    finally:
+        files._CHUNK_BYTES = usual
+    assert texts(window) == wanted
+    assert window.total == len(lines)
+    following = window.offset + sum(line.size for line in window.lines)
+    assert window.more == (following < path.stat().st_size)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.binary(max_size=80).filter(lambda b: b"\0" not in b),
+    count=st.integers(1, 5),
+    chunk=st.integers(1, 9),
+)
+def test_going_on_by_byte_reads_every_line_once(content, count, chunk, tmp_path_factory):
+    path = write(
+        tmp_path_factory.mktemp("w") / "a", b"plain ascii text first, enough\n" * 3 + content
+    )
+    usual, files._CHUNK_BYTES = files._CHUNK_BYTES, chunk
+    try:
+        whole, step = [], window_of(path, 1, count)
+        whole += texts(step)
+        while step.more:
+            at = step.offset + sum(line.size for line in step.lines)
+            step = window_of(path, 1, count, at)
+            whole += texts(step)
+        assert whole == texts(window_of(path, 1, 1_000))
+    finally:
+        files._CHUNK_BYTES = usual
+
+
+def test_long_lines_are_cut_and_measured(tmp_path):
+    path = write(tmp_path / "a", "é" * 5_000 + "\r\nshort\n")
+    long, short = window_of(path).lines
+    assert (long.text, long.length, long.size) == ("é" * 2_000, 5_000, 10_002)
+    assert long.ended
+    assert long.ends_crlf
+    assert (short.text, short.length, short.ends_crlf) == ("short", 5, False)
+
+
+def test_a_line_of_exactly_the_limit_is_whole(tmp_path):
+    line = window_of(write(tmp_path / "a", "x" * 2_000 + "\r\n")).lines[0]
+    assert (len(line.text), line.length) == (2_000, 2_000)
+
+
+def test_a_huge_file_costs_its_window(tmp_path):
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.write(b"first\nsecond\n" + b"text\n" * 2_000)
+        file.truncate(50 * 1024**3)  # a hole: takes no room on the disk
+        file.seek(50 * 1024**3 - 5)
+        file.write(b"\nend\n")
+    tracemalloc.start()
+    window = window_of(path, 1, 2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert texts(window) == ["first", "second"]
+    assert window.total is None
+    assert window.more
+    assert peak < 4 * 1024**2
+    assert texts(window_of(path, 1, 5, 50 * 1024**3 - 4)) == ["end"]
+
+
+def test_a_line_without_end_is_given_up_in_time(tmp_path):
+    path = write(tmp_path / "endless", b"x" * (20 * 1024**2) + b"\nlast\n")
+    window = window_of(path)
+    assert len(window.lines) == 1
+    assert not window.lines[0].ended
+    assert window.more
+    assert window.total == 2
+    following = window.offset + window.lines[0].size
+    assert texts(window_of(path, 2, 1, following)) == ["last"]
+
+
+def test_lines_behind_the_counting_limit_are_not_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "COUNTED_BYTES", 10)
+    path = write(tmp_path / "a", "1\n2\n3\n4\n5\n6\n")
+    assert window_of(path, 1, 2).total is None
+    assert window_of(path, 1, 6).total == 6
+
+
+def test_a_start_behind_the_end_says_how_long_the_file_is(tmp_path):
+    path = write(tmp_path / "a", "1\n2\n3")
+    with pytest.raises(RespondToModel, match="a has 3 lines, so there is no line 4"):
+        window_of(path, 4)
+    with pytest.raises(RespondToModel, match="only 5 bytes"):
+        window_of(path, 1, 1, 5)
+    assert texts(window_of(path, 3)) == ["3"]
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_byte_order_marks(codec, tmp_path):
+    mark = b"\xfe\xff" if codec == "utf-16-be" else b""
+    path = write(tmp_path / "a", mark + "héllo\nwörld\n".encode(codec))
+    window = window_of(path)
+    assert texts(window) == ["héllo", "wörld"]
+    assert window.encoding.mark
+    assert text_of(path) == ("héllo\nwörld\n", 0)
+    assert text_of(path, 2) == ("wörld\n", 0)
+
+
+def test_bytes_that_are_no_text_are_counted(tmp_path):
+    path = write(tmp_path / "a", "naïve café, plenty of ascii around".encode("latin-1"))
+    window = window_of(path)
+    assert texts(window) == ["na\ufffdve caf\ufffd, plenty of ascii around"]
+    assert window.lost == 2
+    assert text_of(path)[1] == 2
+
+
+def test_an_offset_in_a_character_moves_to_the_next(tmp_path):
+    path = write(tmp_path / "a", "€uro\n")
+    for offset in (1, 2, 3):
+        window = window_of(path, 1, 1, offset)
+        assert (texts(window), window.lost, window.offset) == (["uro"], 0, 3)
+    broken = write(tmp_path / "b", b"\xc3a, where a follows half a character, and then more text\n")
+    assert window_of(broken, 1, 1, 1).offset == 1
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0" * 40])
+def test_binary_is_refused(content, tmp_path):
+    with pytest.raises(RespondToModel, match="binary"):
+        window_of(write(tmp_path / "a", content))
+
+
+def test_whole_text_is_exact(tmp_path):
+    path = write(tmp_path / "a", b"one\r\ntwo\rthree\n\nlast")
+    assert text_of(path) == ("one\r\ntwo\rthree\n\nlast", 0)
+    assert text_of(path, 1, 1) == ("one\r\n", 0)
+    assert text_of(path, 1, None, 5) == ("two\rthree\n\nlast", 0)
+    with pytest.raises(RespondToModel, match="4 lines"):
+        text_of(path, 9)
+
+
+def test_only_regular_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "sock"))
+        for name, kind in (("fifo", "FIFO"), ("sock", "socket"), (".", "folder")):
+            with pytest.raises(RespondToModel, match=kind):
+                files.open_regular(tmp_path / name, name)
+    with pytest.raises(RespondToModel, match="device"):
+        files.open_regular(files.Path("/dev/zero"), "/dev/zero")
+
+
+def test_a_missing_file_is_answered_with_its_neighbours(tmp_path):
+    (tmp_path / "report.csv").touch()
+    with pytest.raises(RespondToModel, match=r"Did you mean.*report\.csv"):
+        files.open_regular(tmp_path / "reports.csv", "reports.csv")
+    with pytest.raises(RespondToModel, match="its folder does not exist"):
+        files.open_regular(tmp_path / "no" / "a", "no/a")
+
+
+def test_reading_stops_when_cancelled(tmp_path):
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(RespondToModel, match="Interrupted"):
+        window_of(write(tmp_path / "a", "x\n"), is_cancelled=cancelled.is_set)
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def make_tree(root):
+    for name in ("src/pkg/deep.py", "src/a.py", "src/b.txt", "z.md", ".hidden/x", ".git/config"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    (root / "link").symlink_to("src")
+    os.mkfifo(root / "pipe")
+
+
+def names(listing):
+    return [entry.path for entry in listing.entries]
+
+
+def test_folders_come_first_and_links_are_not_followed(tmp_path):
+    make_tree(tmp_path)
+    listing = folders.list_folder(tmp_path, ".")
+    assert [str(e) for e in listing.entries] == [
+        "src/",
+        "link -> src",
+        "pipe  (no regular file)",
+        "z.md  4 bytes",
+    ]
+    assert (listing.total, listing.hidden) == (4, 2)
+    deep = folders.list_folder(tmp_path, ".", depth=None)
+    assert names(deep) == [
+        *("src", "src/pkg", "src/pkg/deep.py", "src/a.py", "src/b.txt", "link", "pipe", "z.md"),
+    ]
+    assert "src/pkg/deep.py" not in names(folders.list_folder(tmp_path, ".", depth=2))
+
+
+def test_pages_are_parts_of_one_order(tmp_path):
+    make_tree(tmp_path)
+    whole = folders.list_folder(tmp_path, ".", depth=None)
+    pages = [folders.list_folder(tmp_path, ".", depth=None, offset=n, limit=3) for n in (0, 3, 6)]
+    assert [e for page in pages for e in page.entries] == list(whole.entries)
+    assert {page.total for page in pages} == {8}
+
+
+def test_hidden_names_on_request_but_never_git(tmp_path):
+    make_tree(tmp_path)
+    listing = folders.list_folder(tmp_path, ".", depth=None, include_hidden=True)
+    assert ".hidden/x" in names(listing)
+    assert not any(".git" in name for name in names(listing))
+    assert listing.hidden == 1
+
+
+def test_protected_folders_are_named_and_not_entered(tmp_path):
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_work").touch()
+    guarded = folders.list_folder(tmp_path, ".", depth=None, include_hidden=True, guarded=True)
+    assert (names(guarded), guarded.protected) == ([".ssh"], 1)
+    by_hand = folders.list_folder(tmp_path, ".", depth=None, include_hidden=True)
+    assert names(by_hand) == [".ssh", ".ssh/id_work"]
+
+
+def test_a_very_deep_tree(tmp_path):
+    deep = tmp_path
+    for _ in range(1_200):
+        deep = deep / "d"
+        os.mkdir(deep)
+    try:
+        assert folders.list_folder(tmp_path, ".", depth=None).total == 1_200
+    finally:  # by steps, because pytest's own clean-up cannot go so deep
+        while deep != tmp_path:
+            os.rmdir(deep)
+            deep = deep.parent
+
+
+def test_what_is_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RespondToModel, match="not a folder"):
+        folders.list_folder(tmp_path / "file", "file")
+    with pytest.raises(RespondToModel, match="There is no"):
+        folders.list_folder(tmp_path / "none", "none")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("*.py", ["a.py", "x/y/a.py"], ["a.pyc", "py"]),
+        ("*.{js,ts}", ["a.js", "x/b.ts"], ["a.jsx", "a.{js,ts}"]),
+        ("src/*.py", ["src/a.py"], ["src/x/a.py", "y/src/a.py"]),
+        ("src/**/*.py", ["src/a.py", "src/x/y/a.py"], ["a.py", "src/a.txt"]),
+        ("**/test_*", ["test_a", "x/test_a"], ["x/a_test"]),
+        ("./a/b", ["a/b"], ["b"]),
+        ("a{b", ["a{b"], ["ab"]),
+        ("[ab]?", ["a1", "b2"], ["c1", "a"]),
+    ],
+)
+def test_globs(pattern, fits, does_not):
+    matches = folders.name_matcher(pattern)
+    assert all(map(matches, fits))
+    assert not any(map(matches, does_not))
+
+
+def test_a_glob_cannot_be_made_to_hang():
+    assert not folders.name_matcher("*a" * 60 + "b")("a" * 250)
+    assert not folders.name_matcher("**/a/" * 40 + "b")("a/" * 200 + "c")
+    with pytest.raises(RespondToModel, match="globs"):
+        folders.name_matcher("{a,b}{c,d}" * 10)

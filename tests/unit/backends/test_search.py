@@ -1,0 +1,270 @@
+"""Both engines find the same lines; neither can hang, leak or run off."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magics.backends import search as search_module
+from agent_magics.backends.search import find_ripgrep, search
+from agent_magics.protocol.errors import RespondToModel
+
+NO_RIPGREP = "/nonexistent"
+
+
+@pytest.fixture(params=["ripgrep", "python"])
+def engine(request, monkeypatch):
+    if request.param == "python":
+        monkeypatch.setenv("PATH", NO_RIPGREP)
+        assert find_ripgrep(()) is None
+    elif find_ripgrep(()) is None:
+        pytest.skip("ripgrep is not installed, so only Python's engine is tested")
+    return request.param
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+
+
+def make_tree(root):
+    write(root / "b.py", "import os\nfoo = 1\n# Foo\n")
+    write(root / "a" / "one.txt", "foo\r\nbar\nfoobar\n")
+    write(root / "a" / "long.txt", "x" * 900 + "foo" + "y" * 900 + "\n")
+    write(root / ".hidden", "foo\n")
+    write(root / ".git" / "config", "foo\n")
+    write(root / ".gitignore", "ignored.log\n")
+    write(root / "ignored.log", "foo\n")
+    write(root / "binary.bin", b"foo\nfoo\n" + b"x" * 70_000 + b"\0\nfoo\n")
+    write(root / "marked.txt", b"\xef\xbb\xbffoo\n")
+    write(root / "wide.txt", "foo ünï\n".encode("utf-16"))
+    write(root / "broken.txt", b"caf\xe9 foo\n")
+    write(root / "no_end.txt", "\n\nfoo")
+    (root / "link.txt").symlink_to("b.py")
+    os.mkfifo(root / "pipe")
+
+
+def lines(found):
+    return [f"{m.path}:{m.line}" for m in found.matches]
+
+
+def test_which_lines_are_found(engine, tmp_path):
+    make_tree(tmp_path)
+    found = search(tmp_path, "^foo|foo$", cwd=tmp_path)
+    assert lines(found) == [
+        *("a/one.txt:1", "a/one.txt:3", "b.py:2", "broken.txt:1", "ignored.log:1"),
+        *("marked.txt:1", "no_end.txt:3", "wide.txt:1"),
+    ]
+    assert found.total == len(found.matches)
+    assert found.complete
+    texts = {m.path: m.text for m in found.matches}
+    assert texts["broken.txt"] == "caf\ufffd foo"
+    assert texts["wide.txt"] == "foo ünï"
+    assert texts["marked.txt"] == "foo"
+
+
+@pytest.mark.skipif(find_ripgrep(()) is None, reason="ripgrep is not installed: nothing to compare")
+@pytest.mark.parametrize(
+    ("pattern", "options"),
+    [
+        ("foo", {}),
+        ("FOO", {"case_sensitive": False}),
+        ("^foo$", {}),
+        (r"\bfoo\b", {"context": 1}),
+        ("o", {"context": 2, "max_results": 2}),
+        ("f?o+", {"file_pattern": "*.txt"}),
+        (".", {"file_pattern": "*.txt", "max_results": 3}),
+        ("é|ü", {}),
+        ("x", {"file_pattern": "a/**"}),
+        (r"\s$", {}),
+        ("(?i)FOO", {}),
+        ("(?<=foo)bar", {}),
+        ("nowhere", {}),
+    ],
+)
+def test_both_engines_find_the_same(pattern, options, tmp_path, monkeypatch):
+    make_tree(tmp_path)
+    with_ripgrep = search(tmp_path, pattern, cwd=tmp_path, **options)
+    monkeypatch.setenv("PATH", NO_RIPGREP)
+    assert search(tmp_path, pattern, cwd=tmp_path, **options) == with_ripgrep
+
+
+@pytest.mark.skipif(find_ripgrep(()) is None, reason="ripgrep is not installed: nothing to compare")
+@settings(max_examples=12, deadline=None)
+@given(
+    content=st.lists(st.text("ab \r\té😀", max_size=6), max_size=12).map("\n".join),
+    pattern=st.sampled_from(["a", "^a", "b$", "a.b", r"\w\W", "é", "[^a]b", "a*$", "(a|b)+"]),
+    context=st.integers(0, 2),
+    limit=st.integers(1, 4),
+)
+def test_both_engines_find_the_same_in_any_text(content, pattern, context, limit, tmp_path_factory):
+    root = tmp_path_factory.mktemp("s")
+    write(root / "a.txt", content)
+    options = {"cwd": root, "context": context, "max_results": limit}
+    results = [search(root, pattern, **options)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", NO_RIPGREP)
+        results.append(search(root, pattern, **options))
+    assert results[0] == results[1]
+
+
+def test_context_belongs_to_its_match(engine, tmp_path):
+    write(tmp_path / "a.txt", "1\n2 x\n3\n4\n5 x\n6 x\n7\n")
+    first, second, third = search(tmp_path, "x", cwd=tmp_path, context=1).matches
+    assert (first.before, first.after) == (((1, "1"),), ((3, "3"),))
+    assert (second.before, second.after) == (((4, "4"),), ((6, "6 x"),))
+    assert (third.before, third.after) == (((5, "5 x"),), ((7, "7"),))
+
+
+def test_all_are_counted_and_the_first_kept(engine, tmp_path):
+    for name in "abc":
+        write(tmp_path / name, "hit\n" * 100)
+    found = search(tmp_path, "hit", cwd=tmp_path, max_results=150)
+    assert (len(found.matches), found.total, found.files) == (150, 300, 3)
+    assert lines(found)[-1] == "b:50"
+
+
+def test_long_lines_are_cut_around_the_hit(engine, tmp_path):
+    make_tree(tmp_path)
+    (match,) = search(tmp_path / "a" / "long.txt", "foo", cwd=tmp_path).matches
+    assert "xfooy" in match.text
+    assert match.text.endswith("[500 of 1,803 characters]")
+    assert len(match.text) < 550
+
+
+def test_more_files_than_one_command_line_takes(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(search_module, "_BATCH_FILES", 3)
+    for n in range(10):
+        write(tmp_path / f"f{n}", "hit\n")
+    found = search(tmp_path, "hit", cwd=tmp_path)
+    assert lines(found) == [f"f{n}:1" for n in range(10)]
+    assert found.searched == 10
+
+
+def test_strange_names(engine, tmp_path):
+    for name in (b"-e", b"a b", b"new\nline", b"\xff\xfe", b"--pre=x"):
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+            file.write(b"hit\n")
+    found = search(tmp_path, "hit", cwd=tmp_path)
+    assert [m.path for m in found.matches] == [
+        *("--pre=x", "-e", "a b", "new\\nline", "\\udcff\\udcfe"),
+    ]
+
+
+def test_a_pattern_is_never_an_option(engine, tmp_path):
+    write(tmp_path / "a", "--files\n-x\n")
+    assert search(tmp_path, "--files", cwd=tmp_path).total == 1
+    assert search(tmp_path, "-x", cwd=tmp_path).total == 1
+
+
+def test_a_bad_pattern_says_where(engine, tmp_path):
+    with pytest.raises(RespondToModel, match=r"'a\(b' is not a regular expression.*position 1"):
+        search(tmp_path, "a(b", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["", "a\nb", r"a\nb", "a\0", "\ud800", "x" * 60_000])
+def test_patterns_that_cannot_be_searched(pattern, tmp_path):
+    with pytest.raises(RespondToModel):
+        search(tmp_path, pattern, cwd=tmp_path)
+
+
+def test_an_escaped_backslash_before_n_is_no_line_break(engine, tmp_path):
+    write(tmp_path / "a", "say \\n\nab\n")
+    assert search(tmp_path, r"\\n", cwd=tmp_path).total == 1
+    assert search(tmp_path, r"a[^\n]", cwd=tmp_path).total == 2
+
+
+def test_protected_files_are_left_out_whether_they_match_or_not(engine, tmp_path):
+    write(tmp_path / "id_rsa", "secret\n")
+    write(tmp_path / "kernel-1.json", "nothing\n")
+    write(tmp_path / "a.txt", "secret\n")
+    found = search(tmp_path, "secret", cwd=tmp_path, guarded=True)
+    assert (lines(found), found.protected, found.searched) == (["a.txt:1"], 2, 1)
+    assert search(tmp_path, "secret", cwd=tmp_path).total == 2
+
+
+def test_big_binary_files_are_not_read(engine, tmp_path):
+    with (tmp_path / "big").open("wb") as file:
+        file.write(b"hit\n\0")
+        file.truncate(20 * 1024**3)
+    write(tmp_path / "a", "hit\n")
+    found = search(tmp_path, "hit", cwd=tmp_path, seconds=10)
+    assert lines(found) == ["a:1"]
+    assert found.complete
+
+
+def test_a_regex_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", NO_RIPGREP)
+    write(tmp_path / "a", "hit\n")
+    write(tmp_path / "b", "a" * 60 + "!\n")
+    started = time.monotonic()
+    found = search(tmp_path, "(a+)+$|hit", cwd=tmp_path, seconds=1)
+    assert time.monotonic() - started < 5
+    assert not found.complete
+    assert not children_running_pygrep()
+
+
+def test_a_search_is_stopped_when_cancelled(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", NO_RIPGREP)
+    write(tmp_path / "b", "a" * 60 + "!\n")
+    cancelled = threading.Event()
+    timer = threading.Timer(0.3, cancelled.set)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(RespondToModel, match="Interrupted"):
+        search(tmp_path, "(a+)+$", cwd=tmp_path, is_cancelled=cancelled.is_set)
+    timer.join()
+    assert time.monotonic() - started < 5
+    assert not children_running_pygrep()
+
+
+def children_running_pygrep():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
+        children = file.read().split()
+    commands = []
+    for child in children:
+        with open(f"/proc/{child}/cmdline", "rb") as file:
+            commands.append(file.read())
+    return [command for command in commands if b"pygrep" in command]
+
+
+def test_no_keys_and_no_settings_reach_the_engines(tmp_path, monkeypatch):
+    fake = tmp_path / "bin" / "rg"
+    note = str(tmp_path / "env")
+    script = f"import os\nwith open({note!r}, 'w') as f: f.write(repr(dict(os.environ)))\n"
+    write(fake, f"#!{sys.executable} -I\n{script}")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    search(tmp_path, "x", cwd=tmp_path)
+    seen = (tmp_path / "env").read_text(encoding="utf-8")
+    assert "PATH" in seen
+    assert "canary" not in seen
+
+
+def test_a_program_in_the_workspace_is_not_taken_for_ripgrep(tmp_path, monkeypatch):
+    fake = tmp_path / "work" / "bin" / "rg"
+    write(fake, "#!/bin/sh\n")
+    fake.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "rg").symlink_to(fake)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{tmp_path / 'bin'}:bin:.")
+    monkeypatch.chdir(tmp_path / "work")
+    assert find_ripgrep(()) == str(fake)
+    assert find_ripgrep([tmp_path / "work"]) is None
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+def test_a_config_file_of_ripgrep_changes_nothing(tmp_path, monkeypatch):
+    write(tmp_path / "rc", "--invert-match\n")
+    write(tmp_path / "w" / "a", "hit\nmiss\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
+    plain = subprocess.run(["rg", "hit", tmp_path / "w"], capture_output=True, text=True)
+    assert "miss" in plain.stdout
+    assert lines(search(tmp_path / "w", "hit", cwd=tmp_path)) == ["w/a:1"]

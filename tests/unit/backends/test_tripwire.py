@@ -1,0 +1,402 @@
+"""Protected files are after a command what they were before; nothing is lost, nothing is silent."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent_magics.backends.exec.confinement import build_confinement
+from agent_magics.backends.exec.tripwire import Tripwire
+from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.backends.patch import parse_patch, plan_patch
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / ".git/hooks/pre-push").write_text("#!/bin/sh\necho mine\n", encoding="utf-8")
+    (folder / ".git/hooks/pre-push").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def tripwire(tmp_path):
+    return Tripwire(str(tmp_path / "quarantine"))
+
+
+def confined(workspace: Path, **options) -> Confinement:
+    settings = {"tier": 1, "policy": "workspace-write", "roots": [workspace], "cwd": workspace}
+    return build_confinement(**{**settings, "tmp": workspace.parent / "tmp", **options})
+
+
+def kept_text(finding) -> str:
+    return Path(finding.kept).read_text(encoding="utf-8")
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def test_nothing_is_told_of_a_command_that_keeps_its_hands_off(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    (workspace / "a").write_text("x", encoding="utf-8")
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", workspace]
+    subprocess.run([*git, "add", "a"], check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], check=True)
+    subprocess.run([*git, "gc", "-q"], check=True)
+    assert watch.finish() == []
+    (workspace / ".git/hooks/later").touch()
+    assert watch.finish() == []  # it is over
+
+
+def append(path: Path) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write("[core]\n\tfsmonitor = evil\n")
+
+
+def replace_by_link(path: Path) -> None:
+    (path.parent / "own").write_text("evil", encoding="utf-8")
+    path.unlink()
+    path.symlink_to("own")
+
+
+CHANGES = {
+    "a changed setting": ("config", append),
+    "a removed setting": ("config", Path.unlink),
+    "a setting behind a link": ("config", replace_by_link),
+    "a setting that became a folder": ("config", lambda path: (path.unlink(), path.mkdir())),
+    "a setting with another mode": ("config", lambda path: path.chmod(0o666)),
+    "a changed hook": ("hooks/pre-push", append),
+    "a hook that may not run any more": ("hooks/pre-push", lambda path: path.chmod(0o644)),
+    "a removed hook": ("hooks/pre-push", Path.unlink),
+    "hooks that are gone": ("hooks", shutil.rmtree),
+    "hooks that became a file": ("hooks", lambda path: (shutil.rmtree(path), path.touch())),
+    "hooks with another mode": ("hooks", lambda path: path.chmod(0o777)),
+    "a filter": ("info/attributes", lambda path: path.write_text("* filter=x", encoding="utf-8")),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_changed_is_put_back_and_told(case, workspace, tripwire):
+    name, change = CHANGES[case]
+    samples = {path for path in state_of(workspace / ".git") if path.endswith(".sample")}
+    before = {k: v for k, v in state_of(workspace / ".git").items() if k not in samples}
+    modes = {path: path.stat().st_mode for path in (workspace / ".git").rglob("*")}
+    watch = tripwire.arm(confined(workspace))
+    change(workspace / ".git" / name)
+    found = watch.finish()
+    assert found and all(finding.done for finding in found)
+    assert any(f".git/{name}" in str(finding) for finding in found)
+    after = state_of(workspace / ".git")
+    assert before.items() <= after.items()
+    assert set(after) - samples - set(before) <= {"own"}
+    for path, mode in modes.items():
+        assert not path.exists() or path.stat().st_mode == mode
+    assert tripwire.arm(confined(workspace)).finish() == []
+
+
+def test_what_was_changed_is_kept(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    append(workspace / ".git/config")
+    (workspace / ".git/hooks/post-commit").write_text("evil", encoding="utf-8")
+    (workspace / ".agent_magics/tools").mkdir(parents=True)
+    (workspace / ".agent_magics/tools/x.py").write_text("evil()", encoding="utf-8")
+    found = {os.path.basename(finding.path): finding for finding in watch.finish()}
+    assert "fsmonitor" in kept_text(found["config"])
+    assert kept_text(found["post-commit"]) == "evil"
+    assert (Path(found[".agent_magics"].kept) / "tools/x.py").read_text() == "evil()"
+    assert not (workspace / ".agent_magics").exists()
+    assert not (workspace / ".git/hooks/post-commit").exists()
+
+
+def test_what_cannot_leave_its_file_system_is_renamed(workspace, tripwire, tmp_path):
+    """Not even the quarantine can be made: the hook loses its name where it is."""
+    (tmp_path / "quarantine").write_text("a file in the way", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git/hooks/post-commit").write_text("evil", encoding="utf-8")
+    (finding,) = watch.finish()
+    assert finding.done == "moved" and ".quarantined-" in finding.kept
+    assert kept_text(finding) == "evil"
+    assert not (workspace / ".git/hooks/post-commit").exists()
+    assert tripwire.arm(confined(workspace)).finish() == []
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no second file system to try")
+def test_quarantine_on_another_file_system(workspace, tmp_path):
+    folder = f"/dev/shm/agent-magics-test-{os.getpid()}"
+    assert os.stat("/dev/shm").st_dev != os.stat(workspace).st_dev
+    try:
+        watch = Tripwire(folder).arm(confined(workspace))
+        (workspace / ".git/hooks/post-commit").write_text("evil", encoding="utf-8")
+        (workspace / ".agent_magics").mkdir()
+        found = watch.finish()
+        hook = next(f for f in found if f.path.endswith("post-commit"))
+        assert hook.kept.startswith(folder) and kept_text(hook) == "evil"
+        settings = next(f for f in found if f.path.endswith(".agent_magics"))
+        assert settings.kept.startswith(f"{workspace}/.agent_magics.quarantined-")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_repository_that_was_swapped_for_another(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace, tier=2))
+    (workspace / ".git").rename(workspace / ".git2")
+    (workspace / ".git/hooks").mkdir(parents=True)
+    (workspace / ".git/hooks/post-commit").write_text("evil", encoding="utf-8")
+    (workspace / ".git/config").write_text("[core]\n\tfsmonitor = evil\n", encoding="utf-8")
+    assert watch.finish()
+    assert "fsmonitor" not in (workspace / ".git/config").read_text(encoding="utf-8")
+    assert [path.name for path in (workspace / ".git/hooks").iterdir()] == ["pre-push"]
+
+
+def test_a_repository_behind_a_link_of_the_command(workspace, tripwire):
+    (workspace / "own/hooks").mkdir(parents=True)
+    (workspace / "own/hooks/post-commit").write_text("evil", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git").rename(workspace / ".git2")
+    (workspace / ".git").symlink_to("own")
+    found = watch.finish()
+    assert any(f.path == f"{workspace}/.git" and f.done == "moved" for f in found)
+    assert not (workspace / ".git").is_symlink()
+    assert (workspace / "own/hooks/post-commit").exists()  # what is the workspace's own stays
+
+
+def test_a_removed_repository_is_told_and_not_half_restored(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    shutil.rmtree(workspace / ".git")
+    found = watch.finish()
+    assert found and not any(finding.done for finding in found)
+    assert all("its folder is gone" in str(finding) for finding in found)
+    assert not (workspace / ".git").exists()
+
+
+def test_a_workspace_that_turns_into_a_bare_repository(tmp_path, tripwire):
+    workspace = tmp_path / "plain"
+    workspace.mkdir()
+    watch = tripwire.arm(confined(workspace))
+    for name in ("objects", "refs"):
+        (workspace / name).mkdir()
+    (workspace / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+    (workspace / "config").write_text("[core]\n\tfsmonitor = evil\n", encoding="utf-8")
+    (finding,) = watch.finish()
+    assert finding.path == f"{workspace}/HEAD" and finding.done == "moved"
+    status = subprocess.run(["git", "-C", workspace, "status"], capture_output=True, text=True)
+    assert "not a git repository" in status.stderr
+
+
+def test_a_new_repository_is_told_only_if_git_would_run_something(tmp_path, tripwire):
+    for name, extra in (("plain", ""), ("hooked", "hook"), ("set", "config")):
+        workspace = tmp_path / name
+        workspace.mkdir()
+        watch = tripwire.arm(confined(workspace))
+        subprocess.run(["git", "init", "-q", workspace], check=True)
+        if extra == "hook":
+            (workspace / ".git/hooks/pre-commit").touch()
+        if extra == "config":
+            append(workspace / ".git/config")
+        found = watch.finish()
+        assert len(found) == bool(extra)
+        assert not found or (found[0].done == "" and "look at" in str(found[0]))
+        assert (workspace / ".git/config").exists()
+
+
+def notebook(*sources: str, output: str = "") -> str:
+    cells = [{"cell_type": "code", "source": s, "outputs": [output]} for s in sources]
+    return json.dumps({"cells": cells})
+
+
+def test_the_open_notebook_is_told_and_never_put_back(workspace, tripwire):
+    path = workspace / "x.ipynb"
+    path.write_text(notebook("1"), encoding="utf-8")
+    held = confined(workspace, notebook=path)
+    watch = tripwire.arm(held)
+    path.write_text(notebook("1", output="saved by JupyterLab"), encoding="utf-8")
+    assert watch.check() == []
+    changed = notebook("1", "evil()")
+    path.write_text(changed, encoding="utf-8")
+    (finding,) = watch.finish()
+    assert finding.path == str(path) and finding.done == "" and "saved meanwhile" in str(finding)
+    assert path.read_text(encoding="utf-8") == changed
+
+
+def test_a_recording_that_goes_on_is_no_news(workspace, tripwire):
+    recording = workspace / "x.agent.jsonl"
+    recording.write_text("{}\n", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace, notebook=workspace / "x.ipynb"))
+    with recording.open("a", encoding="utf-8") as file:
+        file.write("{}\n")
+    assert watch.check() == []
+    recording.write_text("other\n", encoding="utf-8")
+    assert [finding.path for finding in watch.finish()] == [str(recording)]
+    assert recording.read_text(encoding="utf-8") == "other\n"
+
+
+def test_large_files_are_told_and_not_restored(workspace, tripwire):
+    big = workspace / ".git/hooks/big"
+    big.write_bytes(b"x" * 300_000)
+    watch = tripwire.arm(confined(workspace))
+    big.write_bytes(b"y" * 300_000)
+    (finding,) = watch.finish()
+    assert finding.done == "" and "too large" in str(finding)
+    assert big.read_bytes() == b"y" * 300_000
+
+
+# -- several at once -------------------------------------------------------------------------------
+
+
+def test_commands_side_by_side_share_one_memory(workspace, tripwire):
+    """The second starts after the first has planted its hook, and must not take it for right."""
+    first = tripwire.arm(confined(workspace))
+    (workspace / ".git/hooks/evil").touch()
+    second = tripwire.arm(confined(workspace))
+    assert [finding.path for finding in second.finish()] == [f"{workspace}/.git/hooks/evil"]
+    assert first.finish() == []
+    assert not (workspace / ".git/hooks/evil").exists()
+
+
+def test_a_session_is_compared_while_it_runs_and_when_it_ends(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    for _ in range(2):
+        (workspace / ".git/hooks/evil").touch()
+        assert len(session.check()) == 1
+    (workspace / ".git/hooks/evil").touch()
+    assert len(session.finish()) == 1
+
+
+def test_what_a_person_changes_while_only_a_session_runs_stays_and_is_told(workspace, tripwire):
+    """`git push -u` in a terminal, while a server that the model has started goes on."""
+    session = tripwire.arm(confined(workspace))
+    assert session.check() == []  # its call is over
+    subprocess.run(["git", "-C", workspace, "remote", "add", "o", "x"], check=True)
+    (workspace / ".agent_magics").mkdir()
+    call = tripwire.arm(confined(workspace))
+    found = call.finish()
+    assert {os.path.basename(finding.path) for finding in found} == {".agent_magics", "config"}
+    assert not any(finding.done for finding in found)
+    assert all("or by yourself" in str(finding) for finding in found)
+    assert session.finish() == []  # told once
+    assert "remote" in (workspace / ".git/config").read_text(encoding="utf-8")
+    assert (workspace / ".agent_magics").exists()
+
+
+@pytest.mark.parametrize("seen_by", ["the next call", "a free command", "its own end"])
+def test_what_git_would_run_is_put_back_also_between_calls(seen_by, workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    session.check()
+    (workspace / ".git/hooks/post-commit").touch()
+    append(workspace / ".git/config")
+    if seen_by == "its own end":
+        found = session.finish()
+    else:
+        free = seen_by == "a free command"
+        found = tripwire.arm(None if free else confined(workspace)).finish()
+    assert {finding.done for finding in found} == {"moved", "restored"}
+    assert "fsmonitor" not in (workspace / ".git/config").read_text(encoding="utf-8")
+    assert session.finish() == []
+
+
+def test_between_commands_everything_is_the_persons(workspace, tripwire):
+    tripwire.arm(confined(workspace)).finish()
+    (workspace / ".git/hooks/mine").touch()
+    append(workspace / ".git/config")
+    assert tripwire.arm(confined(workspace)).finish() == []
+    assert (workspace / ".git/hooks/mine").exists()
+
+
+def test_what_the_kernel_holds_for_all_that_run_is_the_persons_to_change(workspace, tripwire):
+    """In tier 2 what is there is mounted read-only; a change can only come from outside."""
+    watch = tripwire.arm(confined(workspace, tier=2))
+    append(workspace / ".git/config")  # the person, in a terminal
+    (workspace / ".agent_magics").mkdir()  # nothing is mounted over what was not there
+    assert [finding.path for finding in watch.finish()] == [f"{workspace}/.agent_magics"]
+    assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
+
+
+def test_one_command_of_tier_1_among_others_is_enough_to_look(workspace, tripwire):
+    watches = [tripwire.arm(confined(workspace, tier=tier)) for tier in (2, 1)]
+    append(workspace / ".git/config")
+    assert [len(watch.finish()) for watch in watches] == [1, 0]
+
+
+def test_a_command_that_was_let_out_may_change_them(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    free = tripwire.arm(None)
+    append(workspace / ".git/config")
+    assert free.finish() == []
+    assert session.finish() == []
+    assert "fsmonitor" in (workspace / ".git/config").read_text(encoding="utf-8")
+
+
+def test_an_approved_write_of_the_kernel_itself_stays(workspace, tripwire):
+    session = tripwire.arm(confined(workspace))
+    append(workspace / ".git/config")
+    (workspace / ".git/hooks/evil").touch()
+    tripwire.accept([f"{workspace}/.git/config"])
+    assert [finding.path for finding in session.finish()] == [f"{workspace}/.git/hooks/evil"]
+
+
+def test_a_patch_says_what_it_wrote(workspace, monkeypatch, tripwire):
+    monkeypatch.setattr(
+        "agent_magics.backends.patch_files.shared_tripwire", lambda: tripwire, raising=True
+    )
+    session = tripwire.arm(confined(workspace))
+    text = "*** Begin Patch\n*** Add File: .git/hooks/new\n+x\n*** End Patch\n"
+    plan_patch(parse_patch(text), lambda name: workspace / name).apply()
+    assert session.finish() == []
+    assert (workspace / ".git/hooks/new").exists()
+
+
+def test_many_threads_at_once(workspace, tripwire):
+    found, errors = [], []
+
+    def run(number: int) -> None:
+        try:
+            watch = tripwire.arm(confined(workspace))
+            (workspace / f".git/hooks/evil{number}").touch()
+            found.extend(watch.finish())
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert len({finding.path for finding in found}) == 16
+    assert not list((workspace / ".git/hooks").glob("evil*"))
+
+
+# -- against a process that still runs -------------------------------------------------------------
+
+
+def test_restoring_never_writes_through_a_link(workspace, tripwire, tmp_path):
+    """The folder is swapped for a link to the outside before the comparison."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "pre-push").write_text("precious", encoding="utf-8")
+    watch = tripwire.arm(confined(workspace))
+    shutil.rmtree(workspace / ".git/hooks")
+    (workspace / ".git/hooks").symlink_to(outside)
+    assert watch.finish()
+    assert state_of(outside) == {"pre-push": ((outside / "pre-push").stat().st_mode, b"precious")}
+    assert not (workspace / ".git/hooks").is_symlink()
+    assert (workspace / ".git/hooks/pre-push").read_text(encoding="utf-8").endswith("mine\n")
+
+
+def test_a_fifo_in_the_way_does_not_block(workspace, tripwire):
+    watch = tripwire.arm(confined(workspace))
+    (workspace / ".git/config").unlink()
+    os.mkfifo(workspace / ".git/config")
+    (finding,) = watch.finish()
+    assert finding.done == "restored"
+    assert (workspace / ".git/config").is_file()

@@ -1,0 +1,123 @@
+"""Kept results: names that lead to files, within bounds, and never silently gone."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_magics.dispatch.handles import HandleStore, is_handle
+from agent_magics.protocol.errors import RespondToModel
+
+
+class Growing:
+    """A source that the test lets grow."""
+
+    def __init__(self, text: str, grows: bool = True) -> None:
+        self.text = text
+        self.is_open = grows
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+    in_memory = size
+
+    def pieces(self) -> Iterator[str]:
+        for start in range(0, len(self.text), 3):
+            yield self.text[start : start + 3]
+
+    def grows(self) -> bool:
+        return self.is_open
+
+
+def test_names_count_up_and_lead_to_files_for_this_user_only():
+    store = HandleStore()
+    assert [store.keep("first"), store.keep("grüße\n")] == ["@r1", "@r2"]
+    path = store.path_of("@r2")
+    assert path.read_text(encoding="utf-8") == "grüße\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert store.path_of("@r1").read_text(encoding="utf-8") == "first"
+
+
+def test_only_a_whole_name_is_a_name():
+    assert is_handle("@r1") and is_handle("@r120")
+    assert not any(map(is_handle, ("@r", "r1", "./@r1", "@r1.txt", "@R1", "@r1\n", "@x1")))
+
+
+def test_an_unknown_name_is_told_with_those_there_are():
+    store = HandleStore()
+    with pytest.raises(RespondToModel, match="no @r1 in this conversation; no result has been"):
+        store.path_of("@r1")
+    for number in range(12):
+        store.keep(str(number))
+    with pytest.raises(RespondToModel, match=r"there are: … @r3, .*@r12\.$"):
+        store.path_of("@r13")
+
+
+def test_a_source_keeps_its_name_and_its_file_grows_with_it():
+    store, source = HandleStore(), Growing("abcdefg")
+    assert store.keep(source) == store.keep(source) == "@r1"
+    assert store.path_of("@r1").read_text(encoding="utf-8") == "abcdefg"
+    source.text += "hij"
+    assert store.path_of("@r1").read_text(encoding="utf-8") == "abcdefghij"
+
+
+def test_beyond_the_memory_the_oldest_go_to_disk():
+    store = HandleStore(memory_limit=25)
+    growing = Growing("x" * 10)
+    assert store.keep(growing) == "@r1"  # what may still grow stays
+    store.keep("a" * 10)
+    folder = store.path_of("@r1").parent
+    assert [file.name for file in folder.iterdir()] == ["r1.txt"]
+    store.keep("b" * 10)
+    assert sorted(file.name for file in folder.iterdir()) == ["r1.txt", "r2.txt"]
+    texts = [store.path_of(name).read_text(encoding="utf-8") for name in ("@r1", "@r2", "@r3")]
+    assert texts == ["x" * 10, "a" * 10, "b" * 10]
+
+
+def test_beyond_the_disk_the_oldest_is_dropped_and_that_is_said():
+    store = HandleStore(memory_limit=5, disk_limit=25)
+    for letter in "abc":
+        store.keep(letter * 10)
+    with pytest.raises(RespondToModel, match=r"@r1 was dropped: .* there are: @r2, @r3\.$"):
+        store.path_of("@r1")
+    assert store.path_of("@r3").read_text(encoding="utf-8") == "c" * 10
+    assert store.keep("d") == "@r4"  # no name is used twice
+
+
+def test_what_no_disk_takes_stays_in_memory(tmp_path):
+    place = tmp_path / "place"
+
+    def parent() -> Path:
+        return place
+
+    store = HandleStore(memory_limit=5, parent=parent)  # a folder that is not there
+    store.keep("a" * 10)
+    with pytest.raises(RespondToModel, match="@r1 cannot be written to a file: No such file"):
+        store.path_of("@r1")
+    place.mkdir()
+    assert store.path_of("@r1").read_text(encoding="utf-8") == "a" * 10
+
+
+def test_half_characters_do_no_harm():
+    store = HandleStore()
+    name = store.keep("a\ud800b")
+    assert store.path_of(name).read_text(encoding="utf-8") == "a?b"
+
+
+def test_the_end_removes_the_files_of_this_process_alone():
+    store = HandleStore()
+    path = store.path_of(store.keep("text"))
+    pid = os.fork()
+    if not pid:
+        store.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert path.is_file()
+    store.close()
+    assert not path.parent.exists()
+    with pytest.raises(RespondToModel, match="no @r1"):
+        store.path_of("@r1")

@@ -1,0 +1,402 @@
+"""What the rules say: the strictest match, scripts by their commands, and only what is trusted."""
+
+import json
+import shlex
+import stat
+from datetime import date
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_magics.dispatch.rules import ProposedRule, RuleBook
+from agent_magics.protocol.errors import FatalError
+
+HEAD = '[[rule]]\npermission = "{}"\npattern = {}\ndecision = "{}"\n'
+
+
+def rule(permission, pattern, decision, **more):
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in more.items()]
+    return HEAD.format(permission, json.dumps(pattern), decision) + "".join(lines)
+
+
+@pytest.fixture
+def book(tmp_path):
+    """Makes the rules of a workspace: the person's own, and the project's."""
+
+    def make(user="", project="", trust=False):
+        (tmp_path / "user.toml").write_text(user, encoding="utf-8")
+        folder = tmp_path / "work" / ".agent_magics"
+        folder.mkdir(parents=True, exist_ok=True)
+        if project:
+            (folder / "rules.toml").write_text(project, encoding="utf-8")
+        made = RuleBook(
+            tmp_path / "work", user_file=tmp_path / "user.toml", state=tmp_path / "state"
+        )
+        if trust:
+            made.trust()
+        return made
+
+    return make
+
+
+def said(book, line, permission="command", agent="default", safe=("ls", "cd", "head")):
+    found = book.decide(
+        permission,
+        shlex.split(line) if permission in ("command", "network") else line,
+        agent,
+        safe=lambda words: words[0] in safe,
+    )
+    return found and (found.decision, found.sandbox)
+
+
+ALLOW = ("allow", "default")
+
+GIT = rule("command", ["git", ["status", "log", "fetch"]], "allow")
+
+
+def test_the_strictest_match_wins_wherever_it_stands(book):
+    held = book(
+        rule("command", ["git"], "allow")
+        + rule("command", ["git", "push"], "prompt")
+        + rule("command", ["git", "push", "--force"], "forbid"),
+    )
+    assert said(held, "git status") == ALLOW
+    assert said(held, "git push origin") == ("prompt", "default")
+    assert said(held, "git push --force") == ("forbid", "default")
+    assert said(held, "hg push") is None
+    reversed_held = book(project=rule("command", ["git"], "forbid"), user=GIT)
+    assert said(reversed_held, "git status") == ("forbid", "default")
+
+
+def test_a_rule_may_be_for_some_agents_alone(book):
+    held = book(rule("command", ["make"], "allow", agent="build*"))
+    assert said(held, "make", agent="builder") == ALLOW
+    assert said(held, "make", agent="default") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bash -c 'git status'",
+        "bash -lc 'git status && git log -3'",
+        "sh -c 'git status | head -3; ls'",
+        "bash -c 'cd src && git status'",
+        "/bin/bash -c 'git log'",
+        "bash -c \"bash -c 'git status'\"",
+    ],
+)
+def test_a_script_is_allowed_by_all_its_commands(book, line):
+    assert said(book(GIT), line) == ALLOW
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bash -c 'git status && make'",
+        "bash -c 'make; git status'",
+        "bash -c 'git status > out'",
+        "bash -c 'git status $(make)'",
+        "bash -c 'git status `make`'",
+        "bash -c 'git status & make'",
+        "bash -c 'X=1 git status'",
+        "bash -c 'git status\nmake'",
+        "bash -c 'git $X'",
+        "bash -c 'git status *'",
+        "bash -c 'git status # x'",
+        "bash -c ''",
+        "bash -x -c 'git status'",
+        "bash -c 'git status' name",
+        "bash -ic 'git status'",
+        "fish -c 'git status'",
+        "env git status",
+        "sudo git status",
+        "xargs git status",
+        "git",
+        "./git status",
+        "/usr/bin/git status",
+        "git -c core.pager=evil status",
+        "git fetch --upload-pack=evil .",
+        "git fetch --upload-pa evil",
+        "git log --ext-diff",
+        "git log --output=x",
+    ],
+)
+def test_what_is_not_understood_or_runs_more_is_never_allowed(book, line):
+    assert said(book(GIT), line) is None
+
+
+def test_a_rule_that_spells_an_option_out_covers_it(book):
+    held = book(rule("command", ["git", "log", "--ext-diff"], "allow"))
+    assert said(held, "git log --ext-diff -3") == ALLOW
+    assert said(held, "git log --ext-diff --output=x") is None
+
+
+def test_a_rule_that_spells_a_script_out_allows_that_script(book):
+    held = book(rule("command", ["bash", "-c", "echo $HOME > out"], "allow"))
+    assert said(held, "bash -c 'echo $HOME > out'") == ALLOW
+    assert said(held, "bash -c 'echo $HOME > other'") is None
+    assert said(held, "bash -c 'echo $HOME > out' more") is None
+
+
+@pytest.mark.parametrize("shell", [["bash"], ["bash", "-c"], ["bash", "-lc"]])
+def test_a_rule_for_a_shell_allows_no_script(book, shell):
+    held = book(rule("command", shell, "allow"))
+    assert said(held, "bash -c 'make && evil'") is None
+    assert said(held, "bash -lc 'evil $(x)'") is None
+
+
+def test_a_rule_for_a_shell_s_file_allows_it(book):
+    held = book(rule("command", ["bash", "build.sh"], "allow"))
+    assert said(held, "bash build.sh --fast") == ALLOW
+    assert said(held, "bash other.sh") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push",
+        "/usr/bin/git push",
+        "git -C sub push",
+        "git -c a=b push",
+        "sudo git push",
+        "env A=b git push",
+        "A=b git push",
+        "timeout 5 git push",
+        "xargs git push",
+        "bash -c 'ls && git push'",
+        "bash -c 'cd x; A=b git push > log 2>&1'",
+        "bash -c 'echo $(git push)'",
+        "bash -c 'echo \"$(git push)\"'",
+        "bash -c 'if true; then git push; fi'",
+        "bash -lc 'git push &'",
+        "bash -c \"sh -c 'git push'\"",
+        "bash -c 'git\tpush'",
+        "bash -c 'g\"i\"t pu\\sh'",
+        "bash -c 'git${IFS}push'",
+        "bash -x -e -c 'git push'",
+        "find . -exec git push ;",
+    ],
+)
+@pytest.mark.parametrize("decision", ["forbid", "prompt"])
+def test_a_strict_rule_finds_its_command_anywhere(book, line, decision):
+    held = book(rule("command", ["git", "push"], decision) + rule("command", ["git"], "allow"))
+    assert said(held, line)[0] == decision
+
+
+@pytest.mark.parametrize("line", ["git pull", "echo git push", "bash -c 'echo \"git push\"'"])
+def test_a_strict_rule_leaves_the_rest_alone(book, line):
+    held = book(rule("command", ["git", "push"], "forbid"))
+    assert said(held, line) is None
+
+
+def test_what_is_too_long_to_search_is_asked_about(book):
+    held = book(rule("command", ["git", "push"], "forbid"))
+    assert said(held, "bash -c '" + "echo a; " * 20_000 + "git push'")[0] == "prompt"
+    assert said(book(GIT), "bash -c '" + "ls a; " * 20_000 + "git status'") is None
+
+
+def test_a_way_out_of_the_sandbox_is_said_by_every_rule_of_a_script(book):
+    held = book(GIT + rule("command", ["gh"], "allow", sandbox="bypass"))
+    assert said(held, "gh pr list") == ("allow", "bypass")
+    assert said(held, "bash -c 'gh pr list'") == ("allow", "bypass")
+    assert said(held, "bash -c 'gh pr list; git status'") == ("allow", "default")
+    assert said(held, "bash -c 'gh pr list | head'") == ("allow", "default")
+    narrower = rule("command", ["gh", "api"], "allow", sandbox="default")
+    both = book(narrower + rule("command", ["gh"], "allow", sandbox="bypass"))
+    assert said(both, "gh api x") == ("allow", "default")
+    assert said(both, "gh pr") == ("allow", "bypass")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered", "others"),
+    [
+        ("src/**", ["src/a.py", "src"], ["lib/a.py", "../src/a.py", "/src/a.py"]),
+        ("**/*.env", ["a.env", "x/y.env"], ["env"]),
+        ("/etc/**", ["/etc/passwd", "../../../../../../../../../../etc/passwd"], ["etc/passwd"]),
+    ],
+)
+@pytest.mark.parametrize("permission", ["read", "write"])
+def test_paths_are_compared_where_they_lead(book, permission, pattern, covered, others):
+    held = book(rule(permission, pattern, "forbid"))
+    for path in covered:
+        assert said(held, path, permission) == ("forbid", "default"), path
+        absolute = str(held.folder / path)
+        assert said(held, absolute, permission) == ("forbid", "default"), absolute
+    for path in others:
+        assert said(held, path, permission) is None, path
+    other = "read" if permission == "write" else "write"
+    assert said(held, covered[0], other) is None
+
+
+def test_a_home_is_written_with_a_tilde(book, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    held = book(rule("read", "~/notes/**", "allow"))
+    assert said(held, "/home/ada/notes/a", "read") == ALLOW
+    assert said(held, "/home/bob/notes/a", "read") is None
+
+
+def test_names_of_tools_and_servers_are_globs(book):
+    held = book(rule("tool", "act*", "forbid") + rule("mcp", "mcp__git__*", "allow"))
+    assert said(held, "act_now", "tool") == ("forbid", "default")
+    assert said(held, "mcp__git__log", "mcp") == ALLOW
+    assert said(held, "mcp__hub__log", "mcp") is None
+
+
+def test_the_network_is_allowed_to_commands(book):
+    held = book(rule("network", ["pip", "install"], "allow"))
+    assert said(held, "pip install x", "network") == ALLOW
+    assert said(held, "pip download x", "network") is None
+    assert said(held, "pip install x") is None
+    everywhere = book(rule("network", "*", "forbid"))
+    assert said(everywhere, "pip install x", "network") == ("forbid", "default")
+
+
+ANY_SCRIPT = st.text("git puhlsa'\"\\\\$`(){}<>|&;#\n*=-", max_size=60)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ANY_SCRIPT)
+def test_any_script_is_decided_and_what_is_odd_is_never_allowed(book, script):
+    held = book(GIT + rule("command", ["git", "push"], "forbid"))
+    found = held.decide("command", ["bash", "-c", script])
+    assert found is None or found.decision in ("allow", "forbid", "prompt")
+    bare = "".join(script.split("'")[::2])
+    if any(character in bare for character in "$`<>\\*#\n(){}"):
+        assert found is None or found.decision != "allow"
+
+
+# -- trust ---------------------------------------------------------------------------------------
+
+MIXED = (
+    GIT
+    + rule("command", ["make"], "forbid")
+    + rule("command", ["tox"], "prompt")
+    + rule("command", ["gh"], "prompt", sandbox="bypass")
+)
+
+
+def test_of_a_project_nobody_trusts_only_the_strict_rules_hold(book):
+    held = book(project=MIXED)
+    assert said(held, "git status") is None
+    assert said(held, "make") == ("forbid", "default")
+    assert said(held, "tox") == ("prompt", "default")
+    assert said(held, "gh") == ("prompt", "default")
+    assert [each.text for each in held.withheld] == ["git (status|log|fetch) …", "gh …"]
+    held.trust()
+    assert said(held, "git status") == ALLOW
+    assert said(held, "gh") == ("prompt", "bypass")
+    assert held.withheld == ()
+
+
+def test_trust_is_kept_and_is_for_this_content_in_this_folder(book, tmp_path):
+    held = book(project=MIXED, trust=True)
+    again = book()
+    assert said(again, "git status") == ALLOW
+    (tmp_path / "work/.agent_magics/rules.toml").write_text(MIXED + "\n", encoding="utf-8")
+    assert said(held, "git status") == ALLOW  # not read again yet
+    for each in (held, again):
+        each.refresh()
+        assert said(each, "git status") is None
+        assert said(each, "make") == ("forbid", "default")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "work/.agent_magics").rename(tmp_path / "copy/.agent_magics")
+    copy = RuleBook(tmp_path / "copy", user_file=tmp_path / "none", state=tmp_path / "state")
+    assert said(copy, "git status") is None
+
+
+def test_what_is_kept_of_trust_is_for_the_person_alone(book, tmp_path):
+    book(project=MIXED, trust=True)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+def test_a_broken_file_is_told_and_nothing_is_guessed(book, tmp_path):
+    with pytest.raises(FatalError, match=r"user\.toml, line 5: "):
+        book(GIT + "nonsense\n")
+    with pytest.raises(FatalError, match=r"rules\.toml, line 5: "):
+        book(project=GIT + "x = 1\n")
+    held = book(project=GIT)
+    (tmp_path / "user.toml").write_text("x = 1", encoding="utf-8")
+    with pytest.raises(FatalError, match=r"user\.toml, line 1: "):
+        held.refresh()
+
+
+# -- answers become rules ------------------------------------------------------------------------
+
+STATUS = ProposedRule("command", ("git", "status"))
+
+
+def test_an_answer_becomes_a_rule_that_holds(book, tmp_path):
+    held = book()
+    (tmp_path / "work/.agent_magics").rmdir()
+    assert said(held, "git status -s") is None
+    added = held.add(STATUS, "git status\n-s")
+    assert (added.text, added.by_answer) == ("git status …", True)
+    assert said(held, "git status -s") == ALLOW
+    assert said(held, "git log") is None
+    path = tmp_path / "work/.agent_magics/rules.toml"
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# Rules of agent-magics for this project")
+    assert f"# Approved on {date.today()}: git status\\u000a-s\n[[rule]]\n" in text
+    assert f'justification = "approved on {date.today()}"' in text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert said(book(), "git status") == ALLOW, "it holds in the next kernel"
+
+
+def test_the_person_s_own_text_stays(book, tmp_path):
+    own = "# mine\n\n" + rule("command", ["make"], "forbid") + "# the end"
+    held = book(project=own)
+    held.add(STATUS, "x")
+    text = (tmp_path / "work/.agent_magics/rules.toml").read_text(encoding="utf-8")
+    assert text.startswith(own + "\n\n# Approved on ")
+    assert said(held, "make") == ("forbid", "default")
+
+
+def test_the_same_answer_twice_is_one_rule(book):
+    held = book()
+    held.add(STATUS, "x")
+    held.add(STATUS, "y")
+    assert len(held.project_rules) == 1
+
+
+def test_nothing_is_added_to_what_nobody_trusts(book, tmp_path):
+    held = book()
+    assert held.may_grow
+    # Planted between the question and the answer.
+    (tmp_path / "work/.agent_magics/rules.toml").write_text(GIT, encoding="utf-8")
+    with pytest.raises(FatalError, match="trust first"):
+        held.add(STATUS, "x")
+    assert not held.may_grow
+    assert said(held, "git log") is None
+    held.trust()
+    held.add(STATUS, "x")
+    assert said(held, "git log") == ALLOW
+
+
+def test_a_link_is_no_folder_of_the_project(book, tmp_path):
+    held = book()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work/.agent_magics").rmdir()
+    (tmp_path / "work/.agent_magics").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FatalError, match="no folder of this project"):
+        held.add(STATUS, "x")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_rule_is_taken_back_and_the_rest_stays_trusted(book):
+    held = book(project=GIT, user=rule("command", ["make"], "allow"), trust=True)
+    held.add(STATUS, "x")
+    held.remove(held.project_rules[1])
+    assert said(held, "git log") == ALLOW
+    assert len(held.project_rules) == 1
+    [own] = held.user_rules
+    held.remove(own)
+    assert said(held, "make") is None
+    with pytest.raises(FatalError, match="not in"):
+        held.remove(own)
+
+
+def test_taking_back_trusts_nothing_new(book):
+    held = book(project=GIT + rule("command", ["make"], "allow"))
+    held.remove(held.project_rules[0])
+    assert said(held, "make") is None

@@ -1,0 +1,110 @@
+"""A cell stays within the outputs that JupyterLab shows, whatever a turn does."""
+
+from typing import Any
+
+import pytest
+
+from agent_magics.kernel.outputs import CellOutputs
+from agent_magics.render.mime import ITEM_MIME
+from agent_magics.render.view import Block
+
+MOST = 40
+
+
+class Page:
+    """The outputs of a cell, as a notebook keeps them."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, dict[str, Any]] = {}
+        self.messages = 0
+
+    def publish(self, bundle: dict[str, Any], display_id: str) -> None:
+        assert display_id not in self.outputs
+        self.outputs[display_id] = bundle
+        self.messages += 1
+
+    def update(self, bundle: dict[str, Any], display_id: str) -> None:
+        assert display_id in self.outputs
+        self.outputs[display_id] = bundle
+        self.messages += 1
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the calls, in the order of the page."""
+        items = [bundle[ITEM_MIME] for bundle in self.outputs.values() if ITEM_MIME in bundle]
+        calls = [call for item in items for call in item.get("items", [item])]
+        return [call["title"] for call in calls if call["kind"] == "tool"]
+
+
+def _call(number: int) -> Block:
+    item = {"version": 1, "kind": "tool", "name": "shell", "title": f"call {number}"}
+    item |= {"status": "running", "arguments": "", "language": "bash", "output": "", "note": ""}
+    return Block(f"call:{number}#{number}", {**item, "exit_code": None})
+
+
+def _end(block: Block) -> Block:
+    block.item["status"], block.done = "completed", True
+    return block
+
+
+def _finish(outputs: CellOutputs) -> None:
+    item = {"version": 1, "kind": "text", "text": "Done."}
+    outputs.show(Block("text", item, done=True))
+    usage = {"input_tokens": 1, "output_tokens": 1, "cached_tokens": 0, "requests": 1}
+    outputs.show(Block("usage", {"version": 1, "kind": "usage", **usage}, done=True))
+    outputs.finish()
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("count", [1, 29, 30, 50, 200])
+def test_all_calls_are_kept_in_few_outputs(live: bool, count: int) -> None:
+    page = Page()
+    outputs = CellOutputs(page, live=live)
+    for number in range(count):
+        block = _call(number)
+        outputs.show(block)
+        outputs.show(_end(block))
+    _finish(outputs)
+    assert page.titles == [f"call {number}" for number in range(count)]
+    assert len(page.outputs) <= MOST
+    last = list(page.outputs.values())[-2:]
+    assert [bundle[ITEM_MIME]["kind"] for bundle in last] == ["text", "usage"]
+
+
+def test_many_questions_take_turns_in_the_last_outputs() -> None:
+    page = Page()
+    outputs = CellOutputs(page, live=True)
+    for number in range(80):
+        block = _call(number)
+        outputs.show(block)
+        outputs.show_live(block, {"widget": number})
+        assert page.outputs[outputs._ids[block.key]] == {"widget": number}
+        outputs.tick()
+        assert {"widget": number} in page.outputs.values()
+        outputs.show(_end(block))
+        assert {"widget": number} not in page.outputs.values()
+    _finish(outputs)
+    assert sorted(page.titles) == sorted(f"call {number}" for number in range(80))
+    assert len(page.outputs) <= MOST
+
+
+def test_quick_calls_do_not_send_their_block_again_and_again() -> None:
+    page = Page()
+    outputs = CellOutputs(page, live=True)
+    for number in range(29 + 160):
+        outputs.show(_end(_call(number)))
+        outputs.tick()
+    outputs.finish()
+    assert len(page.titles) == 189
+    assert page.messages < 29 + 8 * 2 + 20
+
+
+def test_without_a_watcher_nothing_is_sent_twice() -> None:
+    page = Page()
+    outputs = CellOutputs(page, live=False)
+    for number in range(100):
+        block = _call(number)
+        outputs.show(block)
+        outputs.show(_end(block))
+    _finish(outputs)
+    assert page.messages == len(page.outputs)

@@ -1,0 +1,305 @@
+"""Items and tool specs as messages and functions of Chat Completions."""
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.engine.history import History
+from agent_magics.models.chat_wire import (
+    ChatForm,
+    decode_call,
+    decode_usage,
+    encode_tools,
+    tool_json,
+)
+from agent_magics.models.endpoints import Dialect, dialect_of
+from agent_magics.models.responses_wire import ResponsesTranscript
+from agent_magics.models.transforms import strict_form
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    CustomToolCall,
+    FunctionCall,
+    InputImage,
+    InputText,
+    LocalShellCall,
+    Reasoning,
+    ToolCallOutput,
+    Usage,
+    UserMessage,
+)
+from agent_magics.protocol.tools import (
+    ConfiguredToolSpec,
+    FreeformToolSpec,
+    FunctionToolSpec,
+    LocalShellSpec,
+    WebSearchSpec,
+)
+
+PLAIN = Dialect()
+OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")
+IMAGE = InputImage("data:image/png;base64,AA==", "low")
+IMAGE_JSON = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"},
+}
+
+
+def messages_of(*items, dialect=PLAIN):
+    transcript = ChatForm(dialect)()
+    for item in items:
+        transcript.add(item)
+    return json.loads(b"[%s]" % transcript.encoded())
+
+
+def call_of(call_id, name, arguments):
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def tool(call_id, content):
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def test_a_text_and_the_calls_beside_it_are_one_message():
+    assert messages_of(
+        UserMessage("go"),
+        AssistantMessage("Two things."),
+        FunctionCall("a", "f", '{"x": 1}'),
+        FunctionCall("b", "g", ""),
+        ToolCallOutput("a", "one"),
+        ToolCallOutput("b", "two"),
+        AssistantMessage("Done."),
+        UserMessage("thanks"),
+    ) == [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": "Two things.",
+            "tool_calls": [call_of("a", "f", '{"x": 1}'), call_of("b", "g", "{}")],
+        },
+        tool("a", "one"),
+        tool("b", "two"),
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "thanks"},
+    ]
+
+
+def test_calls_without_text_have_no_content():
+    assert messages_of(FunctionCall("a", "f", "{}")) == [
+        {"role": "assistant", "content": None, "tool_calls": [call_of("a", "f", "{}")]}
+    ]
+
+
+def test_each_step_of_a_growing_history_is_valid_and_encoded_once():
+    items = [
+        UserMessage("go"),
+        AssistantMessage("a"),
+        FunctionCall("1", "f", "{}"),
+        FunctionCall("2", "f", "{}"),
+        ToolCallOutput("1", "x"),
+        ToolCallOutput("2", (InputText("see"), IMAGE)),
+        UserMessage("and?"),
+        AssistantMessage("b"),
+    ]
+    history, form = History(), ChatForm(PLAIN)
+    for count, item in enumerate(items, 1):
+        history.append(item)
+        grown = json.loads(b"[%s]" % history.encoded(form))
+        assert grown == messages_of(*items[:count])
+        # The other wire on the same history, in between.
+        assert json.loads(b"[%s]" % history.encoded(ResponsesTranscript))
+    assert history.encoded(ChatForm(Dialect())) == history.encoded(form)  # equal, so the same one
+
+
+def test_things_said_one_after_the_other_are_one_message():
+    said = (UserMessage("news", "developer"), UserMessage("go"), UserMessage((IMAGE,)))
+    parts = [{"type": "text", "text": "news"}, {"type": "text", "text": "go"}, IMAGE_JSON]
+    assert messages_of(*said[:2]) == [{"role": "user", "content": "news\n\ngo"}]
+    assert messages_of(*said) == [{"role": "user", "content": parts}]
+    assert messages_of(*said[:2], dialect=OPENAI) == [
+        {"role": "developer", "content": "news"},
+        {"role": "user", "content": "go"},
+    ]
+
+
+def test_images_of_outputs_follow_the_last_output_of_the_row():
+    outputs = (
+        FunctionCall("a", "f", "{}"),
+        FunctionCall("b", "f", "{}"),
+        ToolCallOutput("a", (InputText("see"), IMAGE)),
+        ToolCallOutput("b", "plain"),
+    )
+    images = [{"type": "text", "text": "Image of the output of a:"}, IMAGE_JSON]
+    assert messages_of(*outputs)[1:] == [
+        tool("a", "see\n[image]"),
+        tool("b", "plain"),
+        {"role": "user", "content": images},
+    ]
+    more = messages_of(*outputs, UserMessage("go on"), AssistantMessage("ok"))
+    assert more[3:] == [
+        {"role": "user", "content": [*images, {"type": "text", "text": "go on"}]},
+        {"role": "assistant", "content": "ok"},
+    ]
+    assert messages_of(*outputs, AssistantMessage("ok"))[3:] == [
+        {"role": "user", "content": images},
+        {"role": "assistant", "content": "ok"},
+    ]
+
+
+def test_reasoning_goes_back_only_where_it_is_wanted():
+    items = (Reasoning(("why",)), FunctionCall("a", "f", "{}"))
+    assert "reasoning_content" not in messages_of(*items)[0]
+    wanted = Dialect(reasoning_field="reasoning_content")
+    assert messages_of(*items, dialect=wanted)[0]["reasoning_content"] == "why"
+    assert messages_of(Reasoning(("why",)), UserMessage("x"), dialect=wanted) == [
+        {"role": "user", "content": "x"}
+    ]
+
+
+def test_freeform_and_shell_calls_are_functions_or_custom_calls():
+    patch = CustomToolCall("a", "apply_patch", "*** Begin\n")
+    shell = LocalShellCall("b", ("ls", "-l"), "/x", 5)
+    (message,) = messages_of(patch, shell)
+    assert message["tool_calls"] == [
+        call_of("a", "apply_patch", '{"input":"*** Begin\\n"}'),
+        call_of("b", "local_shell", '{"command":["ls","-l"],"workdir":"/x","timeout_ms":5}'),
+    ]
+    (message,) = messages_of(patch, dialect=OPENAI)
+    custom = {"name": "apply_patch", "input": "*** Begin\n"}
+    assert message["tool_calls"] == [{"id": "a", "type": "custom", "custom": custom}]
+
+
+def test_what_the_model_wrote_wrongly_goes_back_readable():
+    (message,) = messages_of(FunctionCall("a", "functions.f x", '{"cut'))
+    assert message["tool_calls"] == [call_of("a", "functions_f_x", '{"invalid_json":"{\\"cut"}')]
+
+
+def test_ids_that_do_not_fit_are_made_anew_alike_for_call_and_output():
+    long = "call_" + "x" * 60
+    for dialect, pattern in ((PLAIN, 40), (Dialect(call_ids="mistral"), 9)):
+        said, output = messages_of(
+            FunctionCall(long, "f", "{}"), ToolCallOutput(long, ""), dialect=dialect
+        )
+        assert said["tool_calls"][0]["id"] == output["tool_call_id"]
+        assert len(output["tool_call_id"]) <= pattern
+        assert output["tool_call_id"].isalnum()
+
+
+def test_what_a_server_wants_back_with_a_call_comes_back():
+    extra = {"google": {"thought_signature": "abc"}}
+    call = decode_call("a", "f", "{}", None, extra)
+    (message,) = messages_of(call)
+    assert message["tool_calls"][0]["extra_content"] == extra
+
+
+TEXTS = st.text() | st.just("\ud800\udc00x\udc80")
+ITEMS = st.one_of(
+    st.builds(UserMessage, TEXTS, st.sampled_from(["user", "developer"])),
+    st.builds(UserMessage, st.tuples(st.builds(InputText, TEXTS), st.just(IMAGE))),
+    st.builds(AssistantMessage, TEXTS),
+    st.builds(Reasoning, st.tuples(TEXTS)),
+    st.builds(FunctionCall, TEXTS, TEXTS, TEXTS),
+    st.builds(CustomToolCall, TEXTS, TEXTS, TEXTS),
+    st.builds(ToolCallOutput, TEXTS, TEXTS),
+    st.builds(ToolCallOutput, TEXTS, st.just((IMAGE,))),
+)
+
+
+@given(
+    st.lists(ITEMS, max_size=12),
+    st.sampled_from([PLAIN, OPENAI, Dialect(reasoning_field="reasoning_content")]),
+    st.lists(st.integers(0, 12), max_size=4),
+)
+def test_any_history_is_json_whenever_it_is_asked_for(items, dialect, stops):
+    transcript = ChatForm(dialect)()
+    for count, item in enumerate(items):
+        transcript.add(item)
+        if count in stops:
+            json.loads(b"[%s]" % transcript.encoded())
+    assert json.loads(b"[%s]" % transcript.encoded()) == messages_of(*items, dialect=dialect)
+    roles = [message["role"] for message in messages_of(*items, dialect=dialect)]
+    pairs = itertools.pairwise(roles)
+    assert all(before != after or before == "tool" for before, after in pairs)
+
+
+# -- tools ---------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+GRAMMAR = FreeformToolSpec("patch", "Change files.", "lark", "start: /x/")
+
+
+def test_tools_by_dialect():
+    spec = FunctionToolSpec("f", "Do.", SCHEMA, strict=True)
+    plain = {"name": "f", "description": "Do.", "parameters": SCHEMA}
+    assert tool_json(spec, PLAIN) == {"type": "function", "function": plain}
+    strict = {**plain, "parameters": strict_form(SCHEMA), "strict": True}
+    assert tool_json(spec, OPENAI) == {"type": "function", "function": strict}
+
+
+def test_freeform_tools_are_functions_with_one_text_or_custom_tools():
+    function = tool_json(GRAMMAR, PLAIN)["function"]
+    assert function["parameters"]["required"] == ["input"]
+    assert "lark grammar:\nstart: /x/" in function["description"]
+    assert tool_json(GRAMMAR, OPENAI) == {
+        "type": "custom",
+        "custom": {
+            "name": "patch",
+            "description": "Change files.",
+            "format": {
+                "type": "grammar",
+                "grammar": {"syntax": "lark", "definition": "start: /x/"},
+            },
+        },
+    }
+
+
+def test_the_native_shell_is_a_function_and_web_search_is_left_out():
+    tools = (ConfiguredToolSpec(LocalShellSpec()), ConfiguredToolSpec(WebSearchSpec()))
+    (only,) = json.loads(encode_tools(tools, PLAIN))
+    assert only["function"]["name"] == "local_shell"
+    assert encode_tools(tools[1:], PLAIN) == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"input":"*** Begin"}', "*** Begin"),
+        ("*** Begin", "*** Begin"),
+        ('{"patch":"x"}', '{"patch":"x"}'),
+        ('{"input":3}', '{"input":3}'),
+    ],
+)
+def test_the_text_of_a_freeform_call(arguments, text):
+    assert decode_call("a", "patch", arguments, GRAMMAR) == CustomToolCall("a", "patch", text)
+
+
+def test_shell_calls_come_back():
+    shell = LocalShellSpec()
+    given = '{"command":["ls","-l"],"workdir":"/x","timeout_ms":5}'
+    assert decode_call("a", "local_shell", given, shell) == LocalShellCall(
+        "a", ("ls", "-l"), "/x", 5
+    )
+    assert decode_call("", "local_shell", '{"command":"ls | wc"}', shell) == LocalShellCall(
+        None, ("bash", "-c", "ls | wc")
+    )
+    assert isinstance(decode_call("a", "local_shell", "{", shell), FunctionCall)
+
+
+def test_usage():
+    assert (
+        decode_usage(None) == decode_usage("x") == decode_usage({"prompt_tokens": None}) == Usage()
+    )
+    whole = {
+        "prompt_tokens": 7,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    assert decode_usage(whole) == Usage(7, 5, 3, 2)
+    assert decode_usage({"prompt_tokens": 7, "prompt_cache_hit_tokens": 6}) == Usage(7, 0, 6)

@@ -1,0 +1,332 @@
+"""Playing a recording again, noticing drift, and making a recording from a live door."""
+
+import asyncio
+import json
+
+import pytest
+from responses_server import Reply, ResponsesServer, function_call, message
+
+from agent_magics.models.base import (
+    ItemDone,
+    ModelRequest,
+    Notice,
+    ReasoningChunk,
+    ResponseDone,
+    TextChunk,
+)
+from agent_magics.models.recording import read_recording
+from agent_magics.models.replay import RecordingModel, ReplayModel
+from agent_magics.models.responses import ResponsesModel
+from agent_magics.models.scripted import Call, ScriptedModel, SeenHistory
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    CustomToolCall,
+    FunctionCall,
+    LocalShellCall,
+    ToolCallOutput,
+    Usage,
+    UserMessage,
+)
+
+HEADER = {"format": "agent-magics-recording", "version": 1, "by": "hand"}
+
+
+def recording(path, *exchanges):
+    lines = [HEADER]
+    for prompt, number, reply, *outputs in exchanges:
+        line = {"prompt": prompt, "number": number, "reply": reply}
+        lines.append({**line, "outputs": outputs[0]} if outputs else line)
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return path
+
+
+def request_of(prompt, number=1, items=(), conversation="s"):
+    return ModelRequest(
+        model="m",
+        instructions="",
+        history=SeenHistory((UserMessage(prompt), *items)),
+        tools=(),
+        prompt=prompt,
+        number=number,
+        conversation=conversation,
+    )
+
+
+def ask(model, request):
+    async def run():
+        try:
+            return [event async for event in model.stream(request)]
+        finally:
+            await model.close()
+
+    return asyncio.run(run())
+
+
+def text_of_answer(model, request):
+    return "".join(e.text for e in ask(model, request) if isinstance(e, TextChunk))
+
+
+def said(text):
+    return [{"text": text}]
+
+
+LOOK = [{"call": "shell", "arguments": {"command": ["ls"]}}]
+
+
+def test_an_answer_is_found_by_prompt_and_number(tmp_path):
+    path = recording(
+        tmp_path / "r.jsonl", ("a", 1, LOOK), ("a", 2, said("A2")), ("b", 1, said("B"))
+    )
+    model = ReplayModel(path, cwd=tmp_path)
+    assert model.source == "recording r.jsonl"
+    assert text_of_answer(model, request_of(" b\n")) == "B"
+    call, done = ask(model, request_of("a"))
+    assert call == ItemDone(FunctionCall("call_1", "shell", '{"command": ["ls"]}'))
+    assert done == ResponseDone()
+    assert text_of_answer(model, request_of("a", 2)) == "A2"
+
+
+def test_reasoning_is_shown(tmp_path):
+    path = recording(tmp_path / "r.jsonl", ("a", 1, [{"reasoning": "Hm, hm."}, {"text": "A"}]))
+    events = ask(ReplayModel(path, cwd=tmp_path), request_of("a"))
+    assert events == [
+        ReasoningChunk("Hm, hm."),
+        TextChunk("A"),
+        ItemDone(AssistantMessage("A")),
+        ResponseDone(),
+    ]
+
+
+def test_a_prompt_recorded_twice_plays_in_order_and_then_anew(tmp_path):
+    path = recording(
+        tmp_path / "r.jsonl",
+        ("a", 1, said("first 1")),
+        ("a", 2, said("first 2")),
+        ("b", 1, said("B")),
+        ("a", 1, said("second 1")),
+    )
+    model = ReplayModel(path, cwd=tmp_path)
+    assert text_of_answer(model, request_of("a")) == "first 1"
+    assert text_of_answer(model, request_of("a", 2)) == "first 2"
+    assert text_of_answer(model, request_of("a")) == "second 1"
+    with pytest.raises(FatalError, match="has 1 answers to 'a'"):
+        ask(model, request_of("a", 2))
+    assert text_of_answer(model, request_of("a")) == "first 1"
+    assert text_of_answer(model, request_of("a", 2)) == "first 2"
+
+
+def test_two_conversations_do_not_disturb_each_other(tmp_path):
+    path = recording(
+        tmp_path / "r.jsonl",
+        ("a", 1, said("x1")),
+        ("a", 2, said("x2")),
+        ("a", 1, said("y1")),
+        ("a", 2, said("y2")),
+    )
+    model = ReplayModel(path, cwd=tmp_path)
+    answers = [
+        text_of_answer(model, request_of("a", number, conversation=conversation))
+        for number, conversation in [(1, "left"), (1, "right"), (2, "left"), (2, "right")]
+    ]
+    assert answers == ["x1", "y1", "x2", "y2"]
+
+
+def test_calls_of_a_cell_that_is_run_again_have_new_ids(tmp_path):
+    path = recording(tmp_path / "r.jsonl", ("a", 1, LOOK * 2))
+    model = ReplayModel(path, cwd=tmp_path)
+    ids = [event.item.call_id for _ in "12" for event in ask(model, request_of("a"))[:-1]]
+    assert ids == ["call_1", "call_2", "call_3", "call_4"]
+
+
+def test_an_unknown_prompt_names_the_nearest_and_the_ways_out(tmp_path):
+    path = recording(tmp_path / "r.jsonl", ("Plot sales by month", 1, []), ("Hello", 1, []))
+    with pytest.raises(FatalError) as caught:
+        ask(ReplayModel(path, cwd=tmp_path), request_of("Plot sales by week"))
+    message_text = str(caught.value)
+    for part in ("'Plot sales by week'", str(path), "'Plot sales by month'", "OPENAI_BASE_URL"):
+        assert part in message_text
+    empty = recording(tmp_path / "e.jsonl")
+    with pytest.raises(FatalError, match="has no prompts"):
+        ask(ReplayModel(empty, cwd=tmp_path), request_of("x"))
+
+
+def test_placeholders_become_this_machines_paths(tmp_path):
+    folder = tmp_path / 'a "quoted" name'
+    folder.mkdir()
+    reply = [
+        {"text": "In {cwd}, not {literal:cwd}."},
+        {"call": "f", "arguments": {"p": "{cwd}/x"}},
+        {"custom": "p", "input": "{cwd}/y"},
+    ]
+    path = recording(tmp_path / "r.jsonl", ("a", 1, reply))
+    events = ask(ReplayModel(path, cwd=folder), request_of("a"))
+    text, *items = events[:-1]
+    spoken, call, custom = (event.item for event in items)
+    assert text == TextChunk(f"In {folder}, not {{cwd}}.")
+    assert spoken == AssistantMessage(text.text)
+    assert json.loads(call.arguments) == {"p": f"{folder}/x"}
+    assert custom == CustomToolCall("call_2", "p", f"{folder}/y")
+
+
+def test_a_slow_replay_comes_in_pieces(tmp_path):
+    path = recording(tmp_path / "r.jsonl", ("a", 1, said("one two three")))
+    events = ask(ReplayModel(path, cwd=tmp_path, delay=0.001), request_of("a"))
+    texts = [event.text for event in events if isinstance(event, TextChunk)]
+    assert len(texts) > 1
+    assert "".join(texts) == "one two three"
+
+
+# -- drift ---------------------------------------------------------------------------------------
+
+CALL = FunctionCall("call_1", "shell", "{}")
+
+
+def drift_of(tmp_path, recorded, *sent, strict=False):
+    path = recording(tmp_path / "r.jsonl", ("a", 1, LOOK), ("a", 2, said("ok"), recorded))
+    model = ReplayModel(path, cwd=tmp_path, strict=strict)
+    outputs = [ToolCallOutput("call_1", text) for text in sent]
+    ask(model, request_of("a"))
+    older = ToolCallOutput("call_0", "of an earlier turn")
+    return ask(model, request_of("a", 2, [older, CALL, *outputs]))
+
+
+def test_outputs_as_recorded_are_no_drift(tmp_path):
+    output = f"{tmp_path}/a.py took 0.31 seconds\n"
+    events = drift_of(tmp_path, ["{cwd}/a.py took 12 s"], output, strict=True)
+    assert events[0] == TextChunk("ok")
+
+
+def test_other_outputs_are_told_first(tmp_path):
+    notice, *rest = drift_of(tmp_path, ["same\nold"], "same\nnew")
+    assert isinstance(notice, Notice)
+    assert "`shell` (call_1)" in notice.message
+    assert notice.message.endswith("\n-old\n+new")
+    assert rest[0] == TextChunk("ok")
+
+
+def test_a_long_difference_is_shown_short(tmp_path):
+    lines = "\n".join(f"line {n} " + "x" * 500 for n in range(100))
+    notice = drift_of(tmp_path, [lines], "nothing")[0]
+    assert len(notice.message) < 1000
+    assert notice.message.endswith("…")
+
+
+def test_another_number_of_outputs_is_drift(tmp_path):
+    notice = drift_of(tmp_path, ["x"])[0]
+    assert "sent 0 tool outputs, recorded are 1" in notice.message
+
+
+def test_drift_is_an_error_when_strict(tmp_path):
+    with pytest.raises(FatalError, match="differs from the recording"):
+        drift_of(tmp_path, ["old"], "new", strict=True)
+
+
+# -- recording -----------------------------------------------------------------------------------
+
+
+def test_what_was_recorded_plays_again_elsewhere(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    file = tmp_path / "rec" / "r.jsonl"
+    live = ScriptedModel(
+        [[Call("f", {"p": f"{here}/x"}), CustomToolCall("c9", "p", "{cwd}")], f"Done in {here}."]
+    )
+    model = RecordingModel(live, file, cwd=here, note="why")
+    prompt = f"look into {here}"
+    calls = [event.item for event in ask(model, request_of(prompt))[:-1]]
+    outputs = [ToolCallOutput(call.call_id, f"{here}/x in 0.5 s") for call in calls]
+    ask(model, request_of(prompt, 2, [*calls, *outputs]))
+
+    assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    header = read_recording(file).header
+    assert (header.model, header.note) == ("m", "why")
+    assert header.by.startswith("agent-magics ")
+
+    replay = ReplayModel(file, cwd=there, strict=True)
+    prompt = f"look into {there}"
+    played = [event.item for event in ask(replay, request_of(prompt))[:-1]]
+    assert json.loads(played[0].arguments) == {"p": f"{there}/x"}
+    assert played[1].input == "{cwd}"
+    outputs = [ToolCallOutput(call.call_id, f"{there}/x in 7 s") for call in played]
+    answer = text_of_answer(replay, request_of(prompt, 2, [*played, *outputs]))
+    assert answer == f"Done in {there}."
+
+
+def test_recording_goes_on_in_the_same_file(tmp_path):
+    file = tmp_path / "r.jsonl"
+    for prompt in ("a", "b"):
+        ask(RecordingModel(ScriptedModel([prompt.upper()]), file, cwd=tmp_path), request_of(prompt))
+    replay = ReplayModel(file, cwd=tmp_path)
+    assert [text_of_answer(replay, request_of(prompt)) for prompt in "ba"] == ["B", "A"]
+
+
+def test_a_live_answer_is_recorded_over_http(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "r.jsonl"
+    reply = Reply([message("Hello."), function_call("f", {"a": 1}, "call_xyz")])
+    with ResponsesServer([reply]) as server:
+        live = ResponsesModel(base_url=server.base_url)
+        events = ask(RecordingModel(live, file, cwd=tmp_path), request_of("hi"))
+    again = ask(ReplayModel(file, cwd=tmp_path), request_of("hi"))
+    assert again[-1] == events[-1] == ResponseDone(Usage(10, 5, 4, 2))
+    assert again[1].item.text == "Hello."
+    assert again[2].item == FunctionCall("call_1", "f", '{"a": 1}')
+
+
+def test_a_failed_answer_is_not_recorded(tmp_path):
+    file = tmp_path / "r.jsonl"
+    model = RecordingModel(ScriptedModel([]), file, cwd=tmp_path)
+    with pytest.raises(FatalError, match="0 answers"):
+        ask(model, request_of("a"))
+    assert read_recording(file).exchanges == ()
+
+
+@pytest.mark.parametrize("from_environment", [True, False])
+def test_the_key_is_never_written(tmp_path, monkeypatch, from_environment):
+    key = "sk-live-4711"
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if from_environment:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    file = tmp_path / "r.jsonl"
+    with ResponsesServer([Reply(f"Your key is {key}.")]) as server:
+        live = ResponsesModel(api_key=None if from_environment else key, base_url=server.base_url)
+        with pytest.raises(FatalError, match="API key stands in this exchange") as caught:
+            ask(RecordingModel(live, file, cwd=tmp_path), request_of("hi"))
+    assert key not in str(caught.value)
+    assert key not in file.read_text(encoding="utf-8")
+
+
+def test_native_shell_calls_are_made_this_machines(tmp_path):
+    file = tmp_path / "r.jsonl"
+    shell = LocalShellCall("c", ("ls", str(tmp_path)), str(tmp_path), 5, "ls_1")
+    ask(RecordingModel(ScriptedModel([shell]), file, cwd=tmp_path), request_of("a"))
+    played = ask(ReplayModel(file, cwd="/elsewhere"), request_of("a"))[0].item
+    assert played == LocalShellCall("call_1", ("ls", "/elsewhere"), "/elsewhere", 5)
+
+
+def test_ids_of_sessions_are_those_of_this_run(tmp_path):
+    start = FunctionCall("call_1", "exec_command", '{"cmd": "python"}')
+    began = ToolCallOutput("call_1", "Session 40001 is running.")
+    answer = Call("write_stdin", {"session_id": 40001, "chars": "40001 + 1\n"})
+    live = ScriptedModel([[answer]])
+    recorder = RecordingModel(live, tmp_path / "r.jsonl", cwd=tmp_path)
+    ask(recorder, request_of("go", 1, (start, began)))
+    written = (tmp_path / "r.jsonl").read_text(encoding="utf-8")
+    assert "40001" not in written and "{session1}" in written
+
+    again = ReplayModel(tmp_path / "r.jsonl", cwd=tmp_path, strict=True)
+    now = ToolCallOutput("call_1", "Session 7313 is running.")
+    events = ask(again, request_of("go", 1, (start, now)))
+    (call,) = (event.item for event in events if isinstance(event, ItemDone))
+    assert json.loads(call.arguments) == {"session_id": 7313, "chars": "7313 + 1\n"}
+
+
+def test_a_hand_written_recording_names_sessions_by_number(tmp_path):
+    call = {"call": "write_stdin", "arguments": {"session_id": "{session2}"}}
+    model = ReplayModel(recording(tmp_path / "r.jsonl", ("go", 1, [call])), cwd=tmp_path)
+    outputs = [ToolCallOutput("a", f"Session {number} is running.") for number in (5001, 6002)]
+    events = ask(model, request_of("go", 1, outputs))
+    (call,) = (event.item for event in events if isinstance(event, ItemDone))
+    assert call.arguments == '{"session_id": "6002"}'

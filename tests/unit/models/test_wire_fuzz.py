@@ -1,0 +1,269 @@
+"""Both wires against streams that are cut, repeated, shuffled and strewn with noise.
+
+Whatever comes: no crash but a `FatalError`, and no item that the stream does not hold.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_server import DONE, chat_events, chunk, tool_call
+
+from agent_magics.models.base import ItemDone, TextChunk
+from agent_magics.models.chat import ChatDecoder
+from agent_magics.models.responses import ResponseDecoder
+from agent_magics.models.sse import encode_event, reply_events
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import AssistantMessage, FunctionCall
+
+TEXT = "Let me see: é, “quotes”, 𝄞 and\na line."
+CALLS = [("f", '{"a": "é\\n"}', "call_1"), ("g", "{}", "call_2")]
+ITEMS = [
+    AssistantMessage(TEXT, "m"),
+    *(FunctionCall(call_id, name, arguments) for name, arguments, call_id in CALLS),
+]
+
+
+def numbered(events):
+    """The API's sequence numbers and places, which its real events carry."""
+    for number, event in enumerate(events):
+        head, _, data = event.partition(b"\ndata: ")
+        fields = {**json.loads(data), "sequence_number": number}
+        yield head + b"\ndata: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def responses_stream():
+    content = [{"type": "output_text", "text": TEXT}]
+    items = [{"type": "message", "id": "m", "content": content}]
+    for name, arguments, call_id in CALLS:
+        call = {"call_id": call_id, "name": name, "arguments": arguments}
+        items.append({"type": "function_call", "id": f"fc_{call_id}", **call})
+    events = list(numbered(reply_events(items)))
+    return [event for event in events if b"output_item.done" not in event or b'"item"' in event]
+
+
+def chat_stream():
+    calls = [tool_call(name, text, call_id, n) for n, (name, text, call_id) in enumerate(CALLS)]
+    return chat_events(TEXT, calls)
+
+
+WIRES = {
+    "responses": (ResponseDecoder, responses_stream()),
+    "chat": (ChatDecoder, chat_stream()),
+}
+NOISE = (
+    b": a comment\n\n",
+    b"event: ping\ndata: {}\n\n",
+    b'event: response.unheard_of\ndata: {"sequence_number":0}\n\n',
+    b"event: unheard.of\ndata: not JSON\n\n",
+    b"id: 7\nretry: 10\n\n",
+    b"\n\n",
+    b'data: {"object":"chat.completion.chunk","choices":[]}\n\n',
+    b'data: {"type":"x"}\n\n',
+)
+
+
+@pytest.fixture(params=WIRES)
+def wire(request):
+    return WIRES[request.param]
+
+
+def bare(item):
+    """An item without the provider's id."""
+    return replace(item, id=None)
+
+
+def read(decoder, pieces):
+    """Feed the pieces; return the shown text and the items, ids of the provider left out."""
+    events = []
+    for piece in pieces:
+        if decoder.done is None:
+            events += decoder.feed(piece)
+    if decoder.done is None:
+        events += decoder.close()
+    text = "".join(event.text for event in events if isinstance(event, TextChunk))
+    return text, [bare(event.item) for event in events if isinstance(event, ItemDone)]
+
+
+EXPECTED = (TEXT, [bare(item) for item in ITEMS])
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_split_at_every_byte(wire, line_end):
+    make, events = wire
+    stream = b"".join(events).replace(b"\n", line_end)
+    for cut in range(len(stream)):
+        assert read(make(), [stream[:cut], stream[cut:]]) == EXPECTED
+    assert read(make(), [stream[n : n + 1] for n in range(len(stream))]) == EXPECTED
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_noise_between_events_changes_nothing(data):
+    for make, events in WIRES.values():
+        noisy = []
+        for event in events:
+            noisy += data.draw(st.lists(st.sampled_from(NOISE), max_size=2))
+            noisy.append(event)
+        assert read(make(), noisy) == EXPECTED
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_repeated_events_make_no_second_item(data):
+    """On Responses any event may come twice; on chat those that can be told from new ones."""
+    make, events = WIRES["responses"]
+    twice = [event for event in events for _ in range(data.draw(st.integers(1, 2)))]
+    assert read(make(), twice) == EXPECTED
+    make, events = WIRES["chat"]
+    whole = [tool_call(name, text, call_id, n) for n, (name, text, call_id) in enumerate(CALLS)]
+    calls = [chunk({"tool_calls": [call]}) for call in whole]
+    stream = [
+        *(chunk({"role": "assistant", "content": ""}) for _ in range(2)),
+        chunk({"content": TEXT}),
+        *(event for event in calls for _ in range(data.draw(st.integers(1, 3)))),
+        *(chunk({}, "tool_calls") for _ in range(2)),
+        DONE,
+        DONE,
+    ]
+    assert read(make(), stream) == EXPECTED
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_reordered_events_make_no_wrong_item(random):
+    """Items are those of the stream, in whatever order they came; text may be out of order."""
+    make, events = WIRES["responses"]
+    shuffled = events[:-1]
+    random.shuffle(shuffled)
+    items = read(make(), [*shuffled, events[-1]])[1]
+    assert sorted(items, key=repr) == sorted(EXPECTED[1], key=repr)
+    # On chat the pieces of one call have no numbers; whole calls may come in any order.
+    make, events = WIRES["chat"]
+    calls = [tool_call(name, text, call_id, n) for n, (name, text, call_id) in enumerate(CALLS)]
+    middle = [chunk({"content": TEXT}), *(chunk({"tool_calls": [call]}) for call in calls)]
+    random.shuffle(middle)
+    items = read(make(), [*middle, chunk({}, "stop"), DONE])[1]
+    assert sorted(items, key=repr) == sorted(EXPECTED[1], key=repr)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_stream_cut_or_garbled_anywhere_never_crashes(data):
+    for make, events in WIRES.values():
+        stream = bytearray(b"".join(events))
+        for _ in range(data.draw(st.integers(0, 4))):
+            stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+        stream = bytes(stream[: data.draw(st.integers(0, len(stream)))])
+        decoder = make()
+        try:
+            read(decoder, [stream])
+        except FatalError:
+            continue
+        if decoder.done is None:
+            assert str(decoder.unfinished())
+
+
+def test_a_stream_cut_anywhere_gives_no_half_call(wire):
+    make, events = wire
+    stream = b"".join(events)
+    whole = [bare(item) for item in ITEMS[1:]]
+    for cut in range(len(stream)):
+        _, items = read(make(), [stream[:cut]])
+        assert all(item in whole for item in items if isinstance(item, FunctionCall))
+
+
+FIELDS = (
+    *("choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments"),
+    *("index", "id", "usage", "finish_reason", "error", "code", "reasoning", "refusal", "type"),
+    *("item", "response", "output", "text", "output_index", "sequence_number"),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "delta",
+                    "message",
+                    "content",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "arguments",
+                    "index",
+                    "id",
+                    "usage",
+                    "finish_reason",
+                    "error",
+                    "code",
+                    "reasoning",
+                    "refusal",
+                    "type",
+                    "item",
+                    "response",
+                    "output",
+                    "text",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
+CHUNKS = st.fixed_dictionaries(
+    {"choices": st.lists(st.fixed_dictionaries({"delta": JSON}), max_size=2)}
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(CHUNKS | JSON, max_size=5))
+def test_any_json_in_chat_events_never_crashes(values):
+    decoder = ChatDecoder()
+    try:
+        read(decoder, [b"data: " + json.dumps(value).encode() + b"\n\n" for value in values])
+    except FatalError:
+        return
+
+
+NAMES = (
+    "response.output_text.delta",
+    "response.output_item.done",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "error",
+    "",
+)
+SHAPES = st.dictionaries(
+    st.sampled_from(
+        ["type", "delta", "item", "response", "error", "output_index", "sequence_number"]
+    ),
+    JSON,
+) | st.fixed_dictionaries(
+    {
+        "item": st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(
+                    ["message", "reasoning", "function_call", "local_shell_call"]
+                )
+            },
+            optional=dict.fromkeys(("content", "summary", "action", "arguments", "id"), JSON),
+        )
+    }
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(NAMES), SHAPES), max_size=4))
+def test_any_json_in_responses_events_never_crashes(events):
+    decoder = ResponseDecoder()
+    try:
+        read(decoder, [encode_event(name, {**fields}) for name, fields in events])
+    except FatalError:
+        return

@@ -1,0 +1,191 @@
+"""Items as Markdown and plain text: what a saved notebook shows without anything of ours."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from agent_magics.render.text import to_markdown, to_plain
+
+COMMONMARK = MarkdownIt("commonmark", {"html": True})
+EVIL = "<script>press()</script> ![x](http://x) [a](javascript:x) `<b>"
+
+
+def tool_item(**fields):
+    return {
+        "version": 1,
+        "kind": "tool",
+        "name": "shell",
+        "title": "ls",
+        "status": "completed",
+        "arguments": "{}",
+        "language": "bash",
+        "output": "a.txt\n",
+        "exit_code": 0,
+        "note": "",
+        **fields,
+    }
+
+
+PLAN = {
+    "kind": "plan",
+    "explanation": "Two things.",
+    "steps": [
+        {"id": "1", "description": "look", "status": "completed"},
+        {"id": "2", "description": "act", "status": "in_progress"},
+        {"id": "3", "description": "tell", "status": "pending"},
+    ],
+}
+USAGE = {
+    "kind": "usage",
+    "input_tokens": 12000,
+    "output_tokens": 5,
+    "cached_tokens": 1000,
+    "requests": 1,
+}
+
+
+def test_a_call():
+    assert to_markdown(tool_item()) == "**shell** `ls` (ran, exit code 0)\n\n```\na.txt\n```"
+    assert to_plain(tool_item()) == "[shell] ls (ran, exit code 0)\na.txt"
+
+
+def test_a_call_without_output_or_title():
+    item = tool_item(output="", title="", exit_code=None)
+    assert to_markdown(item) == "**shell** (ran)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"status": "failed", "exit_code": 2}, "(failed, exit code 2)"),
+        ({"status": "denied", "exit_code": None}, "(not run)"),
+        ({"status": "running", "exit_code": None}, "(running)"),
+        ({"note": "approved by the person"}, "(ran, exit code 0, approved by the person)"),
+    ],
+)
+def test_what_happened_is_said_in_words(fields, words):
+    assert words in to_markdown(tool_item(**fields))
+    assert words in to_plain(tool_item(**fields))
+
+
+def test_python_shows_its_code():
+    item = tool_item(name="python", language="python", arguments='{"code": "x < 1\\n"}', output="")
+    assert "```python\nx < 1\n```" in to_markdown(item)
+    broken = tool_item(name="python", language="python", arguments='{"code": "x', output="")
+    assert '{"code": "x' in to_markdown(broken)
+
+
+def test_code_nested_too_deeply_is_shown_as_it_came():
+    deep = '{"code": ' + "[" * 200_000
+    item = tool_item(name="python", language="python", arguments=deep, output="")
+    assert "[[[[" in to_markdown(item)
+
+
+@pytest.mark.parametrize("kind", ["tool", "patch"])
+@pytest.mark.parametrize("language", ["python", "json"])
+def test_the_name_of_a_tool_is_only_a_name(kind, language):
+    name = "<img src=x>\n\n[x](javascript:y)"
+    item = tool_item(kind=kind, name=name, language=language, title="")
+    assert to_markdown(item).startswith("**?img?src?x????x??javascript?y?** (ran")
+    assert to_markdown(tool_item(name="mcp__a-b.c")).startswith("**mcp__a-b.c** ")
+
+
+def test_a_title_cannot_leave_its_line():
+    item = tool_item(title="a\r\r<img src=x>", output="")
+    assert to_markdown(item) == "**shell** `a  <img src=x>` (ran, exit code 0)"
+
+
+def test_a_patch_shows_its_diff_and_on_failure_its_output():
+    item = tool_item(kind="patch", name="apply_patch", diff="-a\n+b\n", exit_code=None)
+    assert to_markdown(item) == "**apply_patch** (ran)\n\n```diff\n-a\n+b\n```"
+    assert to_plain(item).endswith("-a\n+b")
+    failed = {**item, "status": "failed", "diff": "", "output": "no such file"}
+    assert "no such file" in to_markdown(failed)
+
+
+def test_a_plan():
+    assert to_markdown(PLAN) == "*Two things.*\n\n- [x] look\n- [ ] act *(now)*\n- [ ] tell"
+    assert to_plain(PLAN) == "Two things.\n[x] look\n[ ] act (now)\n[ ] tell"
+
+
+def test_usage():
+    line = "12,000 tokens in (1,000 cached), 5 out, 1 request"
+    assert to_plain(USAGE) == line
+    assert to_markdown(USAGE) == f"*{line}*"
+    assert "2 requests" in to_plain({**USAGE, "requests": 2, "cached_tokens": 0})
+
+
+def test_a_notice_of_several_lines_stays_in_its_quotation():
+    item = {"kind": "notice", "level": "error", "text": "one\ntwo"}
+    assert to_markdown(item) == "> **Error:** one\n> two"
+    assert to_plain(item) == "Error: one\ntwo"
+
+
+def test_a_block_is_its_items():
+    item = {"kind": "block", "items": [tool_item(), USAGE]}
+    assert to_markdown(item) == f"{to_markdown(tool_item())}\n\n{to_markdown(USAGE)}"
+    assert to_plain(item) == f"{to_plain(tool_item())}\n\n{to_plain(USAGE)}"
+
+
+def test_plain_text_is_the_words_themselves():
+    assert to_plain({"kind": "text", "text": EVIL}) == EVIL
+
+
+def evil_items(words):
+    return [
+        {"kind": "text", "text": words},
+        {"kind": "notice", "level": "info", "text": words},
+        tool_item(title=words.replace("\n", " "), output=words, note=""),
+        tool_item(language="python", arguments=words, title="", output=words),
+        tool_item(kind="patch", diff=words, output=words, status="failed"),
+        {
+            "kind": "plan",
+            "explanation": words,
+            "steps": [{"id": "1", "description": words, "status": "pending"}],
+        },
+    ]
+
+
+def check(item):
+    markdown = to_markdown(item)
+    for token in COMMONMARK.parse(markdown):
+        for each in (token, *(token.children or ())):
+            assert each.type not in ("html_inline", "html_block", "image"), (each, markdown)
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("words", [EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"])
+def test_no_words_of_a_model_or_a_tool_can_act(number, words):
+    check(evil_items(words)[number])
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<b>", "`", "```", "\n", "\n\n", "![a](b)", "- ", "> ", "~~~", "    ", "x"]
+        ),
+        max_size=9,
+    ).map("".join)
+)
+def test_no_mixture_of_signs_can_act(words):
+    for item in evil_items(words):
+        check(item)
+    check({"kind": "block", "items": evil_items(words)})
+
+
+def test_colours_are_for_those_who_draw_them():
+    item = {
+        "kind": "tool",
+        "name": "shell",
+        "title": "make",
+        "status": "failed",
+        "language": "bash",
+        "arguments": "{}",
+        "output": "\x1b[1;31mno\x1b[0m\n",
+        "exit_code": 2,
+        "note": "",
+    }
+    assert to_plain(item) == "[shell] make (failed, exit code 2)\nno"
+    assert to_markdown(item).endswith("```\nno\n```")

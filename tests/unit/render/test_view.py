@@ -1,0 +1,405 @@
+"""Events folded into blocks: a pure function, and nothing volatile in what is saved."""
+
+import copy
+import json
+import re
+
+import pytest
+
+from agent_magics.protocol.events import (
+    ApprovalRequested,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    ItemCompleted,
+    LiveOutput,
+    ModelInformed,
+    ModelRetry,
+    PatchApplyEnd,
+    PlanStep,
+    PlanUpdated,
+    QuestionResolved,
+    TextDelta,
+    TokensCounted,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallPending,
+    ToolCallRunning,
+    ToolCallUpdated,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+    Warned,
+)
+from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
+from agent_magics.render.mime import ITEM_MIME, blocks_item, harmless, to_bundle
+from agent_magics.render.view import SAVED_CHARACTERS, TurnView, describe_call, shorten
+
+
+def fold(*events):
+    view = TurnView()
+    for event in events:
+        view.apply(event)
+    return view
+
+
+def items(*events):
+    return [block.item for block in fold(*events).blocks]
+
+
+def pending(name="shell", arguments='{"command": ["ls", "-la"]}', call_id="c"):
+    return ToolCallPending(call_id=call_id, name=name, arguments=arguments)
+
+
+def completed(output="out", call_id="c", name="shell", details=None):
+    return ToolCallCompleted(
+        call_id=call_id, name=name, output=output, details=details or {}, duration=1
+    )
+
+
+def failed(output="no", call_id="c", name="shell"):
+    return ToolCallFailed(call_id=call_id, name=name, output=output)
+
+
+def question(call_id="c"):
+    return ApprovalRequested(
+        question_id="q", call_id=call_id, tool="shell", target="t", arguments="{}", reason="r"
+    )
+
+
+def answer(decision, by="person"):
+    return QuestionResolved(question_id="q", decision=decision, by=by)
+
+
+def test_a_whole_turn():
+    assert items(
+        TextDelta(text="I "),
+        TextDelta(text="look."),
+        ItemCompleted(item=AssistantMessage("I look.")),
+        ItemCompleted(item=FunctionCall("c", "shell", "{}")),
+        TokensCounted(request=Usage(1), turn=Usage(1)),
+        pending(),
+        question(),
+        answer("approve"),
+        ToolCallRunning(call_id="c", name="shell"),
+        ExecCommandOutputDelta(call_id="c", text="a\n"),
+        completed("exit code 0\na\n", details={"output": "a\n", "exit_code": 0}),
+        TextDelta(text="Done."),
+        ItemCompleted(item=AssistantMessage("Done.")),
+        TurnCompleted(text="Done.", usage=Usage(10, 5, 2), requests=2),
+    ) == [
+        {"version": 1, "kind": "text", "text": "I look."},
+        {
+            "version": 1,
+            "kind": "tool",
+            "name": "shell",
+            "title": "ls -la",
+            "status": "completed",
+            "arguments": '{"command": ["ls", "-la"]}',
+            "language": "bash",
+            "output": "a\n",
+            "exit_code": 0,
+            "note": "approved by the person",
+        },
+        {"version": 1, "kind": "text", "text": "Done."},
+        {
+            "version": 1,
+            "kind": "usage",
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "cached_tokens": 2,
+            "requests": 2,
+        },
+    ]
+
+
+def test_apply_returns_what_is_new_or_changed():
+    view = TurnView()
+    [first] = view.apply(TextDelta(text="a"))
+    [again] = view.apply(TextDelta(text="b"))
+    assert first is again
+    assert not first.done
+    assert view.apply(ItemCompleted(item=AssistantMessage("ab"))) == [first]
+    assert first.done
+    assert view.apply(TokensCounted(request=Usage(), turn=Usage())) == []
+    [call] = view.apply(pending())
+    assert view.apply(completed()) == [call]
+    assert call.done
+
+
+def test_the_fold_is_pure_and_nothing_volatile_is_saved():
+    def events(seq, call_id):
+        stamp = {"seq": seq, "at": seq * 1.5, "turn_id": f"t{seq}"}
+        return [
+            ToolCallPending(call_id=call_id, name="shell", arguments="{}", **stamp),
+            ToolCallCompleted(call_id=call_id, name="shell", output="o", duration=seq, **stamp),
+            TurnCompleted(text="", usage=Usage(1, 1), **stamp),
+        ]
+
+    one, two = items(*events(1, "call_a")), items(*events(2, "call_b"))
+    assert one == two
+    before = copy.deepcopy(events(1, "x"))
+    same = events(1, "x")
+    fold(*same)
+    assert same == before
+
+
+def test_every_saved_item_is_json():
+    for block in fold(pending(), completed(), Warned(message="w"), TurnAborted(reason="r")).blocks:
+        assert json.loads(json.dumps(block.item)) == block.item
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "note"),
+    [
+        ((completed(),), "completed", ""),
+        ((failed(),), "failed", ""),
+        ((question(), answer("deny"), failed()), "denied", ""),
+        ((question(), answer("abort")), "running", ""),
+        ((question(), answer("approve", "program"), failed()), "failed", "approved by the program"),
+        ((question(), answer("approve_for_session"), completed()), "completed", None),
+        ((question(), answer("approve", "beforehand"), completed()), "completed", None),
+        ((question(), answer("closed", "engine"), TurnAborted(reason="r")), "denied", ""),
+    ],
+)
+def test_what_became_of_a_call(events, status, note):
+    item = items(pending(), *events)[0]
+    assert item["status"] == status
+    if note is None:
+        assert item["note"].startswith("approved")
+    else:
+        assert item["note"] == note
+
+
+def test_an_empty_message_is_no_block():
+    assert items(ItemCompleted(item=AssistantMessage("  "))) == []
+
+
+def test_words_that_come_whole_are_a_block():
+    assert items(ItemCompleted(item=AssistantMessage("Hi")))[0]["text"] == "Hi"
+
+
+def test_the_plan_is_one_block_and_its_calls_are_not_shown():
+    def plan(status):
+        return PlanUpdated(steps=(PlanStep("a", "look", status),), explanation="why")
+
+    view = fold(
+        pending("update_plan", "{}", "p1"),
+        plan("pending"),
+        completed("ok", "p1", "update_plan"),
+        pending("update_plan", "{}", "p2"),
+        plan("completed"),
+        completed("ok", "p2", "update_plan"),
+    )
+    [block] = view.blocks
+    assert block.item == {
+        "version": 1,
+        "kind": "plan",
+        "steps": [{"id": "a", "description": "look", "status": "completed"}],
+        "explanation": "why",
+    }
+
+
+def test_a_plan_call_that_failed_is_shown():
+    [item] = items(pending("update_plan", "{}", "p"), failed("twice", "p", "update_plan"))
+    assert (item["status"], item["output"]) == ("failed", "twice")
+
+
+def test_a_patch_shows_its_diff():
+    [item] = items(
+        pending("apply_patch", "*** Begin Patch"),
+        PatchApplyEnd(call_id="c", success=True, diff="-a\n+b\n"),
+        completed("Done", name="apply_patch"),
+    )
+    assert (item["kind"], item["diff"], item["status"]) == ("patch", "-a\n+b\n", "completed")
+
+
+def test_figures_follow_their_call():
+    view = fold(
+        pending("python", '{"code": "plot()"}'),
+        LiveOutput(call_id="c", data={"image/png": "aGk=", "text/plain": "[figure]"}),
+        completed("[figure]", name="python"),
+    )
+    call, figure = view.blocks
+    assert call.item["language"] == "python"
+    assert figure.done
+    assert to_bundle(figure) == {"image/png": "aGk=", "text/plain": "[figure]"}
+
+
+def test_what_could_act_in_the_page_is_not_published():
+    data = {"text/html": "<b>", "image/svg+xml": "<svg>", "application/javascript": "x"}
+    assert harmless({**data, "text/plain": "p"}) == {"text/plain": "p"}
+
+
+def test_a_bundle_has_the_item_and_two_readable_forms():
+    [block] = fold(Warned(message="careful")).blocks
+    assert to_bundle(block) == {
+        ITEM_MIME: {"version": 1, "kind": "notice", "level": "warning", "text": "careful"},
+        "text/markdown": "> **Warning:** careful",
+        "text/plain": "Warning: careful",
+    }
+    assert blocks_item([block.item])["items"] == [block.item]
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "words"),
+    [
+        (TurnAborted(reason="interrupted by the person"), "warning", "interrupted by the person"),
+        (TurnFailed(error="No key."), "error", "No key."),
+        (Warned(message="w"), "warning", "w"),
+        (ModelRetry(reason="Busy", attempt=2, delay=1.0), "warning", "Busy"),
+    ],
+)
+def test_notices(event, level, words):
+    [item] = items(event)
+    assert (item["kind"], item["level"]) == ("notice", level)
+    assert words.lower() in item["text"].lower()
+
+
+@pytest.mark.parametrize("end", [TurnAborted(reason="r"), TurnFailed(error="e")])
+def test_when_the_turn_is_over_nothing_runs_any_more(end):
+    view = fold(TextDelta(text="half"), pending(), end)
+    assert all(block.done for block in view.blocks)
+    assert view.blocks[1].item["status"] == "failed"
+    assert view.blocks[1].item["output"] == "Interrupted."
+    assert view.apply(completed())[0] is not view.blocks[1]
+
+
+def test_no_tokens_no_usage_line():
+    assert items(TurnCompleted(text="x")) == []
+
+
+def test_progress_is_shown_until_the_call_ends():
+    view = fold(
+        pending(), ToolCallUpdated(call_id="c", name="shell", title="half way", progress=0.5)
+    )
+    assert view.blocks[0].item["output"] == "half way 50%"
+    view.apply(completed("all"))
+    assert view.blocks[0].item["output"] == "all"
+
+
+def test_a_stream_keeps_its_tail_and_an_output_head_and_tail():
+    view = fold(pending())
+    for number in range(100):
+        view.apply(ExecCommandOutputDelta(call_id="c", text=f"{number:03}" * 40))
+    assert len(view.blocks[0].item["output"]) == SAVED_CHARACTERS
+    view.apply(completed("a" * 10_000))
+    assert "6000 characters left out" in view.blocks[0].item["output"]
+    assert len(shorten("x" * SAVED_CHARACTERS)) == SAVED_CHARACTERS
+
+
+def test_an_event_of_an_unknown_call_is_no_error():
+    assert items(ExecCommandOutputDelta(call_id="x", text="t")) == []
+    [item] = items(completed("out", "x"))
+    assert (item["status"], item["output"]) == ("completed", "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ('{"command": ["ls", "-la"]}', "ls -la"),
+        ('{"path": "a.py", "limit": 3}', "a.py"),
+        ('{"code": "x = 1\\ny = 2"}', "x = 1 … (2 lines)"),
+        ('{"month": "2024-03", "n": 1}', 'month="2024-03", n=1'),
+        ("*** Begin Patch\n*** End Patch", "*** Begin Patch … (2 lines)"),
+        ("[1, 2]", "[1, 2]"),
+        ("{}", ""),
+        ("", ""),
+        ('{"code": "' + "x" * 200 + '"}', "x" * 99 + "…"),
+    ],
+)
+def test_a_call_in_one_line(arguments, title):
+    assert describe_call(arguments) == title
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+COMMAND = ("bash", "-c", "npm run dev")
+
+
+def goes_on(session_id="48213"):
+    return ExecCommandBegin(call_id="c", command=COMMAND, cwd="/w", session_id=session_id)
+
+
+def prints(text, session_id="48213"):
+    return ExecCommandOutputDelta(call_id="c", text=text, session_id=session_id)
+
+
+def ends(exit_code, session_id="48213"):
+    return ExecCommandEnd(call_id="c", exit_code=exit_code, duration=3.0, session_id=session_id)
+
+
+CALL = pending("exec_command", '{"cmd": "npm run dev"}')
+RETURNS = completed("Session 48213 is running.", details={"output": "starting\n"})
+
+
+def test_a_session_has_a_block_of_its_own_that_outlives_the_turn():
+    view = fold(
+        CALL,
+        ExecCommandBegin(call_id="c", command=COMMAND, cwd="/w"),
+        ExecCommandOutputDelta(call_id="c", text="starting\n"),
+        goes_on(),
+        RETURNS,
+        prints("\x1b[32mup\x1b[0m \x1b[2J\r\n"),
+        TurnCompleted(text="It runs."),
+    )
+    call, session = view.blocks
+    assert call.done and call.item["output"] == "starting\n"
+    assert call.item["note"] == "goes on as a session"
+    assert not session.done and session.item["status"] == "running"
+    assert session.item["title"] == "npm run dev"
+    assert session.item["output"] == "\x1b[32mup\x1b[0m \n"
+    assert view.apply(prints("down\n")) == [session]
+    assert view.apply(ends(0)) == [session]
+    assert session.done and session.item["status"] == "completed"
+    assert session.item["output"].endswith("up\x1b[0m \ndown\n")
+    assert view.apply(prints("late")) == view.apply(ends(0)) == []
+    assert "48213" not in str([block.item for block in view.blocks])
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status", "note"),
+    [(0, "completed", ""), (3, "failed", ""), (None, "completed", "killed")],
+)
+def test_how_a_session_ended(exit_code, status, note):
+    _, session = items(CALL, goes_on(), RETURNS, ends(exit_code))
+    assert (session["status"], session["exit_code"], session["note"]) == (status, exit_code, note)
+
+
+def test_of_a_long_session_the_end_is_kept_from_a_line_start():
+    view = fold(CALL, goes_on(), RETURNS)
+    for number in range(500):
+        view.apply(prints(f"\x1b[31mline {number}\x1b[0m\n"))
+    output = view.blocks[1].item["output"]
+    assert re.match(r"… \d+ characters left out …\n\x1b\[31mline \d+\x1b\[0m\n", output)
+    assert output.endswith("line 499\x1b[0m\n") and len(output) <= SAVED_CHARACTERS + 50
+
+
+def test_calls_about_a_session_name_it_by_its_command():
+    details = {"output": "42\n", "session": "python3 -i"}
+    [item] = items(
+        pending("write_stdin", '{"session_id": 48213, "chars": "6*7\\n"}'),
+        completed("…", name="write_stdin", details=details),
+    )
+    assert item["title"] == 'python3 -i: "6*7\\n"'
+    assert item["arguments"] == '{"chars": "6*7\\n"}'
+    [item] = items(
+        pending("kill_session", '{"session_id": 48213}'),
+        completed("…", name="kill_session", details=details),
+    )
+    assert item["title"] == "python3 -i" and item["arguments"] == "{}"
+    [item] = items(pending("write_stdin", "no json"))
+    assert item["arguments"] == "no json"
+
+
+def test_what_the_model_was_told_is_a_notice_where_people_should_know():
+    told = ModelInformed(message="Session 48213 …", shown="Session `x` ended.")
+    [notice] = items(told)
+    assert (notice["level"], notice["text"]) == ("info", "Session `x` ended.")
+    assert items(ModelInformed(message="…")) == []
+
+
+def test_a_cut_leaves_no_half_of_a_colour():
+    text = "a" * (SAVED_CHARACTERS // 2 - 3) + "\x1b[31m" + "b" * SAVED_CHARACTERS
+    head = shorten(text).partition("\n")[0]
+    assert head == "a" * (SAVED_CHARACTERS // 2 - 3)

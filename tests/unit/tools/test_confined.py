@@ -1,0 +1,314 @@
+"""What a call's commands are confined to, and how a refusal of the sandbox is recognised."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from agent_magics.backends.exec.environment import command_environment
+from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.protocol.config import RunConfig, SandboxPolicy
+from agent_magics.protocol.errors import RespondToModel, SandboxDenial, SandboxDenied
+from agent_magics.protocol.events import Warned
+from agent_magics.tools.confined import (
+    ProtectedFiles,
+    confinement_for,
+    current_tier,
+    environment_for,
+    explain_denial,
+)
+
+
+@dataclass
+class Ended:
+    """A command that has ended."""
+
+    output: str
+    exit_code: int | None = 1
+    refused: tuple[str, ...] = ()
+
+
+@dataclass
+class Processes:
+    """As much of a conversation's commands as is looked at here."""
+
+    tmpdir: Path
+
+
+@pytest.fixture
+def events():
+    return []
+
+
+@pytest.fixture
+def ctx(tmp_path, events):
+    config = RunConfig(cwd=tmp_path / "work")
+    config.cwd.mkdir()
+    turn = TurnContext(
+        session_id="s",
+        turn_id="t",
+        agent="default",
+        config=config,
+        env=command_environment(os.environ),
+        emit=lambda kind, **fields: events.append(kind(**fields)),
+        ask=None,
+        call=None,
+        validate_path=None,
+        messages=lambda: (),
+        main_thread=None,
+        processes=Processes(tmp_path / "tmp"),
+    )
+    return ToolContext(turn, "call-1", "shell")
+
+
+def configured(ctx: ToolContext, **settings) -> ToolContext:
+    ctx.turn.config = replace(ctx.turn.config, **settings)
+    return ctx
+
+
+needs_tier = pytest.mark.skipif(
+    current_tier() < 1, reason="this machine cannot confine commands (tier 0)"
+)
+
+
+# -- what a call is confined to --------------------------------------------------------------------
+
+
+@needs_tier
+def test_the_default_is_the_workspace_without_network(ctx, tmp_path):
+    confinement = confinement_for(ctx)
+    assert confinement.writable == (f"{tmp_path}/work", f"{tmp_path}/tmp")
+    assert confinement.network is False
+    assert confinement.tier == current_tier()
+    assert f"{tmp_path}/work/.agent_magics" in confinement.protected
+
+
+@needs_tier
+def test_network_comes_by_setting_or_by_approval(ctx):
+    assert confinement_for(ctx, "require_network").network
+    assert confinement_for(configured(ctx, network=True)).network
+
+
+@needs_tier
+def test_more_to_write_comes_by_approval(ctx, tmp_path):
+    confinement = confinement_for(ctx, {"write": ["../out", "/srv/x"]})
+    assert confinement.writable[1:3] == (f"{tmp_path}/out", "/srv/x")
+
+
+@needs_tier
+def test_reading_commands_and_the_read_only_policy_write_nothing(ctx, tmp_path):
+    ctx.read_only = True
+    assert confinement_for(ctx).writable == (f"{tmp_path}/tmp",)
+    ctx.read_only = False
+    configured(ctx, sandbox=SandboxPolicy.READ_ONLY)
+    assert confinement_for(ctx).writable == (f"{tmp_path}/tmp",)
+
+
+def test_what_was_let_out_runs_free(ctx):
+    ctx.bypass_sandbox = True
+    assert confinement_for(ctx) is None
+    ctx.bypass_sandbox = False
+    assert confinement_for(configured(ctx, sandbox=SandboxPolicy.DANGER_FULL_ACCESS)) is None
+
+
+def test_a_lower_tier_can_be_tried(ctx, monkeypatch):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+    assert current_tier() == 0 and confinement_for(ctx) is None
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "9")
+    assert current_tier() <= 2
+
+
+@needs_tier
+def test_a_confined_command_has_its_own_temporary_folder(ctx, tmp_path):
+    assert environment_for(ctx, confinement_for(ctx))["TMPDIR"] == f"{tmp_path}/tmp"
+    assert environment_for(ctx, None) == dict(ctx.env)
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A confinement, with files of this user on both of its sides."""
+    for folder in ("work/.git/hooks", "out", "secret"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "out/file").touch()
+    (tmp_path / "secret/key").touch()
+    return Confinement(
+        tier=1,
+        writable=(f"{tmp_path}/work", f"{tmp_path}/tmp"),
+        protected=(f"{tmp_path}/work/.git/hooks",),
+        hidden=(f"{tmp_path}/secret",),
+    )
+
+
+WRITING = (
+    "touch: cannot touch '{}': Permission denied",
+    "touch: cannot touch '{}': Read-only file system",
+    "cp: cannot create regular file ‘{}’: Permission denied",  # noqa: RUF001
+    "mkdir: cannot create directory `{}': Operation not permitted",
+    "bash: line 1: {}: Permission denied",
+    "sh: 1: cannot create {}: Permission denied",
+    "PermissionError: [Errno 13] Permission denied: '{}'",
+    'OSError: [Errno 30] Read-only file system: "{}"',
+    "Error: EACCES: permission denied, open '{}'",
+    "Error: EROFS: read-only file system, open '{}'",
+    "java.io.FileNotFoundException: {} (Permission denied)",
+    "/usr/bin/ld: cannot open output file {}: Permission denied",
+    "error: could not lock config file {}: Permission denied",
+    "tar: {}: Cannot open: Permission denied",
+    "rm: cannot remove '{}': Permission denied\nmake: *** [Makefile:2: all] Error 1",
+)
+
+
+@pytest.mark.parametrize("line", WRITING)
+@pytest.mark.parametrize("name", ["out/file", "out/new", "out/new/deeper"])
+def test_a_refused_write_is_recognised(line, name, held, tmp_path):
+    for path in (f"{tmp_path}/{name}", f"../{name}"):
+        denial = explain_denial(Ended(f"before\n{line.format(path)}\n"), held, tmp_path / "work")
+        assert (denial.action, denial.target) == ("write", f"{tmp_path}/{name}"), path
+        assert denial.permission == "require_escalated"
+        assert f"{tmp_path}/work" in denial.sentence and "workspace-write" in denial.sentence
+        assert 'sandbox_permissions="require_escalated" and a justification' in denial.sentence
+
+
+def test_a_refused_read_is_recognised(held, tmp_path):
+    denial = explain_denial(
+        Ended(f"cat: {tmp_path}/secret/key: Permission denied"), held, tmp_path / "work"
+    )
+    assert (denial.action, denial.target) == ("read", f"{tmp_path}/secret/key")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl: (6) Could not resolve host: example.com",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+        "ping: connect: Network is unreachable",
+        "OSError: [Errno 101] ENETUNREACH",
+        "npm error code EAI_AGAIN",
+        "Failed to establish a new connection: [Errno 1] Operation not permitted",
+        "ssh: Could not resolve hostname example.com: Name or service not known",
+    ],
+)
+def test_a_refused_network_is_recognised(line, held, tmp_path):
+    denial = explain_denial(Ended(line), held, tmp_path)
+    assert (denial.action, denial.permission) == ("network", "require_network")
+    assert "network is off" in denial.sentence
+    assert explain_denial(Ended(line), replace(held, network=True), tmp_path) is None
+
+
+def test_what_the_supervisor_says_comes_first(held, tmp_path):
+    ended = Ended("x: Permission denied", refused=("connect 10.0.0.1:22", "chmod /etc/passwd"))
+    denial = explain_denial(ended, held, tmp_path)
+    assert (denial.action, denial.target) == ("network", "10.0.0.1:22")
+    assert denial.permission == "require_network"
+    with_network = explain_denial(ended, replace(held, network=True), tmp_path)
+    assert "80 and 443" in with_network.sentence
+    assert with_network.permission == "require_escalated"
+    chmod = explain_denial(replace(ended, refused=("chmod /etc/passwd",)), held, tmp_path)
+    assert (chmod.action, chmod.target) == ("write", "/etc/passwd")
+    other = explain_denial(replace(ended, refused=("kill 4711",)), held, tmp_path)
+    assert other.action == "other" and "kill 4711" in other.sentence
+
+
+def test_a_protected_file_is_the_sandboxs_doing_only_in_tier_2(held, tmp_path):
+    work = tmp_path / "work"
+    for line in (
+        "bash: line 1: .git/hooks/pre-commit: Read-only file system",
+        "error: could not write config file .git/hooks/x: Device or resource busy",
+    ):
+        assert explain_denial(Ended(line), held, work) is None
+        denial = explain_denial(Ended(line), replace(held, tier=2), work)
+        assert denial.action == "write" and "it is protected" in denial.sentence
+        assert denial.target.startswith(f"{work}/.git/hooks/")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "make: *** [all] Error 1",
+        "bash: ./run.sh: Permission denied",  # inside the workspace: not executable
+        "umount: /: device or resource busy",
+        "error: linking with `cc` failed",
+        "AssertionError: 'permission denied' not in 'x'",
+        "rm: cannot remove 'work': Device or resource busy",
+        ": Permission denied",
+        "\x00 '\x00': Permission denied",
+        "'" + "x" * 10_000 + "': Permission denied",
+    ],
+)
+def test_what_is_no_refusal_is_not_taken_for_one(output, held, tmp_path):
+    assert explain_denial(Ended(output), held, tmp_path / "work") is None
+
+
+def test_success_a_kill_and_free_commands_are_never_refusals(held, tmp_path):
+    refused = Ended(f"touch: cannot touch '{tmp_path}/out/x': Permission denied")
+    assert explain_denial(refused, held, tmp_path)
+    assert explain_denial(replace(refused, exit_code=0), held, tmp_path) is None
+    assert explain_denial(replace(refused, exit_code=None), held, tmp_path) is None
+    assert explain_denial(replace(refused, exit_code=126), held, tmp_path) is None
+    assert explain_denial(refused, None, tmp_path) is None
+
+
+def test_a_long_output_is_looked_at_from_its_end(held, tmp_path):
+    told = f"touch: cannot touch '{tmp_path}/out/x': Permission denied\n"
+    noise = "an ordinary line\n" * 100_000
+    assert explain_denial(Ended(noise + told), held, tmp_path)
+    many = "touch: cannot touch 'in/the/workspace': Permission denied\n" * 100_000
+    assert explain_denial(Ended(many), held, tmp_path / "work") is None
+
+
+def as_unprivileged(function) -> int:
+    """Run `function` in a forked child as a user without rights; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            os.setgroups([])
+            os.setgid(1001)
+            os.setuid(1001)
+            status = int(function())
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_the_user_could_not_touch_either_is_no_refusal(tmp_path):
+    held = Confinement(tier=1, writable=(str(tmp_path),))
+    ended = Ended("touch: cannot touch '/etc/x': Permission denied")
+    assert explain_denial(ended, held, tmp_path) is not None  # root could
+    assert as_unprivileged(lambda: explain_denial(ended, held, "/") is None) == 1
+
+
+def test_a_denial_that_is_raised_loses_nothing():
+    denial = SandboxDenial("write", "/x", "The sandbox refused writing /x.")
+    raised = SandboxDenied(denial, "Exit code: 1\nall of it", {"exit_code": 1})
+    assert isinstance(raised, RespondToModel)
+    assert str(raised) == "Exit code: 1\nall of it\n[The sandbox refused writing /x.]"
+    assert raised.output == "Exit code: 1\nall of it" and raised.details == {"exit_code": 1}
+
+
+# -- protected files -------------------------------------------------------------------------------
+
+
+def test_what_was_put_back_is_told_to_model_and_person(ctx, events, tmp_path):
+    work = str(tmp_path / "work")
+    held = Confinement(1, (work, f"{tmp_path}/tmp"), protected=(f"{work}/.agent_magics",))
+    files = ProtectedFiles(ctx, held)
+    (tmp_path / "work/.agent_magics").mkdir()
+    told = files.finish()
+    assert told.startswith("[Protected files: moved ") and "require_escalated" in told
+    (warned,) = events
+    assert isinstance(warned, Warned) and ".agent_magics" in warned.message
+    assert files.finish() == ""
+
+
+def test_a_free_command_has_nothing_to_be_told(ctx, events, tmp_path):
+    files = ProtectedFiles(ctx, None)
+    (tmp_path / "work/.agent_magics").mkdir()
+    assert files.check() == files.finish() == "" and events == []

@@ -1,0 +1,413 @@
+"""`read_file`, `list_dir` and `grep_files`, as a person and as a model call them."""
+
+import os
+
+import pytest
+
+from agent_magics.app import PathJudge
+from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.files import grep_files, list_dir, read_file
+
+BUDGET = 10_000
+
+
+def unused(*args, **kwargs):
+    raise AssertionError("a file tool has no need of this")
+
+
+@pytest.fixture
+def ctx(tmp_path, monkeypatch):
+    """What the engine hands a call whose workspace is `tmp_path`/work."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = RunConfig(cwd=work)
+    turn = TurnContext(
+        session_id="s",
+        turn_id="t",
+        agent="default",
+        config=config,
+        env={},
+        emit=unused,
+        ask=unused,
+        call=unused,
+        validate_path=PathJudge(config),
+        messages=lambda: (),
+        main_thread=unused,
+    )
+    return ToolContext(turn, "call-1", "read_file")
+
+
+@pytest.fixture
+def work(ctx, monkeypatch):
+    monkeypatch.chdir(ctx.cwd)
+    return ctx.cwd
+
+
+def model_reads(function, ctx, budget=BUDGET, **arguments):
+    """Go the way of a call that was approved, and return what the model reads."""
+    ctx.judged = False
+    function.tool_options.assess(arguments, ctx)
+    return as_judged(function, ctx, **arguments).to_output(budget).text
+
+
+def as_judged(function, ctx, **arguments):
+    """Call as the machinery does once `assess` had its say."""
+    ctx.judged = True
+    return function(**arguments, ctx=ctx)
+
+
+def action_of(function, ctx, **arguments):
+    (action,) = function.tool_options.assess(arguments, ctx)
+    return action
+
+
+def put_secret(tmp_path):
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_x").write_text("secret\n", encoding="utf-8")
+
+
+# -- what a call would do ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [read_file, list_dir, grep_files])
+def test_a_plain_path_is_a_read(function, ctx):
+    action = action_of(function, ctx, path="a/../b.txt")
+    assert (action.kind, action.target, action.reason) == (ActionKind.READ, "b.txt", "")
+    assert action_of(function, ctx, path="/etc/hosts").target == "/etc/hosts"
+
+
+@pytest.mark.parametrize("function", [list_dir, grep_files])
+def test_the_workspace_is_the_default(function, ctx):
+    assert action_of(function, ctx).target == "."
+
+
+def test_always_is_bound_to_the_tool_its_arguments_and_where_the_path_leads(ctx, tmp_path):
+    put_secret(tmp_path)
+    (ctx.cwd / "link").symlink_to(tmp_path / ".ssh")
+
+    def fingerprint(function, **arguments):
+        ctx.name = function.tool_options.name
+        return action_of(function, ctx, **arguments).fingerprint
+
+    listed = fingerprint(list_dir, path="link")
+    assert listed == fingerprint(list_dir, path="link")
+    others = [
+        fingerprint(read_file, path="link"),
+        fingerprint(list_dir, path="link", recursive=True),
+        fingerprint(grep_files, path="link", pattern="."),
+        fingerprint(grep_files, path="link", pattern="x"),
+    ]
+    (ctx.cwd / "link").unlink()
+    (ctx.cwd / "link").symlink_to(tmp_path / ".aws")
+    others.append(fingerprint(list_dir, path="link"))
+    assert len({listed, *others}) == 6
+
+
+def test_a_tool_of_the_person_s_is_refused_a_link_with_a_protected_name(ctx, tmp_path):
+    (ctx.cwd / "git").mkdir()
+    (ctx.cwd / ".git").symlink_to("git")
+    (ctx.cwd / "plain").touch()
+    (ctx.cwd / ".env").symlink_to("plain")
+    for path, mode in ((".git/config", "write"), ("git/config", "write"), (".env", "read")):
+        with pytest.raises(RespondToModel, match="may not be touched"):
+            ctx.validate_path(path, mode)
+
+
+@pytest.mark.parametrize("function", [read_file, list_dir, grep_files])
+@pytest.mark.parametrize("path", ["~/.ssh/id_x", "link", ".env", "../.ssh"])
+def test_protected_paths_are_judged_by_their_target(function, path, ctx, tmp_path):
+    put_secret(tmp_path)
+    (ctx.cwd / "link").symlink_to(tmp_path / ".ssh" / "id_x")
+    action = action_of(function, ctx, path=path)
+    assert action.kind is ActionKind.READ_DENIED
+    assert action.reason
+
+
+def test_tools_read_only_and_side_by_side():
+    for function in (read_file, list_dir, grep_files):
+        assert function.tool_options.parallel
+        assert not function.tool_options.mutating
+        assert function.spec.strict
+        assert "ctx" not in function.spec.parameters["properties"]
+        described = function.spec.parameters["properties"].values()
+        assert all(field.get("description") for field in described)
+
+
+# -- protected files -----------------------------------------------------------------------------
+
+
+def test_an_approved_read_is_done(ctx, tmp_path):
+    put_secret(tmp_path)
+    assert "secret" in model_reads(read_file, ctx, path="~/.ssh/id_x")
+    assert "id_x" in model_reads(list_dir, ctx, path="~/.ssh")
+    assert "secret" in model_reads(grep_files, ctx, pattern="sec", path="~/.ssh/id_x")
+    assert "secret" in model_reads(grep_files, ctx, pattern="sec", path="~/.ssh")
+
+
+@pytest.mark.parametrize("function", [read_file, list_dir, grep_files])
+def test_a_link_made_after_the_check_leads_nowhere(function, ctx, tmp_path):
+    put_secret(tmp_path)
+    arguments = {"path": "x"} | ({"pattern": "sec"} if function is grep_files else {})
+    function.tool_options.assess(arguments, ctx)
+    (ctx.cwd / "x").symlink_to(tmp_path / ".ssh" / ("" if function is list_dir else "id_x"))
+    with pytest.raises(RespondToModel, match="protected now"):
+        as_judged(function, ctx, **arguments)
+
+
+def test_an_approval_is_for_one_file_and_one_call(ctx, tmp_path):
+    put_secret(tmp_path)
+    (tmp_path / ".ssh" / "other").touch()
+    read_file.tool_options.assess({"path": "~/.ssh/id_x"}, ctx)
+    with pytest.raises(RespondToModel, match="protected now"):
+        as_judged(read_file, ctx, path="~/.ssh/other")
+    with pytest.raises(RespondToModel, match="protected now"):
+        as_judged(read_file, ToolContext(ctx.turn, "call-2", "read_file"), path="~/.ssh/id_x")
+
+
+def test_walks_leave_protected_places_out(ctx):
+    (ctx.cwd / "id_rsa").write_text("word\n", encoding="utf-8")
+    (ctx.cwd / "a.txt").write_text("word\n", encoding="utf-8")
+    (ctx.cwd / ".aws").mkdir()
+    (ctx.cwd / ".aws" / "credentials").touch()
+    text = model_reads(grep_files, ctx, pattern="word")
+    assert "a.txt:1: word" in text
+    assert "id_rsa" not in text
+    assert "1 protected place left out" in text
+    listed = model_reads(list_dir, ctx, recursive=True, include_hidden=True)
+    assert "credentials" not in listed
+    assert "1 protected folder not entered" in listed
+
+
+def test_the_person_reads_what_is_theirs(work, tmp_path):
+    put_secret(tmp_path)
+    assert read_file("~/.ssh/id_x") == "secret\n"
+    assert [entry.path for entry in list_dir("~/.ssh")] == ["id_x"]
+    assert len(grep_files("secret", "~/.ssh")) == 1
+
+
+# -- read_file -----------------------------------------------------------------------------------
+
+
+def write_lines(work, count, name="a.txt"):
+    text = "".join(f"line {n}\n" for n in range(1, count + 1))
+    (work / name).write_text(text, encoding="utf-8")
+    return text
+
+
+def test_by_hand_read_file_returns_the_text(work):
+    text = write_lines(work, 600)
+    assert read_file("a.txt") == text
+    assert read_file("a.txt", 2, 3) == "line 2\nline 3\n"
+    assert read_file("a.txt", 599) == "line 599\nline 600\n"
+    assert read_file("a.txt", offset_bytes=7, max_lines=1) == "line 2\n"
+
+
+def test_by_hand_lost_bytes_are_warned_about(work):
+    (work / "a.txt").write_bytes("café and other words".encode("latin-1"))
+    with pytest.warns(UnicodeWarning, match=r"1 byte of a\.txt"):
+        assert read_file("a.txt").startswith("caf\ufffd")
+
+
+def test_the_model_reads_numbered_lines_and_how_to_go_on(ctx):
+    write_lines(ctx.cwd, 600)
+    text = model_reads(read_file, ctx, path="a.txt")
+    assert text.startswith("   1| line 1\n   2| line 2\n")
+    assert text.endswith(" 250| line 250\nlines 1-250 of 600; go on with start_line=251.")
+    assert model_reads(read_file, ctx, path="a.txt", start_line=599).endswith(
+        "lines 599-600 of 600."
+    )
+    many = model_reads(read_file, ctx, path="a.txt", max_lines=5_000)
+    assert "lines 1-250 of 600" in many
+
+
+def test_a_small_budget_ends_the_page_at_a_line(ctx):
+    write_lines(ctx.cwd, 600)
+    text = model_reads(read_file, ctx, 1_000, path="a.txt")
+    *lines, footer = text.split("\n")
+    assert len(text) <= 1_000
+    assert footer == f"lines 1-{len(lines)} of 600; go on with start_line={len(lines) + 1}."
+
+
+def test_pages_by_the_footers_own_words_give_the_whole_file(ctx):
+    write_lines(ctx.cwd, 600)
+    numbers, start = [], 1
+    while start is not None:
+        *lines, footer = model_reads(read_file, ctx, 2_000, path="a.txt", start_line=start).split(
+            "\n"
+        )
+        numbers += [int(line.split("|")[0]) for line in lines]
+        start = int(footer.split("start_line=")[1].rstrip(".")) if "start_line" in footer else None
+    assert numbers == list(range(1, 601))
+
+
+def test_what_is_unusual_about_a_file_is_told(ctx):
+    (ctx.cwd / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntw\xff with more text\r\n" + b"x" * 3_000)
+    text = model_reads(read_file, ctx, path="a.txt")
+    assert "   1| one\n" in text
+    assert "[cut: 2,000 of 3,000 characters]" in text
+    assert "1 byte of a.txt could not be decoded" in text
+    assert "byte order mark" in text
+    assert "CRLF" in text
+    (ctx.cwd / "b.txt").write_bytes("ä\n".encode("utf-16"))
+    assert "UTF-16" in model_reads(read_file, ctx, path="b.txt")
+    (ctx.cwd / "empty").touch()
+    assert model_reads(read_file, ctx, path="empty") == "empty is empty (0 bytes)."
+
+
+def test_a_huge_file_is_read_on_by_byte(ctx):
+    with (ctx.cwd / "huge").open("wb") as file:
+        file.write(b"text\n" * 20_000)
+        file.truncate(10 * 1024**3)
+    text = model_reads(read_file, ctx, path="huge", max_lines=2)
+    assert "lines 1-2 of a file of 10,737,418,240 bytes" in text
+    assert text.endswith("go on with start_line=3 or, quicker, offset_bytes=10.")
+    text = model_reads(read_file, ctx, path="huge", max_lines=2, offset_bytes=10)
+    assert "lines 1-2 counted from byte 10" in text
+    assert text.endswith("go on with offset_bytes=20.")
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        ({"start_line": 0}, "start_line is 0, but has to be at least 1"),
+        ({"end_line": -1}, "end_line is -1"),
+        ({"start_line": 5, "end_line": 4}, "end_line=4 is before start_line=5"),
+        ({"max_lines": 0}, "max_lines is 0"),
+        ({"offset_bytes": -1}, "offset_bytes is -1"),
+        ({"offset_bytes": 1, "start_line": 1}, "either offset_bytes or"),
+        ({"start_line": 11}, "10 lines, so there is no line 11"),
+        ({"offset_bytes": 10_000}, "only 71 bytes"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_explained(window, words, ctx):
+    write_lines(ctx.cwd, 10)
+    with pytest.raises(RespondToModel, match=words):
+        read_file("a.txt", **window, ctx=ctx)
+
+
+def test_what_cannot_be_read_is_explained(ctx):
+    write_lines(ctx.cwd, 1, "notes.txt")
+    os.mkfifo(ctx.cwd / "pipe")
+    for path, words in (
+        ("note.txt", r"There is no note\.txt\. Did you mean, in the same folder: notes\.txt"),
+        (".", "use list_dir"),
+        ("pipe", "FIFO"),
+        ("/dev/zero", "device"),
+        ("", "empty"),
+    ):
+        with pytest.raises(RespondToModel, match=words):
+            read_file(path, ctx=ctx)
+
+
+# -- list_dir ------------------------------------------------------------------------------------
+
+
+def test_list_dir_for_people_and_models(work, ctx):
+    (work / "src").mkdir()
+    write_lines(work, 1, "b.txt")
+    write_lines(work, 1, ".hidden")
+    entries = list_dir()
+    assert [(entry.path, entry.kind, entry.size) for entry in entries] == [
+        ("src", "folder", None),
+        ("b.txt", "file", 7),
+    ]
+    text = 'src/\nb.txt  7 bytes\n1-2 of 2 entries in ".".\n1 hidden entry left out.'
+    assert repr(entries) == text
+    assert model_reads(list_dir, ctx) == repr(entries)
+
+
+def test_list_dir_pages_by_its_own_words(ctx):
+    for n in range(30):
+        (ctx.cwd / f"file-{n:02}").touch()
+    text = model_reads(list_dir, ctx, limit=10)
+    assert '1-10 of 30 entries in "."; go on with offset=10.' in text
+    text = model_reads(list_dir, ctx, offset=25)
+    assert text.startswith("file-25")
+    assert "26-30 of 30" in text
+    small = model_reads(list_dir, ctx, 600)
+    shown = small.count("file-")
+    assert shown < 30
+    assert f"go on with offset={shown}." in small
+    assert "behind the last" in model_reads(list_dir, ctx, offset=99)
+    assert "No entries" in model_reads(list_dir, ctx, pattern="*.nothing")
+
+
+def test_list_dir_max_depth_means_recursive(ctx):
+    (ctx.cwd / "a" / "b").mkdir(parents=True)
+    (ctx.cwd / "a" / "b" / "c").touch()
+    assert "a/b/c" not in model_reads(list_dir, ctx, max_depth=2)
+    assert "a/b/" in model_reads(list_dir, ctx, max_depth=2)
+    assert "a/b/c" in model_reads(list_dir, ctx, recursive=True)
+
+
+# -- grep_files ----------------------------------------------------------------------------------
+
+
+def test_grep_files_for_people_and_models(work, ctx):
+    write_lines(work, 3)
+    matches = grep_files("line [12]")
+    assert [(match.path, match.line, match.text) for match in matches] == [
+        ("a.txt", 1, "line 1"),
+        ("a.txt", 2, "line 2"),
+    ]
+    text = "2 matching lines in 1 file (1 file searched).\na.txt:1: line 1\na.txt:2: line 2"
+    assert repr(matches) == text
+    assert model_reads(grep_files, ctx, pattern="line [12]") == text
+
+
+def test_grep_files_shows_context_once(ctx):
+    write_lines(ctx.cwd, 9)
+    text = model_reads(grep_files, ctx, pattern="[237]", context=1)
+    assert text.split("\n")[1:] == [
+        "a.txt-1- line 1",
+        "a.txt:2: line 2",
+        "a.txt:3: line 3",
+        "a.txt-4- line 4",
+        "--",
+        "a.txt-6- line 6",
+        "a.txt:7: line 7",
+        "a.txt-8- line 8",
+    ]
+
+
+def test_nothing_found_is_an_answer(ctx):
+    write_lines(ctx.cwd, 3)
+    output = grep_files("nowhere", ctx=ctx).to_output(BUDGET)
+    assert output.success
+    assert output.text.startswith("No line matches 'nowhere' in . (1 file searched)")
+
+
+def test_the_first_matches_and_the_true_count(ctx):
+    write_lines(ctx.cwd, 5_000)
+    text = model_reads(grep_files, ctx, pattern="line", max_results=100)
+    assert text.startswith("5,000 matching lines in 1 file (1 file searched); the first 100 follow")
+    text = model_reads(grep_files, ctx, 1_000, pattern="line", max_results=100)
+    assert len(text) <= 1_000
+    assert f"the first {text.count('a.txt:')} follow" in text
+
+
+def test_what_cannot_be_searched_is_explained(ctx):
+    os.mkfifo(ctx.cwd / "pipe")
+    for arguments, words in (
+        ({"pattern": "x", "path": "none"}, "There is no none"),
+        ({"pattern": "x", "path": "pipe"}, "FIFO"),
+        ({"pattern": "(", "path": "."}, "position 0"),
+        ({"pattern": "x", "max_results": 0}, "max_results is 0"),
+        ({"pattern": "x", "context": -1}, "context is -1"),
+    ):
+        with pytest.raises(RespondToModel, match=words):
+            grep_files(**arguments, ctx=ctx)
+
+
+@pytest.mark.parametrize("function", [list_dir, grep_files])
+def test_an_interrupt_ends_the_walk(function, ctx):
+    (ctx.cwd / "a").mkdir()
+    (ctx.cwd / "a" / "b").touch()
+    ctx.cancelled.set()
+    arguments = {"pattern": "x"} if function is grep_files else {"recursive": True}
+    with pytest.raises(RespondToModel, match="Interrupted"):
+        function(**arguments, ctx=ctx)
