@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.engine.rollout import Rollout
-from agent_magics.engine.secrets import redact
+from agent_magics.engine.secrets import EventRedactor, Unstamped
 from agent_magics.engine.thread import EngineThread
 from agent_magics.protocol.events import (
     TURN_ENDS,
@@ -31,12 +31,13 @@ class _Turn:
 
     Attributes:
         after: hears what comes after the turn's end: of sessions that it started.
+        redactor: None where there is nothing to take out.
         sessions: those that are open.
     """
 
     listener: Listener
     after: Listener | None
-    secrets: Sequence[str]
+    redactor: EventRedactor | None
     sessions: set[str] = field(default_factory=set)
     ended: bool = False
 
@@ -73,25 +74,34 @@ class Outbox:
             secrets: texts that are taken out of the turn's events.
             after: called with those that come later: sessions may outlive their turn.
         """
-        self._turns[turn_id] = _Turn(listener, after, secrets)
+        redactor = EventRedactor(secrets) if secrets else None
+        self._turns[turn_id] = _Turn(listener, after, redactor)
 
     def emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
         """Stamp an event; it is recorded and shown at the loop's next step. From any thread."""
         turn = self._turns.get(turn_id)
-        if turn is not None and turn.secrets:
-            fields = {name: redact(turn.secrets, value) for name, value in fields.items()}
         with self._lock:
-            event = kind(
+            is_first = not self._pending
+            if turn is None or turn.redactor is None:
+                self._stamp(turn_id, (kind, fields))
+            else:
+                for event in turn.redactor.clean(kind, fields):
+                    self._stamp(turn_id, event)
+            wakes = is_first and self._pending
+        if wakes:
+            self._engine.post(self.flush)
+
+    def _stamp(self, turn_id: str, event: Unstamped) -> None:
+        kind, fields = event
+        self._pending.append(
+            kind(
                 seq=next(self._numbers),
                 at=time.time(),
                 turn_id=turn_id,
                 agent=self._agent,
                 **fields,
             )
-            is_first = not self._pending
-            self._pending.append(event)
-        if is_first:
-            self._engine.post(self.flush)
+        )
 
     def flush(self) -> None:
         """Record what has happened, then show it; on the engine's thread."""

@@ -1,0 +1,97 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.engine.secrets import REDACTED, EventRedactor, cut_begun, redact_text
+from agent_magics.protocol.events import (
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    ItemCompleted,
+    TextDelta,
+    ToolCallCompleted,
+    TurnCompleted,
+    TurnFailed,
+)
+from agent_magics.protocol.items import AssistantMessage
+
+KEY = "sk-canary-canary"
+
+
+def printed(events):
+    return "".join(fields["text"] for kind, fields in events if kind is ExecCommandOutputDelta)
+
+
+@pytest.mark.parametrize(
+    ("text", "begun"),
+    [("", ""), ("a", ""), ("a s", "s"), ("sk", "sk"), (KEY[:-1], KEY[:-1]), ("ss", "s"), (KEY, "")],
+)
+def test_the_beginning_of_a_secret_is_cut_off(text, begun):
+    shown, held = cut_begun((KEY,), text)
+    assert (shown + held, held) == (text, begun)
+
+
+@pytest.mark.parametrize("at", range(1, len(KEY)))
+def test_a_secret_in_two_pieces_is_taken_out(at):
+    redactor = EventRedactor((KEY,))
+    pieces = [f"a {KEY[:at]}", f"{KEY[at:]} b"]
+    events = [
+        event
+        for piece in pieces
+        for event in redactor.clean(ExecCommandOutputDelta, {"call_id": "c", "text": piece})
+    ]
+    assert printed(events) == f"a {REDACTED} b"
+
+
+@pytest.mark.parametrize(
+    ("end", "fields"),
+    [
+        (ExecCommandEnd, {"call_id": "c", "session_id": ""}),
+        (ToolCallCompleted, {"call_id": "c", "output": "x"}),
+    ],
+)
+def test_what_only_looked_like_a_secret_comes_before_the_end(end, fields):
+    redactor = EventRedactor((KEY,))
+    piece = {"call_id": "c", "stream": "stderr", "text": "a sk-can"}
+    first = redactor.clean(ExecCommandOutputDelta, piece)
+    assert [each["text"] for _, each in first] == ["a "]
+    other = redactor.clean(ExecCommandEnd, {"call_id": "d"})
+    assert [kind for kind, _ in other] == [ExecCommandEnd]
+    held, last = redactor.clean(end, fields)
+    assert held == (ExecCommandOutputDelta, {**piece, "text": "sk-can"})
+    assert last[0] is end
+    assert [kind for kind, _ in redactor.clean(end, fields)] == [end]
+
+
+@pytest.mark.parametrize(
+    ("end", "fields"),
+    [
+        (ItemCompleted, {"item": AssistantMessage("It is s")}),
+        (TurnCompleted, {}),
+        (TurnFailed, {"error": "x"}),
+    ],
+)
+def test_what_the_model_says_is_held_back_until_it_has_said_it(end, fields):
+    redactor = EventRedactor((KEY,))
+    assert redactor.clean(TextDelta, {"text": "It is s"}) == [(TextDelta, {"text": "It is "})]
+    assert redactor.clean(ToolCallCompleted, {"call_id": "", "output": "x"})[0][0] is not TextDelta
+    assert redactor.clean(end, fields)[0] == (TextDelta, {"text": "s"})
+
+
+def test_two_streams_do_not_make_a_secret_together():
+    redactor = EventRedactor((KEY,))
+    one = {"call_id": "c", "stream": "stdout", "text": KEY[:5]}
+    two = {"call_id": "c", "stream": "stderr", "text": KEY[5:]}
+    assert redactor.clean(ExecCommandOutputDelta, one) == []
+    assert printed(redactor.clean(ExecCommandOutputDelta, two)) == KEY[5:]
+
+
+@given(st.lists(st.text("abc", max_size=12), max_size=12), st.sampled_from(["abcabcab", "aaaa"]))
+def test_any_pieces_show_what_the_whole_would(pieces, secret):
+    redactor = EventRedactor((secret,))
+    events = [
+        event
+        for piece in pieces
+        for event in redactor.clean(ExecCommandOutputDelta, {"call_id": "c", "text": piece})
+    ]
+    events += redactor.clean(ExecCommandEnd, {"call_id": "c"})
+    assert printed(events) == redact_text((secret,), "".join(pieces))
