@@ -16,6 +16,8 @@ LABEXTENSION_SOURCES := labextension/package.json $(wildcard labextension/packag
 # The extension's bundler wants this; an older Node, or none, is made up for by a package.
 NODE_WILL_DO := { command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null 2>&1
+PYTEST := $(BIN)/python -m pytest --nbval --nbval-current-env \
+	--nbval-sanitize-with notebooks/sanitize.cfg --nbval-cell-timeout 120
 # Kernels of this environment only, whatever else is installed on the machine.
 ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
 
@@ -46,8 +48,11 @@ lab: $(VENV)/test.stamp labextension  ## Open JupyterLab on the notebooks.
 test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(BIN)/python make/system.py
 	@$(MAKE) labextension
-	@$(ISOLATED) $(BIN)/python -m pytest $(PYTEST_ARGS) tests notebooks --nbval \
-		--nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg --nbval-cell-timeout 120
+	@$(ISOLATED) $(PYTEST) $(PYTEST_ARGS) tests notebooks
+
+.PHONY: unstable
+unstable:  ## Run the few tests that failed again, alone: broken, or unstable?
+	@$(ISOLATED) $(BIN)/python make/unstable.py $(PYTEST)
 
 .PHONY: attacks
 attacks: $(VENV)/test.stamp  ## Attack the sandbox; print what was tried, stopped and is open.

@@ -218,7 +218,7 @@ import os, pty
 pid, master = pty.fork()
 if pid == 0:
     os.execlp("sh", "sh", "-c", "test -t 0 && echo 1 > /dev/tty; read x; exit 6")
-assert os.read(master, 99) == b"1\\r\\n"
+assert os.fdopen(os.dup(master), "rb").readline() == b"1\\r\\n"
 os.write(master, b"\\n")
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) - 5)
 """,
