@@ -255,7 +255,8 @@ class _Swap:
         """Write the new content beside its target; the target is not touched yet."""
         if write.after is None:
             return
-        folder = self._folder_of(write.path, self._make_folder)
+        # A folder is made for a new file only: one that is gone took the file to change with it.
+        folder = self._folder_of(write.path, self._make_folder if write.before is None else None)
         staged = self._staged[write.path] = self._new_name(folder)
         # 0o666 so that the person's umask decides about a new file, as in any editor.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
