@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.exec import launcher as module
+from agent_magics.backends.exec import launcher_process
 from agent_magics.backends.exec.launcher import Launcher, shared_launcher
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
@@ -240,7 +240,7 @@ def test_a_launcher_that_cannot_start_is_told_with_its_last_words(monkeypatch, t
         program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
-        monkeypatch.setattr(module, "_ANSWER_LIMIT", 1.0)
+        monkeypatch.setattr(launcher_process, "ANSWER_LIMIT", 1.0)
         with pytest.raises(FatalError, match="launcher of commands") as caught:
             spawn(own, ["true"])
         assert said in str(caught.value) and len(str(caught.value)) < 2500

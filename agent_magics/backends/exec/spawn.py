@@ -1,0 +1,175 @@
+"""One command on its way to the launcher: the request, its channels, and how it began."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import termios
+
+from agent_magics.backends.exec.launcher_process import ANSWER_LIMIT
+from agent_magics.backends.exec.process import Channels
+from agent_magics.backends.exec.pump import SUPERVISOR_GONE
+from agent_magics.backends.launcher.wire import (
+    Failed,
+    SpawnRequest,
+    Started,
+    decode_reply,
+    encode_request,
+    receive_message,
+)
+from agent_magics.protocol.errors import RespondToModel
+
+_WORD_LIMIT = 5.0  # seconds a supervisor may take from the begin of a message to its end
+_MOST_REQUEST = 32 << 20  # bytes of a command with its environment; Linux takes 6 MiB at most
+_TOO_LONG = "The command is too long for the system; put the data into a file."
+_EXEC_REASONS = {
+    errno.EACCES: "cannot be run: it is not an executable file that you may use.",
+    errno.EPERM: "cannot be run: it is not an executable file that you may use.",
+    errno.ENOEXEC: "cannot be run: it is neither a program nor a script with a #! line.",
+}
+
+
+def encode(request: SpawnRequest) -> bytes:
+    """Return the request as it is sent.
+
+    Raises:
+        RespondToModel: there is no command in it, or one that cannot be.
+    """
+    if not request.argv or not request.argv[0]:
+        raise RespondToModel("The command is empty; give the program and its arguments as a list.")
+    try:
+        size = sum(map(len, map(os.fsencode, (*request.argv, request.cwd))))
+    except UnicodeEncodeError:
+        size = -1
+    if size < 0 or "\0" in "".join((*request.argv, request.cwd)):
+        raise RespondToModel(
+            "The command has a NUL character or a half character in it; remove it."
+        )
+    if size > _MOST_REQUEST:
+        raise RespondToModel(_TOO_LONG)
+    return encode_request(request)
+
+
+def make_channels(
+    request: SpawnRequest, size: tuple[int, int], stdin: bool, theirs: contextlib.ExitStack
+) -> tuple[Channels, list[int]]:
+    """Make our channels and the descriptors to send, which `theirs` closes.
+
+    Args:
+        request: the command.
+        size: rows and columns of its terminal, where it gets one.
+        stdin: without a terminal: a pipe to write to.
+        theirs: closes, when it ends, what was sent.
+
+    Raises:
+        RespondToModel: the folder is not there, or there is no room for more files.
+    """
+    try:
+        control, their_control = socket.socketpair()
+        theirs.callback(their_control.close)
+        channels = Channels(control, tty=request.tty)
+        with contextlib.ExitStack() as failing:
+            failing.callback(channels.close)
+            folder = _open_folder(request.cwd)
+            theirs.callback(os.close, folder)
+            if request.tty:
+                streams = _make_terminal(channels, size, theirs)
+            else:
+                streams = _make_pipes(channels, stdin, theirs)
+            failing.pop_all()
+    except OSError as error:
+        raise RespondToModel(f"The command could not be started: {error.strerror}.") from None
+    return channels, [their_control.fileno(), folder, *streams]
+
+
+def _open_folder(folder: str) -> int:
+    try:
+        # O_PATH needs no right to read; macOS has none.
+        return os.open(folder, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RespondToModel(
+            f"The folder {folder!r} to run in does not exist or is not a folder."
+        ) from None
+
+
+def _make_terminal(
+    channels: Channels, size: tuple[int, int], theirs: contextlib.ExitStack
+) -> list[int]:
+    ours, terminal = os.openpty()
+    theirs.callback(os.close, terminal)
+    channels.outputs[ours] = "stdout"
+    os.set_blocking(ours, False)
+    channels.input = os.dup(ours)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+    return [terminal] * 3
+
+
+def _make_pipes(channels: Channels, stdin: bool, theirs: contextlib.ExitStack) -> list[int]:
+    if stdin:
+        their_input, channels.input = os.pipe()
+        os.set_blocking(channels.input, False)
+    else:
+        their_input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    theirs.callback(os.close, their_input)
+    streams = [their_input]
+    for name in ("stdout", "stderr"):
+        ours, writer = os.pipe()
+        theirs.callback(os.close, writer)
+        channels.outputs[ours] = name
+        os.set_blocking(ours, False)
+        streams.append(writer)
+    return streams
+
+
+def wait_for_start(request: SpawnRequest, channels: Channels) -> int:
+    """Return the process id of the program, once it runs.
+
+    Raises:
+        RespondToModel: it does not run; the sentence says why.
+    """
+    channels.control.settimeout(ANSWER_LIMIT)
+    try:
+        data, _ = receive_message(channels.control)
+    except TimeoutError:
+        raise RespondToModel(
+            f"The command was not started within {ANSWER_LIMIT:.0f} s; nothing of it goes on. "
+            "Try again when the machine is less busy."
+        ) from None
+    except OSError:
+        data = b""
+    if not data:
+        raise RespondToModel(
+            f"{SUPERVISOR_GONE} This command may have begun; look at what it has done before you "
+            "run it again."
+        )
+    reply = decode_reply(data)
+    if isinstance(reply, Started):
+        channels.control.settimeout(_WORD_LIMIT)
+        return reply.pid
+    raise RespondToModel(_why_not_started(request, reply))
+
+
+def _why_not_started(request: SpawnRequest, failed: Failed) -> str:
+    program = request.argv[0]
+    if failed.stage == "confine":
+        return f"The sandbox could not be set up, so nothing was run: {failed.message}."
+    if failed.stage == "cwd":
+        return f"The folder {request.cwd!r} to run in cannot be entered: {failed.message}."
+    if failed.stage != "exec":
+        return f"The command could not be started: {failed.message}."
+    if failed.errno == errno.E2BIG:
+        return _TOO_LONG
+    if failed.errno == errno.ENOENT and "interpreter" in failed.message:
+        return f"{program!r} cannot run: the interpreter that its first line names is not there."
+    if failed.errno == errno.ENOENT or _is_nowhere(request):
+        return f"Command not found: {program!r}. Check the name, or whether it is installed."
+    return f"{program!r} " + _EXEC_REASONS.get(failed.errno, f"cannot be run: {failed.message}.")
+
+
+def _is_nowhere(request: SpawnRequest) -> bool:
+    """Whether no folder of PATH has the program: one that may not be searched is an EACCES."""
+    program = request.argv[0]
+    return "/" not in program and not shutil.which(program, os.F_OK, request.env.get("PATH"))
