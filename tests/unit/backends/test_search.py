@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends import search as search_module
-from agent_magics.backends.search import find_ripgrep, search
+from agent_magics.backends import search_files
+from agent_magics.backends.search import search
+from agent_magics.backends.search_engine import find_ripgrep
 from agent_magics.protocol.errors import RespondToModel
 
 NO_RIPGREP = "/nonexistent"
@@ -139,7 +140,7 @@ def test_long_lines_are_cut_around_the_hit(engine, tmp_path):
 
 
 def test_more_files_than_one_command_line_takes(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(search_module, "_BATCH_FILES", 3)
+    monkeypatch.setattr(search_files, "_BATCH_FILES", 3)
     for n in range(10):
         write(tmp_path / f"f{n}", "hit\n")
     found = search(tmp_path, "hit", cwd=tmp_path)
