@@ -20,7 +20,7 @@ def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkey
         os.rename(tmp_path / "d", tmp_path / "aside")
 
     monkeypatch.setattr(patch_files, "_check_unchanged", check_and_move)
-    with pytest.raises(RespondToModel, match="d/f cannot be written .*nothing was changed"):
+    with pytest.raises(RespondToModel, match=r"d/f cannot be written .*nothing was changed"):
         plan.apply()
     assert [path.name for path in tmp_path.iterdir()] == ["aside"]
     assert (tmp_path / "aside/f").read_text(encoding="utf-8") == "old\n"
