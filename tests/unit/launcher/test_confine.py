@@ -5,7 +5,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,6 @@ from agent_magics.backends.launcher.syscalls import number_of
 from agent_magics.backends.launcher.wire import Confinement
 
 PROGRAM = "/usr/bin/python3"  # unlike the one of the tests, any user may run it
-
-
-@pytest.fixture(params=[0, USER])
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
-
-
-@pytest.fixture
-def place(uid: int) -> Iterator[str]:
-    with ground(uid) as folder:
-        yield folder
 
 
 def confinement_of(place: str, tier: int = 1, **more: Any) -> Confinement:

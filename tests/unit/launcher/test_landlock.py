@@ -5,27 +5,16 @@ import signal
 import socket
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confined_run import USER, attempt, ground, result_of, run_confined
+from confined_run import attempt, result_of, run_confined
 
 from agent_magics.backends.launcher import landlock
 from agent_magics.backends.launcher.wire import Confinement
 
 ABIS = (1, 2, 4, 6, 7)
-
-
-@pytest.fixture(params=[0, USER])
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
-
-
-@pytest.fixture
-def place(uid: int) -> Iterator[str]:
-    with ground(uid) as folder:
-        yield folder
 
 
 def confinement_of(place: str, **more: Any) -> Confinement:

@@ -3,28 +3,17 @@
 import errno
 import multiprocessing.synchronize
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confined_run import USER, Outcome, attempt, ground, result_of, run_confined
+from confined_run import Outcome, attempt, result_of, run_confined
 
 from agent_magics.backends.launcher import namespaces
 from agent_magics.backends.launcher.wire import Confinement
 
 SHELL = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-
-
-@pytest.fixture(params=[0, USER])
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
-
-
-@pytest.fixture
-def place(uid: int) -> Iterator[str]:
-    with ground(uid) as folder:
-        yield folder
 
 
 def confinement_of(place: str, tier: int = 2, **more: Any) -> Confinement:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confined_run import USER, Outcome, attempt, ground, result_of, run_confined
+from confined_run import Outcome, attempt, result_of, run_confined
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,17 +25,6 @@ from agent_magics.backends.launcher.syscalls import number_of
 from agent_magics.backends.launcher.wire import Confinement
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
-
-
-@pytest.fixture(params=[0, USER])
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
-
-
-@pytest.fixture
-def place(uid: int) -> Iterator[str]:
-    with ground(uid) as folder:
-        yield folder
 
 
 def run_bound(

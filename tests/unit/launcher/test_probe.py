@@ -9,7 +9,7 @@ from typing import Any
 
 import attack_container
 import pytest
-from confined_run import USER, ground
+from confined_run import ground
 
 from agent_magics.backends.launcher import confine, landlock, probe
 
@@ -34,11 +34,6 @@ def run(prepare: Callable[[], object], uid: int) -> dict[str, Any]:
     os.waitpid(pid, 0)
     with open(reader, "rb") as file:
         return json.loads(file.read())
-
-
-@pytest.fixture(params=[0, USER])
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
 
 
 def test_this_machine_has_namespaces(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ import resource
 import signal
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confined_run import USER, Outcome, attempt, ground, result_of, run_confined
+from confined_run import USER, Outcome, attempt, result_of, run_confined
 
 from agent_magics.backends.launcher import linux, seccomp, syscalls
 from agent_magics.backends.launcher.linux import syscall
@@ -26,17 +26,6 @@ from agent_magics.backends.launcher.wire import Confinement
 UIDS = (0, USER)
 # With -1 for every argument these would do something: arguments that do nothing.
 HARMLESS = {"msgget": (0x7F3A91, 0), "semget": (0x7F3A91, 1, 0), "shmget": (0x7F3A91, 1, 0)}
-
-
-@pytest.fixture(params=UIDS)
-def uid(request: pytest.FixtureRequest) -> int:
-    return request.param
-
-
-@pytest.fixture
-def place(uid: int) -> Iterator[str]:
-    with ground(uid) as folder:
-        yield folder
 
 
 def run_bound(
