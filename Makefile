@@ -16,6 +16,7 @@ LABEXTENSION_SOURCES := labextension/package.json $(wildcard labextension/packag
 # The extension's bundler wants this; an older Node, or none, is made up for by a package.
 NODE_WILL_DO := { command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null 2>&1
+SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server)
 PYTEST := $(BIN)/python -m pytest --nbval --nbval-current-env \
 	--nbval-sanitize-with notebooks/sanitize.cfg --nbval-cell-timeout 120
 # Kernels of this environment only, whatever else is installed on the machine.
@@ -47,6 +48,7 @@ lab: $(VENV)/test.stamp labextension  ## Open JupyterLab on the notebooks.
 .PHONY: test
 test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(BIN)/python make/system.py
+	@$(MAKE) --keep-going --jobs=2 servers || [ -z "$${CI:-}" ]
 	@$(MAKE) labextension
 	@$(ISOLATED) $(PYTEST) $(PYTEST_ARGS) tests notebooks
 
@@ -99,6 +101,17 @@ $(LABEXTENSION)/package.json: $(LABEXTENSION_SOURCES)
 	@mkdir -p $(VENV)/share/jupyter/labextensions
 	@rm -rf $(VENV)/share/jupyter/labextensions/agent-magics
 	@ln -s ../../../../$(LABEXTENSION) $(VENV)/share/jupyter/labextensions/agent-magics
+
+.PHONY: servers
+servers: $(SERVERS)  ## Install the model servers that tests start, each in its own environment.
+	@:
+
+build/servers/%.stamp: tests/servers/%/requirements.txt make/servers.py | $(VENV)/made.stamp
+	@echo "installing the server $* into build/servers/$* (once; a minute or two)"
+	@mkdir -p build/servers
+	@rm -f $@
+	@$(BIN)/python make/servers.py $*
+	@touch $@
 
 .PHONY: clean
 clean:  ## Remove everything that make made.

@@ -12,14 +12,19 @@ from agent_magics._version import __version__
 if TYPE_CHECKING:
     from agent_magics.app import Agent
     from agent_magics.dispatch.context import ToolContext
+    from agent_magics.dispatch.hooks import Abort, Block
     from agent_magics.dispatch.tool import tool
     from agent_magics.models.scripted import Call, ScriptedModel
     from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
+    from agent_magics.protocol.tools import DynamicToolSpec
 
 _HOMES = {
+    "Abort": "dispatch.hooks",
     "Agent": "app",
     "AgentMagicsError": "protocol.errors",
+    "Block": "dispatch.hooks",
     "Call": "models.scripted",
+    "DynamicToolSpec": "protocol.tools",
     "FatalError": "protocol.errors",
     "RespondToModel": "protocol.errors",
     "ScriptedModel": "models.scripted",
@@ -28,9 +33,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "Abort",
     "Agent",
     "AgentMagicsError",
+    "Block",
     "Call",
+    "DynamicToolSpec",
     "FatalError",
     "RespondToModel",
     "ScriptedModel",

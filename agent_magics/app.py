@@ -10,31 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.backends.exec.environment import command_environment
-from agent_magics.dispatch.function import FunctionToolHandler
-from agent_magics.dispatch.registry import ToolRegistry, ToolRegistryBuilder
-from agent_magics.dispatch.tool import offered_specs
+from agent_magics.dispatch.hooks import read_hooks
 from agent_magics.engine.foreground import Foreground, Host, ProgramHost
 from agent_magics.engine.result import RunResult, summarise
 from agent_magics.engine.session import RunSetup, Session
+from agent_magics.engine.structured import OutputType
 from agent_magics.engine.surroundings import SURROUNDINGS
 from agent_magics.engine.thread import shared_engine
 from agent_magics.models.base import Model
-from agent_magics.models.endpoints import environment_keys
+from agent_magics.models.credentials import held_keys, stored_key
+from agent_magics.models.endpoints import server_address
+from agent_magics.models.families import tools_config
+from agent_magics.models.keys import environment_keys, key_of
 from agent_magics.models.provider import open_model
-from agent_magics.models.replay import RecordingModel, ReplayModel
+from agent_magics.models.recorder import RecordingModel
+from agent_magics.models.recording_file import recording_beside_notebook
+from agent_magics.models.replay import ReplayModel
+from agent_magics.protocol.config import LoopLimits, RunConfig
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ToolCallCompleted, ToolCallFailed, TurnFailed
 from agent_magics.protocol.items import Content
 from agent_magics.protocol.ops import CallTool, StartTurn
-from agent_magics.protocol.tools import ConfiguredToolSpec, ToolOutput
+from agent_magics.protocol.tools import DynamicToolSpec, ToolOutput
 from agent_magics.settings import (
     PathJudge,
     check_kinds,
+    check_price,
     check_roots,
     checked,
     make_config,
     refuse_later,
 )
+from agent_magics.tools.toolbox import Toolbox
 from agent_magics.tools.toolset import check_names, resolve_tools
 
 
@@ -58,18 +65,30 @@ class Agent:
         api_key: else the server's own variable (OPENROUTER_API_KEY, ...), else OPENAI_API_KEY.
         wire_api: "auto" (Responses where the server has it, else Chat Completions), "responses"
             or "chat".
-        replay: a recording to play the model's side from.
+        replay: a recording to play the model's side from; "auto" is ``x.agent.jsonl`` beside the
+            notebook ``x.ipynb`` where that is there, else the live model.
         replay_strict: a tool output that differs from the recorded one is an error.
         record: a file to write the model's side to.
         on_question: answers questions: `fn(event)`, plain or async, returns "approve",
             "approve_for_session", "deny", "abort", or an object with `decision`, `feedback` and
             `edited_arguments`.
-        max_turns: requests to the model in one run.
+        max_turns: requests to the model in one run. At this and the next two limits a run ends
+            politely: the model is asked once more, for a summary (`RunResult.budget` says which).
         max_tokens: input and output tokens of one run.
+        max_cost: USD of one run; needs a model whose price is known.
         python: "live" or "off": whether the python tool may run in the notebook's kernel.
         output_budget: characters of one call's output that the model reads.
+        context_window: tokens that the model can read at once; None is what is known of it.
+        loops: when an agent that repeats itself is stopped: a `LoopLimits`, or some of its fields
+            as a dict (``{"identical": 5}``).
         allow_dangerous: lets dangerous commands run under approval="never".
-        features: not supported yet, like mcp_servers, hooks and max_cost.
+        features: what is switched on, or chosen otherwise than for the model's family:
+            `web_search` and `external_web_access` (True, False), `shell`, `apply_patch`,
+            `reasoning_summary`, `service_tier`; see `agent_magics.models.families`.
+        hooks: objects with any of `before_model(request)`, `before_tool(invocation)`,
+            `after_tool(invocation, output)` and `on_event(event)`, plain or async, asked in this
+            order; see `agent_magics.dispatch.hooks`.
+        mcp_servers: not supported yet.
 
     Raises:
         FatalError: an argument is not usable; the message says which and why.
@@ -101,14 +120,13 @@ class Agent:
         max_cost: float | None = None,
         python: str = "live",
         output_budget: int = 10_000,
+        context_window: int | None = None,
+        loops: LoopLimits | Mapping[str, int] | None = None,
         allow_dangerous: bool = False,
-        features: Mapping[str, bool] | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> None:
         refuse_later(
             mcp_servers=mcp_servers,
-            hooks=hooks,
-            max_cost=max_cost,
-            features=features,
         )
         check_kinds(
             model=model, instructions=instructions, on_question=on_question, wire_api=wire_api
@@ -124,8 +142,11 @@ class Agent:
             writable_roots=writable_roots,
             max_turns=max_turns,
             max_tokens=max_tokens,
+            max_cost=max_cost,
             python=python,
             output_budget=output_budget,
+            context_window=context_window,
+            loops=loops,
             allow_dangerous=allow_dangerous,
             features=features,
         )
@@ -133,42 +154,50 @@ class Agent:
         self._given_model = None if model is None or isinstance(model, str) else model
         self._api_key, self._base_url = api_key, base_url
         self._wire_api = wire_api
-        self._replay, self._replay_strict, self._record = replay, replay_strict, record
+        self._replay, self._record = replay, record
+        self.replay_strict = replay_strict
         self._on_question = on_question
+        check_price(self.config, server_address(base_url))
         self._doors: dict[Any, Model] = {}
-        self._handlers: dict[Callable[..., Any], FunctionToolHandler] = {}
-        self._built: tuple[Any, tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]] | None = None
+        self._hooks = read_hooks(hooks)
         self.session = Session(shared_engine(), name, rollout_folder())
+        self.toolbox = Toolbox(self.session.shelf, self.config.cwd)
         check_names(self.tools)  # told here, not at the first run
 
     # -- running -----------------------------------------------------------------------------------
 
-    async def run(self, prompt: Content) -> RunResult:
+    async def run(self, prompt: Content, *, output: Any = None) -> RunResult:
         """Run the tool loop on `prompt` until the model has its last word.
 
         Args:
             prompt: the person's words, or parts (`InputText`, `InputImage`).
+            output: the type of the answer, which is then in `RunResult.value`: a pydantic model, a
+                dataclass, a TypedDict, ``list[...]``, ``dict[str, ...]``, ``Literal[...]``, int,
+                float, str, bool or `pandas.DataFrame`. None is text.
 
         Returns:
-            The result; a failed run says why in `error` and does not raise.
+            The result; a failed run says why in `error` and does not raise. An answer that does
+            not fit `output`, also after the model was told why, is a failed run; its text is kept.
 
         Raises:
             asyncio.CancelledError: the waiting task was cancelled; the turn has been stopped.
         """
         op = StartTurn(turn_id=new_turn_id(), content=prompt)
         try:
-            return summarise(await self.foreground().wait(op, self.setup()))
+            setup = self.setup(output=output)
+            return summarise(await self.foreground().wait(op, setup), setup.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
-    def run_sync(self, prompt: Content) -> RunResult:
+    def run_sync(self, prompt: Content, *, output: Any = None) -> RunResult:
         """Like `run`, blocking; also where a loop is already running on this thread."""
         if not _in_loop():
             with asyncio.Runner() as runner:
-                return runner.run(self.run(prompt))
+                return runner.run(self.run(prompt, output=output))
         op = StartTurn(turn_id=new_turn_id(), content=prompt)
         try:
-            return summarise(self.foreground().wait_blocking(op, self.setup()))
+            setup = self.setup(output=output)
+            return summarise(self.foreground().wait_blocking(op, setup), setup.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
@@ -202,25 +231,74 @@ class Agent:
         if host is None:
             lent = SURROUNDINGS.borrow().host if self._on_question is None else None
             host = lent or ProgramHost(self._on_question)
-        return Foreground(self.session, host, show, tick, after)
+        watchers = () if self._hooks is None else self._hooks.on_events
+        return Foreground(self.session, host, show, tick, after, watchers)
 
     # -- what a run is made of ---------------------------------------------------------------------
 
     @property
     def tools(self) -> tuple[Callable[..., Any], ...]:
         """The functions this agent offers, in order."""
-        return resolve_tools(self._tools, {}, live=SURROUNDINGS.has_kernel)
+        return self._tools_for(self.config)
+
+    def _tools_for(self, config: RunConfig) -> tuple[Callable[..., Any], ...]:
+        shell = tools_config(config.model, config.features).shell
+        names = self.toolbox.named_in(self._tools)
+        return resolve_tools(self._tools, names, live=SURROUNDINGS.has_kernel, shell=shell)
+
+    def register(
+        self,
+        tool: "Callable[..., Any] | DynamicToolSpec",
+        callback: Callable[[dict[str, Any]], Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Add a tool from the next turn on; also as a decorator. Safe from every thread.
+
+        Args:
+            tool: a function, with or without `@tool`; or a `DynamicToolSpec`.
+            callback: answers the calls of a `DynamicToolSpec`: ``callback(arguments)``, plain or
+                async. Without one an outside client answers: each call is a
+                `DynamicToolCallRequest` event, its answer a `DynamicToolResponse` op.
+            timeout: seconds that a call of a `DynamicToolSpec` may take.
+
+        Returns:
+            What was given as `tool`.
+
+        Raises:
+            FatalError: it cannot be a tool, or another tool has its name; says where both are.
+        """
+        self.toolbox.register(tool, callback, timeout)
+        return tool
+
+    def unregister(self, name: str) -> None:
+        """Take a tool away from the next turn on, wherever it comes from. Safe from every thread.
+
+        Raises:
+            FatalError: there is no tool of that name.
+        """
+        if not self.session.shelf.remove(name):
+            if name not in (tool.tool_options.name for tool in self.tools):
+                raise FatalError(f"Agent {self.name!r} has no tool named {name!r} to take away.")
+            self.session.shelf.hide(name)
 
     def setup(
         self,
         *,
         tools: Sequence[Callable[..., Any]] | None = None,
+        more: bool = True,
         model: str | None = None,
         replay: Any = None,
         record: Any = None,
+        output: Any = None,
         **settings: Any,
     ) -> RunSetup:
         """Return what one run runs with; the arguments hold for that run alone.
+
+        Args:
+            tools: in place of the agent's own.
+            more: whether registered tools join them, and those found in folders and packages,
+                unless the agent was given a list of its own.
 
         Raises:
             FatalError: a setting is not usable.
@@ -229,44 +307,42 @@ class Agent:
         if settings or model:
             config = replace(config, **checked(settings), **({"model": model} if model else {}))
             check_roots(config)
-        specs, registry = self._build(self.tools if tools is None else tuple(tools))
+            check_price(config, server_address(self._base_url))
+        functions = self._tools_for(config) if tools is None else tuple(tools)
+        discover = more and (tools is not None or self._tools is None)
+        if more:
+            functions = self.toolbox.joined(functions, discover=discover)
+        run_tools = self.toolbox.build(functions, tools_config(config.model, config.features))
         return RunSetup(
             config,
             lambda: self._door(replay or self._replay, record or self._record),
-            specs,
-            registry,
+            run_tools.offer.all,
+            run_tools.registry,
             env=command_environment(os.environ),
             validate_path=PathJudge(config),
-            secrets=self._secrets(),
+            secrets=self._secrets(live=not (self._given_model or replay or self._replay)),
             live_kernel=SURROUNDINGS.borrow().live_kernel,
+            hooks=self._hooks,
+            offer=run_tools.offer,
+            warnings=self.toolbox.new_warnings if discover else tuple,
+            output=None if output is None else OutputType(output),
         )
 
-    def _secrets(self) -> tuple[str, ...]:
-        """Return what nobody may read: both keys, used or not, and what the model object holds."""
-        held = getattr(self._given_model, "secrets", tuple)()
-        return (self._api_key or "", *environment_keys(), *held)
+    def _secrets(self, *, live: bool) -> tuple[str, ...]:
+        """Return what nobody may read: all keys, used or not, and what the model object holds.
 
-    def _build(
-        self, functions: tuple[Callable[..., Any], ...]
-    ) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
-        """Build the registry, or return the last one while the tools are the same functions."""
-        if self._built is not None and self._built[0] == functions:
-            return self._built[1]
-        builder = ToolRegistryBuilder()
-        for fn in functions:
-            handler = self._handlers.get(fn)
-            if handler is None:
-                handler = self._handlers[fn] = FunctionToolHandler(fn)
-            options = handler.options
-            builder.push_spec_with_parallel_support(offered_specs(fn), options.parallel)
-            builder.register_handler(options.name, handler)
-        built = builder.build()
-        self._built = (functions, built)
-        return built
+        Raises:
+            FatalError: the key for the server is kept where it cannot be read.
+        """
+        address = server_address(self._base_url)
+        if live and not (self._api_key or key_of(address)):
+            stored_key(address)  # is among the held ones from now on
+        held = getattr(self._given_model, "secrets", tuple)()
+        return (self._api_key or "", *environment_keys(), *held_keys(), *held)
 
     def _door(self, replay: Any, record: Any) -> Model:
         """Return the door to the model; one per source, so that connections are kept."""
-        key = (str(replay), str(record))
+        key = (str(replay), str(record), self.replay_strict)
         door = self._doors.get(key)
         if door is None:
             door = self._doors[key] = self._open_door(replay, record)
@@ -275,16 +351,17 @@ class Agent:
     def _open_door(self, replay: Any, record: Any) -> Model:
         if self._given_model is not None and record is None:
             return self._given_model
+        if replay is not None and record is not None:
+            raise FatalError(
+                "replay=... plays a file and record=... asks a live model: leave one of them out."
+            )
+        if str(replay) == "auto":
+            replay = recording_beside_notebook()
         if replay is not None:
-            return ReplayModel(Path(replay), cwd=self.config.cwd, strict=self._replay_strict)
+            return ReplayModel(Path(replay), cwd=self.config.cwd, strict=self.replay_strict)
         live = self._given_model or open_model(
             self._wire_api, api_key=self._api_key, base_url=self._base_url
         )
-        if record is not None and not hasattr(live, "stream_bytes"):
-            raise FatalError(
-                f"record={str(record)!r} needs a model that shows its answers as bytes, and "
-                f"{type(live).__name__} has no stream_bytes; leave record out, or use another one."
-            )
         if record is not None:
             return RecordingModel(live, Path(record), cwd=self.config.cwd)
         return live

@@ -1,5 +1,6 @@
 """The arguments of `Agent`, checked and put together: one sentence for each mistake."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -7,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.backends.paths import is_denied_read, literal_path, resolve_path, write_kind
+from agent_magics.models.catalog import DATE, find_model
+from agent_magics.models.endpoints import endpoint_of
+from agent_magics.models.families import check_features
 from agent_magics.protocol.config import (
     DEFAULT_MODEL,
     ApprovalPolicy,
+    LoopLimits,
     RunConfig,
     SandboxPolicy,
     parse_choice,
@@ -40,7 +45,7 @@ def make_config(
     cwd: Any,
     instructions: str | None,
     writable_roots: Any,
-    features: Mapping[str, bool] | None,
+    features: Mapping[str, Any] | None,
     **settings: Any,
 ) -> RunConfig:
     """Return the settings of an agent.
@@ -54,8 +59,7 @@ def make_config(
         cwd=root,
         instructions=_instructions(root, instructions),
         writable_roots=_folders(writable_roots),
-        features=dict(features or {}),
-        **checked(settings),
+        **checked({**settings, "features": {} if features is None else features}),
     )
     check_roots(config)
     return config
@@ -128,6 +132,18 @@ def _positive(option: str, value: Any) -> int:
     return value
 
 
+def _loops(value: Any) -> LoopLimits:
+    if value is None or isinstance(value, LoopLimits):
+        return value or LoopLimits()
+    known = [field.name for field in fields(LoopLimits)]
+    if not isinstance(value, Mapping) or not set(value) <= set(known):
+        raise FatalError(f"loops={value!r} takes these and no others: {', '.join(known)}.")
+    for name, count in value.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise FatalError(f"loops: {name}={count!r} must be a whole number of at least 1.")
+    return LoopLimits(**value)
+
+
 def _flag(option: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise FatalError(f"{option}={value!r} must be True or False.")
@@ -138,6 +154,32 @@ def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise FatalError(f"{option}={value!r} is not one of: {' | '.join(choices)}.")
     return value
+
+
+def _amount(option: str, value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise FatalError(f"{option}={value!r} must be a number greater than 0.")
+    return float(value)
+
+
+def check_price(config: RunConfig, address: str) -> None:
+    """Refuse a budget in money where nobody can say what a request costs.
+
+    Args:
+        address: of the server; some say in each answer what it cost.
+
+    Raises:
+        FatalError: `max_cost` is set, and the price of the model is not known.
+    """
+    if config.max_cost is None or endpoint_of(address).reports_cost:
+        return
+    card = find_model(config.model)
+    if card is None or card.input_price is None:
+        raise FatalError(
+            f"max_cost={config.max_cost:g} cannot be kept: the price of {config.model} is not "
+            f"known (price list of {DATE}); use max_tokens or max_turns."
+        )
 
 
 def refuse_later(**given: Any) -> None:
@@ -157,8 +199,12 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "network": lambda value: _flag("network", value),
     "max_turns": lambda value: _positive("max_turns", value),
     "max_tokens": lambda value: None if value is None else _positive("max_tokens", value),
+    "max_cost": lambda value: None if value is None else _amount("max_cost", value),
     "output_budget": lambda value: _positive("output_budget", value),
+    "context_window": lambda value: None if value is None else _positive("context_window", value),
+    "loops": lambda value: _loops(value),
     "python": lambda value: _choice("python", value, ("live", "off")),
+    "features": check_features,
 }
 
 

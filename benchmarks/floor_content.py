@@ -29,6 +29,8 @@ KEPT = ("type", "id", "call_id", "name", "arguments")
 class Floor:
     """A conversation with `functions` as tools; `pooled` runs them on threads."""
 
+    path, history = "/responses", "input"
+
     def __init__(self, base_url: str, functions: list[Callable], pooled: bool = False):
         self.client = openai.AsyncOpenAI(base_url=base_url, api_key="x", max_retries=0)
         self.pool = ThreadPoolExecutor(32) if pooled else None
@@ -36,17 +38,13 @@ class Floor:
         for function in functions:
             adapter = TypeAdapter(function)
             self.tools[function.__name__] = adapter.validator.validate_json
-            schema = adapter.json_schema()
-            specs.append(
-                {
-                    "type": "function",
-                    "name": function.__name__,
-                    "parameters": schema,
-                    "strict": False,
-                }
-            )
-        self.head = b'{"model":"gpt-4o","stream":true,"tools":' + to_json(specs) + b',"input":['
-        self.deltas = 0
+            specs.append(self.spec(function.__name__, adapter.json_schema()))
+        begun = {"model": "gpt-4o", "stream": True, "tools": specs, self.history: []}
+        self.head = to_json(begun).removesuffix(b"]}")
+
+    def spec(self, name: str, schema: dict) -> dict:
+        """A tool as the wire has it."""
+        return {"type": "function", "name": name, "parameters": schema, "strict": False}
 
     async def run(self, prompt: str) -> str:
         """Go round until an answer has no calls; return all text."""
@@ -56,8 +54,7 @@ class Floor:
             calls = await self.request(self.head + history + b"]}", texts)
             if not calls:
                 return "".join(texts)
-            for call in calls:
-                history += b"," + to_json({key: call[key] for key in KEPT})
+            history += b"," + self.said(calls)
             for output in await asyncio.gather(*map(self.call, calls)):
                 history += b"," + to_json(output)
 
@@ -65,31 +62,75 @@ class Floor:
         """Post `body`, append the text of the answer to `texts`, return its calls."""
         calls, rest = [], b""
         response = await self.client.post(
-            "/responses", cast_to=object, content=body, options={"headers": HEADERS}, stream=True
+            self.path, cast_to=object, content=body, options={"headers": HEADERS}, stream=True
         )
         try:
             async for chunk in response.iter_bytes():
                 *events, rest = (rest + chunk).split(b"\n\n")
                 for event in events:
-                    if event.startswith(DELTA):
-                        self.deltas += 1
-                        texts.append(from_json(event[len(DELTA) + 6 :])["delta"])
-                    elif event.startswith(DONE):
-                        item = from_json(event[len(DONE) + 6 :])["item"]
-                        if item["type"] == "function_call":
-                            calls.append(item)
+                    self.take(event, texts, calls)
         finally:
             await response.close()
         return calls
 
+    def take(self, event: bytes, texts: list[str], calls: list[dict]) -> None:
+        """Keep what one event brings."""
+        if event.startswith(DELTA):
+            texts.append(from_json(event[len(DELTA) + 6 :])["delta"])
+        elif event.startswith(DONE):
+            item = from_json(event[len(DONE) + 6 :])["item"]
+            if item["type"] == "function_call":
+                calls.append(item)
+
+    def said(self, calls: list[dict]) -> bytes:
+        """What the history keeps of an answer with `calls`."""
+        return b",".join(to_json({key: call[key] for key in KEPT}) for call in calls)
+
     async def call(self, call: dict) -> dict:
         """Validate, run, write down."""
-        invoke = self.tools[call["name"]]
+        value = await self.invoke(call["name"], call["arguments"])
+        return {"type": "function_call_output", "call_id": call["call_id"], "output": value}
+
+    async def invoke(self, name: str, arguments: str) -> str:
+        """Run one tool, on a thread where it waits."""
+        invoke = self.tools[name]
         if self.pool is None:
-            value = invoke(call["arguments"])
+            value = invoke(arguments)
         else:
-            loop = asyncio.get_running_loop()
-            value = await loop.run_in_executor(self.pool, invoke, call["arguments"])
-        if inspect.isawaitable(value):
-            value = await value
-        return {"type": "function_call_output", "call_id": call["call_id"], "output": str(value)}
+            value = await asyncio.get_running_loop().run_in_executor(self.pool, invoke, arguments)
+        return str(await value if inspect.isawaitable(value) else value)
+
+
+class ChatFloor(Floor):
+    """The same over Chat Completions, where every event has to be parsed to know what it is."""
+
+    path, history = "/chat/completions", "messages"
+
+    def spec(self, name: str, schema: dict) -> dict:
+        """A tool as the wire has it."""
+        return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+    def take(self, event: bytes, texts: list[str], calls: list[dict]) -> None:
+        """Keep what one event brings."""
+        if event == b"data: [DONE]":
+            return
+        for choice in from_json(event[6:])["choices"]:
+            delta = choice["delta"]
+            if text := delta.get("content"):
+                texts.append(text)
+            for part in delta.get("tool_calls", ()):
+                if part["index"] == len(calls):
+                    calls.append({key: part[key] for key in ("id", "type", "function")})
+                else:
+                    piece = part["function"]["arguments"]
+                    calls[part["index"]]["function"]["arguments"] += piece
+
+    def said(self, calls: list[dict]) -> bytes:
+        """What the history keeps of an answer with `calls`."""
+        return to_json({"role": "assistant", "content": None, "tool_calls": calls})
+
+    async def call(self, call: dict) -> dict:
+        """Validate, run, write down."""
+        function = call["function"]
+        value = await self.invoke(function["name"], function["arguments"])
+        return {"role": "tool", "tool_call_id": call["id"], "content": value}

@@ -32,9 +32,9 @@ class Notebook:
             if message["content"].get("execution_state") == "idle":
                 return
 
-    def run(self, code: str) -> list[dict]:
-        """Run a cell to its end; an error in it ends the measurement."""
-        found = [message for _, message in self.messages(self.send(code))]
+    def run(self, code: str, limit: float = 60.0) -> list[dict]:
+        """Run a cell to its end, `limit` seconds at most; an error in it ends the measurement."""
+        found = [message for _, message in self.messages(self.send(code), limit)]
         for message in found:
             if message["msg_type"] == "error":
                 raise SystemExit(f"{code!r}: {message['content']['evalue']}")
@@ -42,8 +42,8 @@ class Notebook:
 
 
 @contextmanager
-def notebook(base_url: str) -> Iterator[Notebook]:
-    """Start a kernel whose agent talks to `base_url`, with the extension loaded."""
+def notebook(base_url: str, extension: str = "agent_magics") -> Iterator[Notebook]:
+    """Start a kernel whose agent talks to `base_url`, with `extension` loaded, if any."""
     environment = {**os.environ, "OPENAI_API_KEY": "x", "OPENAI_BASE_URL": base_url}
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(env=environment)
@@ -52,7 +52,8 @@ def notebook(base_url: str) -> Iterator[Notebook]:
     try:
         client.wait_for_ready(timeout=READY)
         kernel = Notebook(manager, client)
-        kernel.run("%load_ext agent_magics")
+        if extension:
+            kernel.run(f"%load_ext {extension}")
         yield kernel
     finally:
         client.stop_channels()

@@ -7,20 +7,17 @@ away: it compiles.
 """
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
 import random
 import shlex
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+from stage import environment, machine, scripted_server
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("openai", "httpx2", "httpx", "pydantic", "ipython", "ipykernel")
@@ -166,34 +163,12 @@ LINES = [
 ]
 
 
-@contextmanager
-def scripted_server():
-    """Run server.py while the block runs; yields its address."""
-    command = [sys.executable, str(HERE / "server.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
-
-
-def environment(home: str) -> dict[str, str]:
-    """What a measurement sees: this checkout, an empty home, no proxy, no key, bytecode kept."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("OPENAI_", "PYTHON")) and not name.lower().endswith("_proxy")
-    }
-    path = os.pathsep.join([str(HERE.parent), str(HERE)])
-    return {**kept, "PYTHONPATH": path, "HOME": home, "XDG_STATE_HOME": f"{home}/state"}
-
-
 def measure(line: Line, server: str, home: str) -> dict:
     """Take one measurement in a fresh process."""
     command = [sys.executable, str(HERE / "measures" / f"{line.measure}.py"), line.subject, server]
     done = subprocess.run(
         command,
-        env=environment(home),
+        env=environment(home, HERE.parent, HERE),
         cwd=home,
         capture_output=True,
         encoding="utf-8",
@@ -293,18 +268,7 @@ def table(summaries: list[dict]) -> str:
 
 def circumstances(rounds: int) -> str:
     """When, where and with what this was measured."""
-    found = []
-    for name in VERSIONS:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return (
-        f"{when}, Python {platform.python_version()}, {', '.join(found)}; "
-        f"{os.cpu_count()} cores{load}; {rounds} rounds; `python {shlex.join(sys.argv)}`"
-    )
+    return f"{machine(VERSIONS)}; {rounds} rounds; `python {shlex.join(sys.argv)}`"
 
 
 def main() -> None:

@@ -1,15 +1,21 @@
-"""A model that costs nothing: a loopback Responses API with answers written before they are asked.
+"""A model that costs nothing: a loopback API of both wires with answers written beforehand.
 
 It runs in a process of its own, so that the CPU time of a client is the client's alone. The address
-names the scenario, ``http://127.0.0.1:PORT/s/SCENARIO/v1/responses``; the answer is chosen by the
-number of ``function_call_output`` items in the request, so the server keeps no conversation.
+names the scenario, ``http://127.0.0.1:PORT/s/SCENARIO/v1/{responses,chat/completions}``; the answer
+is chosen by the number of tool outputs in the request, so the server keeps no conversation.
 Scenarios:
 
 - ``loopN``: N answers with one call of ``add`` each, then a text.
-- ``deltasN``: one call of ``mark``, then a text of N deltas.
-- ``parN``: one answer with N calls of ``nap``, then a text.
+- ``largeN``: the same with calls of ``read_log``.
+- ``deltasN``: one call of ``mark``, then a text of N deltas; ``textN`` is the text alone.
+- ``parN``: one answer with N calls of ``nap``, then a text; ``aparN`` calls ``nap_async``.
 - ``yes``: every answer calls ``shell`` with ``["yes"]``.
 - ``pacedN``: a text of N deltas, `PACE` seconds apart, as a live model writes.
+
+Two clients speak otherwise, which an ending of the name says: ``.bash`` (the only tool is ``bash``,
+and the command is the tool's name; the last command is ``submit``), and ``.steps`` (outputs come as
+user messages that begin with "Observation:", one for an answer; the end is a call of
+``final_answer``).
 
 ``GET /log/SCENARIO`` prepares the scenario, and returns and clears what was asked so far: a list of
 ``[when the request was complete, when the answer was written, bytes of the body, outputs]``, times
@@ -17,119 +23,39 @@ in seconds.
 """
 
 import asyncio
-import json
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
+from wires import WIRES, Said, plain, streamed, whole
+
 PACE = 0.002
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-    b"x-request-id: req_bench\r\ntransfer-encoding: chunked\r\n\r\n"
-)
-USAGE = {
-    "input_tokens": 10,
-    "input_tokens_details": {"cached_tokens": 0},
-    "output_tokens": 5,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 15,
+ROUNDS_OF_YES = 10
+TOOLS = {"loop": "add", "large": "read_log", "par": "nap", "apar": "nap_async", "deltas": "mark"}
+STREAM = re.compile(rb'"stream":\s*true')
+OUTPUTS = {
+    "responses": re.compile(rb'"type":\s*"function_call_output"'),
+    "chat": re.compile(rb'"role":\s*"tool"'),
+    "steps": re.compile(rb"Observation:\\n"),
 }
 
 
 @dataclass
-class Answer:
-    """One streamed response as HTTP chunks, one per event, as a live API flushes them."""
-
-    chunks: list[bytes] = field(default_factory=list)
-    output: list[dict] = field(default_factory=list)
-    number: int = 0
-
-    def event(self, kind: str, **fields) -> None:
-        """Append one server-sent event."""
-        data = {"type": kind, "sequence_number": len(self.chunks), **fields}
-        body = f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
-        self.chunks.append(b"%x\r\n%s\r\n" % (len(body), body))
-
-    def response(self, status: str, usage: dict | None = None) -> dict:
-        """The response object that the first and the last event carry."""
-        return {
-            "id": f"resp_{self.number}",
-            "object": "response",
-            "created_at": 1_750_000_000,
-            "status": status,
-            "error": None,
-            "incomplete_details": None,
-            "instructions": None,
-            "model": "gpt-4o",
-            "output": self.output,
-            "parallel_tool_calls": True,
-            "temperature": 1.0,
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "usage": usage,
-            "metadata": {},
-        }
-
-    def call(self, name: str, arguments: dict) -> None:
-        """Append one function call: added, its arguments in pieces of 8 characters, done."""
-        index = len(self.output)
-        item_id, text = f"fc_{self.number}_{index}", json.dumps(arguments)
-        item = {
-            "id": item_id,
-            "type": "function_call",
-            "status": "in_progress",
-            "call_id": f"call_{self.number}_{index}",
-            "name": name,
-            "arguments": "",
-        }
-        where = {"item_id": item_id, "output_index": index}
-        self.event("response.output_item.added", output_index=index, item=item)
-        for start in range(0, len(text), 8):
-            piece = text[start : start + 8]
-            self.event("response.function_call_arguments.delta", **where, delta=piece)
-        self.event("response.function_call_arguments.done", **where, arguments=text)
-        item = {**item, "status": "completed", "arguments": text}
-        self.event("response.output_item.done", output_index=index, item=item)
-        self.output.append(item)
-
-    def text(self, pieces: list[str]) -> None:
-        """Append one message, a delta for each piece."""
-        index, item_id, whole = len(self.output), f"msg_{self.number}", "".join(pieces)
-        item = {"id": item_id, "type": "message", "role": "assistant", "status": "in_progress"}
-        where = {"item_id": item_id, "output_index": index, "content_index": 0}
-        part = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
-        self.event("response.output_item.added", output_index=index, item={**item, "content": []})
-        self.event("response.content_part.added", **where, part=part)
-        for piece in pieces:
-            self.event("response.output_text.delta", **where, delta=piece, logprobs=[])
-        self.event("response.output_text.done", **where, text=whole, logprobs=[])
-        part = {**part, "text": whole}
-        self.event("response.content_part.done", **where, part=part)
-        item = {**item, "status": "completed", "content": [part]}
-        self.event("response.output_item.done", output_index=index, item=item)
-        self.output.append(item)
-
-
-def answer(number: int, calls: list[tuple[str, dict]] = (), pieces: list[str] = ()) -> list[bytes]:
-    """The chunks of a whole response, head and end of the HTTP message included."""
-    made = Answer(number=number)
-    made.event("response.created", response=made.response("in_progress"))
-    made.event("response.in_progress", response=made.response("in_progress"))
-    for name, arguments in calls:
-        made.call(name, arguments)
-    if pieces:
-        made.text(list(pieces))
-    made.event("response.completed", response=made.response("completed", USAGE))
-    return [HEAD, *made.chunks, b"0\r\n\r\n"]
-
-
-@dataclass
 class Scenario:
-    """What is said after how many outputs, and what was asked."""
+    """What is said after how many outputs, and what was asked.
 
-    answers: dict[int, list[bytes]]
+    Attributes:
+        streams: by wire and number of outputs, the chunks of the answer.
+        wholes: the same for requests that ask for no stream.
+        counted: which kind of output is counted, where it is not the wire's own.
+        pace: seconds between chunks.
+    """
+
+    streams: dict[tuple[str, int], list[bytes]]
+    wholes: dict[tuple[str, int], bytes]
+    counted: str = ""
     pace: float = 0.0
     log: list[list[float]] = field(default_factory=list)
 
@@ -137,28 +63,50 @@ class Scenario:
 @cache
 def scenario(name: str) -> Scenario:
     """Write all answers of the scenario called `name`; ``KeyError`` if there is none."""
-    kind, count = re.fullmatch(r"([a-z]+)(\d*)", name).groups()
-    many = int(count or 0)
-    if kind == "loop":
-        turns = {i: answer(i, [("add", {"a": i, "b": 1})]) for i in range(many)}
-        return Scenario(_joined({**turns, many: answer(many, pieces=["All ", "done."])}))
+    kind, count, dialect = re.fullmatch(r"([a-z]+)(\d*)(?:\.(bash|steps))?", name).groups()
+    answers = dict(_in_dialect(_script(kind, int(count or 0)), dialect))
+    pace = PACE if kind == "paced" else 0.0
+    streams, wholes = {}, {}
+    for wire in WIRES:
+        for outputs, said in answers.items():
+            chunks = streamed(said, wire)
+            streams[wire, outputs] = chunks if pace else [b"".join(chunks)]
+            wholes[wire, outputs] = whole(said, wire)
+    return Scenario(streams, wholes, "steps" if dialect == "steps" else "", pace)
+
+
+def _script(kind: str, many: int) -> dict[int, Said]:
+    """What is said after how many outputs."""
+    if kind in ("loop", "large"):
+        said = {i: Said(i, ((TOOLS[kind], {"a": i, "b": 1}),)) for i in range(many)}
+        return {**said, many: Said(many, pieces=("All ", "done."))}
+    if kind in ("par", "apar"):
+        calls = tuple((TOOLS[kind], {"i": i}) for i in range(many))
+        return {0: Said(0, calls), many: Said(many, pieces=("Rested.",))}
     if kind == "deltas":
-        turns = {0: answer(0, [("mark", {})]), 1: answer(1, pieces=["word "] * many)}
-        return Scenario(_joined(turns))
-    if kind == "par":
-        calls = [("nap", {"i": i}) for i in range(many)]
-        return Scenario(_joined({0: answer(0, calls), many: answer(1, pieces=["Rested."])}))
+        return {0: Said(0, (("mark", {}),)), 1: Said(1, pieces=("word ",) * many)}
+    if kind == "text":
+        return {0: Said(0, pieces=("word ",) * many)}
     if kind == "yes":
         call = ("shell", {"command": ["yes"], "timeout_ms": 60_000})
-        return Scenario(_joined({i: answer(i, [call]) for i in range(10)}))
+        return {i: Said(i, (call,)) for i in range(ROUNDS_OF_YES)}
     if kind == "paced":
-        pieces = [f"word{i} " if i % 12 else f"word{i}\n\n" for i in range(many)]
-        return Scenario({0: answer(0, pieces=pieces)}, pace=PACE)
-    raise KeyError(name)
+        pieces = tuple(f"word{i} " if i % 12 else f"word{i}\n\n" for i in range(many))
+        return {0: Said(0, pieces=pieces)}
+    raise KeyError(kind)
 
 
-def _joined(answers: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
-    return {count: [b"".join(chunks)] for count, chunks in answers.items()}
+def _in_dialect(answers: dict[int, Said], dialect: str | None) -> Iterable[tuple[int, Said]]:
+    """The same answers as a client with a dialect of its own must hear them."""
+    for step, (outputs, said) in enumerate(answers.items()):
+        if dialect == "bash":
+            calls = tuple(("bash", {"command": name}) for name, _ in said.calls)
+            yield outputs, Said(said.number, calls or (("bash", {"command": "submit"}),))
+        elif dialect == "steps" and not said.calls and step:
+            end = ("final_answer", {"answer": "".join(said.pieces)})
+            yield step, Said(said.number, (end,))
+        else:
+            yield (step if dialect == "steps" else outputs), said
 
 
 class Connection(asyncio.Protocol):
@@ -187,29 +135,28 @@ class Connection(asyncio.Protocol):
         """Answer one request."""
         asked = time.perf_counter()
         try:
-            _, door, name, *_ = path.split("/")
+            _, door, name, *rest = path.split("?")[0].split("/")
             told = scenario(name)
             if door == "log":
-                self.reply(b"200 OK", told.log)
+                self.transport.write(plain(told.log))
                 told.log = []
                 return
-            outputs = body.count(b'"function_call_output"')
-            chunks = told.answers[outputs]
+            wire = "responses" if rest[-1] == "responses" else "chat"
+            outputs = len(OUTPUTS[told.counted or wire].findall(body))
+            if STREAM.search(body):
+                chunks = told.streams[wire, outputs]
+            else:
+                chunks = [told.wholes[wire, outputs]]
         except (KeyError, ValueError, AttributeError) as error:
             message = f"the script has no answer for {path}: {error}"
-            self.reply(b"400 Bad Request", {"error": {"message": message, "code": "bench"}})
+            failure = {"error": {"message": message, "code": "bench"}}
+            self.transport.write(plain(failure, b"400 Bad Request"))
             return
         if told.pace:
             self.writing = asyncio.ensure_future(self.write_slowly(chunks, told.pace))
         else:
             self.transport.write(chunks[0])
         told.log.append([asked, time.perf_counter(), len(body), outputs])
-
-    def reply(self, status: bytes, value: object) -> None:
-        """Write one JSON answer."""
-        body = json.dumps(value).encode()
-        head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        self.transport.write(head % (status, len(body)) + body)
 
     async def write_slowly(self, chunks: list[bytes], pace: float) -> None:
         """Write chunk by chunk, as a live model does."""

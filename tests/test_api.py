@@ -99,7 +99,7 @@ WRONG = {
     "wire_api": ("smoke", "wire_api='smoke'"),
     "mcp_servers": ({"a": {}}, "mcp_servers"),
     "hooks": ([object()], "hooks"),
-    "max_cost": (1.0, "max_cost"),
+    "max_cost": (0, "max_cost=0"),
     "network": ("yes", "network='yes' must be True or False"),
     "features": ({"freeform": True}, "features"),
     "on_question": ("approve", "on_question='approve'"),
@@ -115,6 +115,9 @@ MORE_WRONG = [
     ("writable_roots", 5, "writable_roots=5"),
     ("max_turns", True, "max_turns=True"),
     ("max_turns", 1.5, "max_turns=1.5"),
+    ("max_cost", "1", "max_cost='1'"),
+    ("max_cost", True, "max_cost=True"),
+    ("max_cost", float("nan"), "max_cost=nan"),
     ("approval", None, "approval=None"),
     ("model", object(), "no stream method"),
 ]
@@ -144,12 +147,22 @@ class PlainModel:
         pass
 
 
-def test_a_model_of_one_s_own_works_and_cannot_be_recorded():
+def test_a_model_of_one_s_own_works_and_can_be_recorded():
     assert Agent(PlainModel(), []).run_sync("Go").text == "Hello."
-    result = Agent(PlainModel(), [], record="x.jsonl").run_sync("Go")
-    assert result.status == "failed"
-    assert "PlainModel has no stream_bytes" in result.error
-    assert "record" in result.error
+    assert Agent(PlainModel(), [], record="x.jsonl").run_sync("Go").text == "Hello."
+    assert Agent(tools=[], replay="x.jsonl").run_sync("Go").text == "Hello."
+
+
+def test_replay_and_record_exclude_each_other():
+    result = Agent(tools=[], replay="x.jsonl", record="y.jsonl").run_sync("Go")
+    assert "leave one of them out" in result.error
+
+
+def test_replay_auto_is_the_recording_beside_the_notebook(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "some/where/x.ipynb")
+    assert "OPENAI_API_KEY" in Agent(tools=[], replay="auto").run_sync("Go").error
+    Agent(ScriptedModel(["Hello."]), [], record="x.agent.jsonl").run_sync("Go")
+    assert Agent(tools=[], replay="auto").run_sync("Go").text == "Hello."
 
 
 def test_a_scripted_model_can_be_recorded_and_played_again(tmp_path):

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.annotations import Schema
+from agent_magics.dispatch.handles import is_handle
 from agent_magics.dispatch.output import safe_repr
-from agent_magics.dispatch.schema import describe
+from agent_magics.dispatch.schema import HANDLE, describe
 from agent_magics.dispatch.signature import name_of, read_parameters
+from agent_magics.dispatch.values import describe_value
 from agent_magics.protocol.errors import RespondToModel
 
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
@@ -38,8 +40,15 @@ class ArgumentBinder:
         self._schema: Schema = {}
         self._positional: list[str] = []
 
-    def bind_json(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind_json(
+        self, text: str, value_of: Callable[[str], Any] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs for the function from JSON text, the model's own words.
+
+        Args:
+            text: a JSON object.
+            value_of: returns the object kept under a name such as ``@r7``, or raises
+                RespondToModel. Where a parameter takes no text, the object itself arrives.
 
         Raises:
             RespondToModel: the text is not a JSON object, or does not fit; names all problems.
@@ -49,6 +58,10 @@ class ArgumentBinder:
             self._build()
         if text[:1] != "{":
             text = self._object_text(text)
+        if value_of is not None and '"@r' in text:
+            given = _Kept(self._schema, value_of).put_into(self._parse(text))
+            if given.names:
+                return self._bind_kept(given)
         try:
             bound = self._validator.validate_json(text)
         except ValueError as error:
@@ -71,6 +84,19 @@ class ArgumentBinder:
             bound = self._bind_again(error, lambda: given, None)
         return self._place(bound) if self._positional else bound
 
+    def _bind_kept(self, kept: "_Kept") -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Bind arguments some of which are kept objects; those arrive as themselves, uncopied."""
+        try:
+            bound = self._validator.validate_python(kept.given)
+        except ValueError as error:
+            bound = self._bind_again(error, lambda: kept.given, None, kept.names)
+        _, named = bound
+        for name, value in kept.given.items():
+            # Validation copies lists and dicts.
+            if id(value) in kept.names and type(named.get(name)) is type(value):
+                named[name] = value
+        return self._place(bound) if self._positional else bound
+
     def _build(self) -> None:
         from pydantic_core import SchemaValidator  # noqa: PLC0415 - heavy
 
@@ -83,7 +109,13 @@ class ArgumentBinder:
         _, named = bound
         return tuple(named.pop(name) for name in self._positional), named
 
-    def _bind_again(self, error: ValueError, parse: Callable[[], Any], text: str | None) -> Any:
+    def _bind_again(
+        self,
+        error: ValueError,
+        parse: Callable[[], Any],
+        text: str | None,
+        names: Mapping[int, str] = {},
+    ) -> Any:
         """Try once more without the nulls that were refused, else tell what is wrong."""
         from pydantic_core import ValidationError, to_json  # noqa: PLC0415 - heavy
 
@@ -101,7 +133,8 @@ class ArgumentBinder:
             except ValidationError as second:
                 error = second
         problems = error.errors(include_url=False)
-        raise RespondToModel(_explain(problems, given, nulls, self._schema, self._name)) from None
+        told = _explain(problems, given, nulls, self._schema, self._name, names)
+        raise RespondToModel(told) from None
 
     def _object_text(self, text: str) -> str:
         """Return text that does not begin with a brace as that of an object, or say what it is."""
@@ -150,6 +183,8 @@ def _explain_syntax(problem: str, text: str, name: str) -> str:
 
 # -- telling what does not fit -------------------------------------------------------------------
 
+# What was sent is no object of the type that is wanted, or is JSON and no object at all.
+_NO_OBJECT = frozenset(("is_instance_of", "needs_python_object"))
 _MISSING = frozenset(("missing", "missing_argument", "missing_keyword_only_argument"))
 _EXTRA = frozenset(("unexpected_keyword_argument", "extra_forbidden"))
 _MISSING_OR_EXTRA = _MISSING | _EXTRA | {"missing_positional_only_argument"}
@@ -198,6 +233,7 @@ _FORMATS = {
     "time": _EXPECTED["time_"],
     "uuid": "a UUID",
     "path": "a path",
+    HANDLE: "a handle such as @r7",
 }
 _ARTICLES = {
     "string": "a string",
@@ -211,7 +247,12 @@ _ARTICLES = {
 
 
 def _explain(
-    problems: Sequence[Any], given: Any, nulls: set[tuple[Any, ...]], schema: Schema, name: str
+    problems: Sequence[Any],
+    given: Any,
+    nulls: set[tuple[Any, ...]],
+    schema: Schema,
+    name: str,
+    names: Mapping[int, str],
 ) -> str:
     """Tell all problems, one per line; what a union refused for several reasons is one problem."""
     lines: dict[tuple[Any, ...], list[str]] = {}
@@ -224,9 +265,13 @@ def _explain(
             lines[key] = [_explain_key(problem, place, schema, name, got)]
             continue
         words = _expectation(problem)
+        if problem["type"] in _NO_OBJECT:
+            words = "expected " + _handle_words(_schema_at(schema, place), schema)
         if words not in lines.setdefault(key, []):
             lines[key].append(words)
-        shown.setdefault(key, _show(problem["input"]))
+        value = problem["input"]
+        held = names.get(id(value))
+        shown.setdefault(key, f"{held}, a {describe_value(value)}" if held else _show(value))
     told = []
     for key, words in lines.items():
         path = _path_words(key[:-1]) + (f" (as {key[-1]})" if key[-1] else "")
@@ -341,6 +386,14 @@ def _schema_words(schema: Schema | None, root: Schema) -> str:
     return _FORMATS.get(schema.get("format", ""), words)
 
 
+def _handle_words(schema: Schema | None, root: Schema) -> str:
+    """Say of which type the object has to be."""
+    opened = [schema or {}, *_follow(schema or {}, root).get("anyOf", ())]
+    words = next((s.get("description", "") for s in opened if s.get("format") == HANDLE), "")
+    found = re.search(r"a handle, such as @r7, of a kept (\S+?)\)?$", words)
+    return f"a handle of a kept {found[1]}, such as @r7" if found else "a handle such as @r7"
+
+
 def _show(value: Any) -> str:
     """Show a refused value with its JSON type, shortened."""
     if value is None:
@@ -361,6 +414,63 @@ def _json_type(value: Any) -> str:
     names = ((str, "string"), ((int, float), "number"), ((list, tuple), "array"))
     found = next((name for kind, name in names if isinstance(value, kind)), None)
     return found or ("object" if isinstance(value, dict) else type(value).__name__)
+
+
+class _Kept:
+    """Arguments in which names of kept results are replaced by the objects they stand for.
+
+    Attributes:
+        given: the arguments.
+        names: id of a kept object in them -> its name.
+    """
+
+    def __init__(self, schema: Schema, value_of: Callable[[str], Any]) -> None:
+        self._schema = schema
+        self._value_of = value_of
+        self.given: dict[str, Any] = {}
+        self.names: dict[int, str] = {}
+
+    def put_into(self, parsed: Any) -> "_Kept":
+        """Take the arguments as the model wrote them."""
+        if isinstance(parsed, dict):
+            self.given = self._replace(parsed, ())
+        return self
+
+    def _replace(self, value: Any, place: tuple[Any, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: self._replace(each, (*place, key)) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._replace(each, (*place, n)) for n, each in enumerate(value)]
+        if not (isinstance(value, str) and is_handle(value)):
+            return value
+        wanted = self._wanted(place, value)
+        if wanted == "text":  # a path, say: the tool itself knows what to do with a name
+            return value
+        try:
+            kept = self._value_of(value)
+        except RespondToModel:
+            if wanted == HANDLE:
+                raise
+            return value  # text that only looks like a name
+        self.names[id(kept)] = value
+        return kept
+
+    def _wanted(self, place: tuple[Any, ...], name: str) -> str:
+        """Return "handle" where an object is wanted, "text" where the name itself is, else ""."""
+        found = _schema_at(self._schema, place)
+        if found is None:
+            return ""
+        members = [_follow(each, self._schema) for each in found.get("anyOf", [found])]
+        if any(each.get("format") == HANDLE for each in members):
+            return HANDLE
+        return "text" if any(_takes_text(each, name) for each in members) else ""
+
+
+def _takes_text(schema: Schema, name: str) -> bool:
+    """Tell whether the name itself would do: for a text or a path, not for a date."""
+    if "enum" in schema:
+        return name in schema["enum"]
+    return schema.get("type") == "string" and schema.get("format", "path") == "path"
 
 
 def _drop(value: Any, place: tuple[Any, ...], refused: set[tuple[Any, ...]]) -> Any:

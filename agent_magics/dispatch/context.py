@@ -1,17 +1,20 @@
 """What a tool is handed when the engine calls it: where it is, what holds, whom it may ask."""
 
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent_magics.dispatch.handles import HandleStore, is_handle
+from agent_magics.dispatch.offer import ToolOffer
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import Event, ToolCallUpdated
 from agent_magics.protocol.items import Item, Json
-from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ToolOutput
 
 
@@ -23,6 +26,14 @@ class Emit(Protocol):
         ...
 
 
+class Clock(Protocol):
+    """A call's time limit."""
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """Let no time pass for the call meanwhile; from any thread."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LiveResult:
     """What live code did.
@@ -31,15 +42,23 @@ class LiveResult:
         output: stdout and stderr, the displayed values as text and the last expression, in order.
         images: ``data:`` addresses of the figures and images it displayed.
         error: the trimmed traceback, or "".
+        notes: what the model is told below it: handles, and changes of the namespace.
     """
 
     output: str
     images: tuple[str, ...] = ()
     error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class LiveKernel(Protocol):
-    """The person's own namespace, as a place to run code; only on the thread that waits."""
+    """The person's own namespace, as a place to run code; only on the thread that waits.
+
+    Attributes:
+        namespace: the variables, by name.
+    """
+
+    namespace: Mapping[str, Any]
 
     async def run(self, code: str, context: "ToolContext") -> LiveResult:
         """Run `code` as a cell, showing what it prints and displays as it comes.
@@ -67,6 +86,13 @@ class TurnContext:
             where none may be started.
         handles: what was too long to be read at once, under the names that the model knows.
         tell_later: tells the model a text with its next request; safe from every thread.
+        functions: the tools by name, as live code may call them.
+        from_code: ids of the calls that run code; what they call returns whole values.
+        ask_client: has an outside client answer a call: `ask_client(call_id, tool, arguments,
+            seconds)`; None where no client can be.
+        offer: what the model is offered, and what can be found.
+        found: names that searches of this conversation found, in order.
+        uses: how often each tool was called in this conversation.
     """
 
     session_id: str
@@ -85,6 +111,12 @@ class TurnContext:
     processes: Any = None
     handles: HandleStore = field(default_factory=HandleStore)
     tell_later: Callable[[str], None] = lambda text: None
+    ask_client: Callable[..., Awaitable[DynamicToolResponse]] | None = None
+    offer: ToolOffer | None = None
+    found: dict[str, None] = field(default_factory=dict)
+    uses: Counter[str] = field(default_factory=Counter)
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    from_code: set[str] = field(default_factory=set)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -98,6 +130,8 @@ class ToolContext:
         permit: puts `ask` to rules, policy and person; set when the call is judged.
         judged: what the call touches went through approval already.
         gate: waits for the call's place among the others; None where it has none to wait for.
+        ready: what the tool's `init` returned; None where it has none.
+        clock: the call's time limit, which stands still while a question waits.
     """
 
     turn: TurnContext
@@ -109,6 +143,8 @@ class ToolContext:
     judged: bool = False
     permit: Callable[..., Awaitable[None]] | None = None
     gate: Callable[[], Awaitable[None]] | None = None
+    ready: Any = None
+    clock: Clock | None = None
     _cancelled: threading.Event | None = None
     _is_cancelled: bool = False
 
@@ -128,6 +164,11 @@ class ToolContext:
         self._is_cancelled = True
         if self._cancelled is not None:
             self._cancelled.set()
+
+    @property
+    def is_from_code(self) -> bool:
+        """Whether code made this call, which wants the value itself and not what a model reads."""
+        return self.parent_call_id in self.turn.from_code
 
     @property
     def session_id(self) -> str:
@@ -248,8 +289,12 @@ class ToolContext:
         """
         if self.permit is None:
             raise RuntimeError("ctx.ask works inside a call that an agent makes.")
-        await self.permit(permission, patterns, always, metadata or {})
+        with nullcontext() if self.clock is None else self.clock.stopped():
+            await self.permit(permission, patterns, always, metadata or {})
 
     async def call(self, tool: str, arguments: Mapping[str, Json]) -> ToolOutput:
         """Call another tool as part of this call: validated, approved and shown like any other."""
-        return await self.turn.call(tool, arguments, self.call_id)
+        if self.clock is None:
+            return await self.turn.call(tool, arguments, self.call_id)
+        with self.clock.stopped():
+            return await self.turn.call(tool, arguments, self.call_id)

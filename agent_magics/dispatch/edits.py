@@ -5,11 +5,14 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.tools import (
     CustomPayload,
     FunctionPayload,
     LocalShellPayload,
+    McpPayload,
     ToolCall,
     ToolPayload,
 )
@@ -30,6 +33,30 @@ def readable_payload(payload: ToolPayload) -> str:
     if isinstance(payload, LocalShellPayload):
         return json.dumps({"command": payload.command, "workdir": payload.workdir})
     return payload.raw_arguments
+
+
+def arguments_of(call: ToolCall) -> dict[str, Json] | str:
+    """Return a call's arguments by name, or the text of a freeform call.
+
+    Raises:
+        RespondToModel: they are no JSON object.
+    """
+    payload = call.payload
+    if isinstance(payload, CustomPayload):
+        return payload.input
+    if isinstance(payload, LocalShellPayload):
+        given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
+        words = {name: value for name, value in given.items() if value is not None}
+        return {"command": list(payload.command), **words}
+    text = payload.raw_arguments if isinstance(payload, McpPayload) else payload.arguments
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        # Not {}: whoever judges the call must never see less than what would run.
+        raise RespondToModel(f"The arguments of {call.tool_name} are no JSON object.")
+    return found
 
 
 def editable_text(payload: ToolPayload) -> str:

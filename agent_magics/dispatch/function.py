@@ -14,6 +14,7 @@ from agent_magics.dispatch.arguments import ArgumentBinder
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.output import to_tool_output
 from agent_magics.dispatch.pool import POOL
+from agent_magics.dispatch.references import with_reference
 from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.signature import context_parameter
 from agent_magics.dispatch.tool import ToolOptions
@@ -37,7 +38,7 @@ class FunctionToolHandler:
     kind = "function"
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self._fn = fn
+        self.function = self._fn = fn
         self.options: ToolOptions = fn.tool_options
         self.supports_parallel = self.options.parallel
         self._binder = ArgumentBinder(fn)
@@ -71,7 +72,7 @@ class FunctionToolHandler:
         text = payload.arguments
         if self.options.freeform is not None:
             text = _without_alias(text, self._names[0])
-        args, kwargs = self._binder.bind_json(text)
+        args, kwargs = self._binder.bind_json(text, context.handles.value_of)
         return ToolInvocation(call, context, args, kwargs)
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
@@ -103,11 +104,11 @@ class FunctionToolHandler:
             raise
         except Exception as error:
             raise RespondToModel(self._describe(error)) from error
-        return self._output_of(value, invocation.context.turn.config.output_budget)
+        return self._output_of(value, invocation.context)
 
-    def _output_of(self, value: Any, budget: int) -> ToolOutput:
+    def _output_of(self, value: Any, context: ToolContext) -> ToolOutput:
         try:
-            output = to_tool_output(value, budget)
+            output = to_tool_output(value, context.turn.config.output_budget)
         except AgentMagicsError:
             raise
         except Exception as error:  # a `ToolOutput` or `to_output` of the tool's own making
@@ -115,14 +116,16 @@ class FunctionToolHandler:
                 f"{self.options.name} ran, but what it returned has no form that can be read "
                 f"({type(error).__name__}: {error})."
             ) from error
-        if self.options.own or not output.details:
+        if self.options.own:
             return output
+        if not output.details:
+            return with_reference(output, context)
         try:
             json.dumps(output.details, default=str, skipkeys=True)
         except Exception as error:  # a cycle, or a stranger's __str__
             # They are for people only, and everything that shows or records them would fail.
-            return replace(output, details={"left_out": f"no JSON form: {error}"})
-        return output
+            output = replace(output, details={"left_out": f"no JSON form: {error}"})
+        return with_reference(output, context)
 
     # -- where a function runs ------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""Keeps results that are too long to be read at once under short names: ``@r1``, ``@r2``, …
+"""Keeps results that cannot be read at once under short names: ``@r1``, ``@r2``, …
 
-A name stands wherever a tool takes a path, and leads to a file that is written when it is first
-asked for. Names belong to one conversation and are never used twice in it.
+A name stands wherever a tool takes a path, and leads to a file that is written when it is asked
+for; where a tool takes a value, it stands for the kept object itself, and ``_r1`` does in code.
+Names belong to one conversation and are never used twice in it.
 """
 
 import os
@@ -14,12 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from agent_magics.dispatch.output import whole_text
+from agent_magics.dispatch.values import describe_value, estimate_size, format_size
 from agent_magics.protocol.errors import RespondToModel
 
-MEMORY_LIMIT = 256 * 1024 * 1024  # characters of all results of a conversation
+MEMORY_LIMIT = 256 * 1024 * 1024  # characters and bytes of all results of a conversation
 DISK_LIMIT = 4 * 1024 * 1024 * 1024  # bytes
+# A value above this is not written out as text: that would take minutes and serve nobody.
+TEXT_LIMIT = 64 * 1024 * 1024
 _NAME = re.compile(r"@r\d+")
 _MOST_NAMED = 10
 
@@ -62,6 +67,45 @@ class Text:
         return False
 
 
+class Value:
+    """A Python value, held by reference; its text is written anew whenever it is asked for.
+
+    Once let go, it is there only as long as something else holds it.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._held: Callable[[], Any] = lambda: value
+        self.in_memory = estimate_size(value)
+        self.is_kept = True
+        self._looks = 0
+
+    @property
+    def size(self) -> int:
+        """Another number with each look: who knows whether the value has changed."""
+        self._looks += 1
+        return self._looks
+
+    def get(self) -> Any:
+        """Return the value; None where it is gone."""
+        return self._held()
+
+    def let_go(self) -> None:
+        """Hold it no longer."""
+        self.in_memory, self.is_kept = 0, False
+        try:
+            self._held = weakref.ref(self._held())
+        except TypeError:  # lists and dicts cannot be watched
+            self._held = lambda: None
+
+    def pieces(self) -> Iterator[str]:
+        """Yield its text."""
+        yield whole_text(self.get())
+
+    def grows(self) -> bool:
+        """Never: what it is now is all of it."""
+        return False
+
+
 @dataclass(slots=True)
 class _Entry:
     """One kept result.
@@ -87,11 +131,12 @@ def is_handle(path: str) -> bool:
 class HandleStore:
     """The kept results of one conversation; safe from every thread.
 
-    Beyond `memory_limit` the oldest go to disk, beyond `disk_limit` the oldest are dropped; asking
-    for a dropped one is an error that says so.
+    Beyond `memory_limit` the oldest texts go to disk and the oldest values are let go; the newest
+    is always held. Beyond `disk_limit` the oldest files are dropped. Asking for what is gone is an
+    error that says so.
 
     Args:
-        memory_limit: characters of all sources together.
+        memory_limit: characters of all texts and estimated bytes of all values together.
         disk_limit: bytes of all files together.
         parent: makes or finds the folder in which the folder for the files is made; None is the
             system's for temporary files.
@@ -107,6 +152,8 @@ class HandleStore:
         self._disk_limit = disk_limit
         self._parent = parent
         self._entries: dict[str, _Entry] = {}
+        self._names_by_id: dict[int, str] = {}
+        self._let_go: list[str] = []
         self._folder: Path | None = None
         self._remove_folder: weakref.finalize[[Path, int], HandleStore] | None = None
         self._lock = threading.Lock()
@@ -118,10 +165,36 @@ class HandleStore:
             for name, entry in self._entries.items():
                 if entry.source == source:
                     return name
-            name = f"@r{len(self._entries) + 1}"
-            self._entries[name] = _Entry(source)
-            self._shrink()
-        return name
+            return self._add(source)
+
+    def keep_value(self, value: Any) -> str:
+        """Keep `value` itself, no copy, and return its name; the same object keeps its name."""
+        with self._lock:
+            name = self._names_by_id.get(id(value))
+            if name is not None and self._holds(name, value):
+                return name
+            name = self._names_by_id[id(value)] = self._add(Value(value))
+            return name
+
+    def take_let_go(self) -> list[str]:
+        """Return the names of the values that were let go since this was last asked."""
+        with self._lock:
+            names, self._let_go = self._let_go, []
+        return names
+
+    def value_of(self, name: str) -> Any:
+        """Return the kept object itself; a kept text as a str.
+
+        Raises:
+            RespondToModel: there is no such result, or it is gone.
+        """
+        with self._lock:
+            entry = self._find(name)
+            if isinstance(entry.source, Value):
+                return self._checked_value(name, entry.source)
+            if entry.source is not None:
+                return "".join(entry.source.pieces())
+        return self.path_of(name).read_text(encoding="utf-8")
 
     def path_of(self, name: str) -> Path:
         """Return a file (mode 0600) that holds the result as it is now.
@@ -130,9 +203,9 @@ class HandleStore:
             RespondToModel: there is no such result, it was dropped, or the disk is full.
         """
         with self._lock:
-            entry = self._entries.get(name)
-            if entry is None:
-                raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
+            entry = self._find(name)
+            if isinstance(entry.source, Value):
+                self._check_writable(name, entry.source)
             if entry.source is not None and entry.written != entry.source.size:
                 self._write(name, entry)
                 self._shrink_disk(keep=entry)
@@ -148,19 +221,65 @@ class HandleStore:
         """Forget everything and remove the files."""
         with self._lock:
             self._entries.clear()
+            self._names_by_id.clear()
+            self._let_go.clear()
             if self._remove_folder is not None:
                 self._remove_folder()
             self._folder = self._remove_folder = None
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def _add(self, source: Source) -> str:
+        name = f"@r{len(self._entries) + 1}"
+        self._entries[name] = _Entry(source)
+        self._shrink()
+        return name
+
+    def _find(self, name: str) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
+        return entry
+
+    def _holds(self, name: str, value: Any) -> bool:
+        source = self._entries[name].source
+        return isinstance(source, Value) and source.is_kept and source.get() is value
+
+    def _checked_value(self, name: str, source: Value) -> Any:
+        value = source.get()
+        if value is None:
+            raise RespondToModel(
+                f"{name} is gone: the kept results took more than "
+                f"{format_size(self._memory_limit)}, it was the oldest, and no variable holds it. "
+                f"Run the call again; {self._known()}."
+            )
+        return value
+
+    def _check_writable(self, name: str, source: Value) -> None:
+        value = self._checked_value(name, source)
+        size = estimate_size(value)
+        if size > TEXT_LIMIT:
+            raise RespondToModel(
+                f"{name} ({describe_value(value)}) is too large to be written out as text; pass "
+                f"{name} where a tool takes a value, or use _{name[1:]} in python code."
+            )
 
     # -- keeping within the limits ----------------------------------------------------------------
 
     def _shrink(self) -> None:
         held = [e.source.in_memory for e in self._entries.values() if e.source is not None]
         excess = sum(held) - self._memory_limit
+        newest = next(reversed(self._entries))
         for name, entry in self._entries.items():
             if excess <= 0:
                 break
             if entry.source is None or entry.source.grows():
+                continue
+            if isinstance(entry.source, Value):
+                if name != newest and entry.source.is_kept:
+                    excess -= entry.source.in_memory
+                    entry.source.let_go()
+                    self._let_go.append(name)
                 continue
             # Where the disk takes no more, memory goes on holding it: better than losing it.
             with suppress(RespondToModel):
@@ -205,11 +324,17 @@ class HandleStore:
         return self._folder
 
     def _known(self) -> str:
-        names = [n for n, e in self._entries.items() if e.source is not None or e.path is not None]
+        names = [n for n, e in self._entries.items() if _is_there(e)]
         if not names:
             return "no result has been kept so far"
         earlier = "… " if len(names) > _MOST_NAMED else ""
         return f"there are: {earlier}{', '.join(names[-_MOST_NAMED:])}"
+
+
+def _is_there(entry: _Entry) -> bool:
+    if isinstance(entry.source, Value):
+        return entry.source.get() is not None
+    return entry.source is not None or entry.path is not None
 
 
 def _remove(folder: Path, owner: int) -> None:

@@ -21,12 +21,14 @@ from agent_magics.dispatch.approval import (
     is_worth_recording,
     requirement_of,
 )
+from agent_magics.dispatch.attempt import attempt
 from agent_magics.dispatch.edits import (
     describe_edit,
     editable_of,
     edited_call,
     readable_payload,
 )
+from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.questions import repeated_outside, requested_actions, scopes_of
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.rules import RuleBook
@@ -73,11 +75,15 @@ class ToolOrchestrator:
     Args:
         store: what was granted earlier in this session.
         rules: the rules that hold; None where there are none.
+        hooks: the person's hooks; None where there are none.
     """
 
-    def __init__(self, store: ApprovalStore, rules: RuleBook | None = None) -> None:
+    def __init__(
+        self, store: ApprovalStore, rules: RuleBook | None = None, hooks: Hooks | None = None
+    ) -> None:
         self.store = store
         self.rules = rules
+        self._hooks = hooks
         self._ended = 0  # calls that have run
         self._open = asyncio.Semaphore(MOST_OPEN)
 
@@ -89,16 +95,21 @@ class ToolOrchestrator:
             FatalError: the rules are not understood.
             TurnAbort: the person ended the turn instead of answering.
         """
+        note = ""
+        if self._hooks is not None:
+            invocation, note = await self._hooks.before_tool(handler, invocation)
         loop = asyncio.get_running_loop()
         invocation.context.permit = partial(self._permit, loop, invocation)
         ended = self._ended
-        approved = await self._approve(handler, invocation)
+        approved = await self._approve(handler, invocation, note)
         if invocation.context.gate is not None:
             await invocation.context.gate()
         if approved.asked or approved.is_command or self._ended != ended:
             approved = await self._approve_changes(handler, approved)
         try:
-            return await self._attempt(handler, approved)
+            if self._hooks is None:
+                return await self._attempt(handler, approved)
+            return await self._attempt_watched(self._hooks, handler, approved)
         finally:
             self._ended += 1
 
@@ -220,6 +231,10 @@ class ToolOrchestrator:
         """
         invocation = handler.prepare(edited, invocation.context)
         note = describe_edit(edited)
+        if self._hooks is not None:
+            invocation, changed = await self._hooks.before_tool(handler, invocation)
+            if changed:  # so it is not what the person wrote and approved
+                return await self._approve(handler, invocation, f"{note}\n{changed}")
         actions = handler.assess(invocation)
         fresh = self._requirement(actions, invocation)
         if isinstance(fresh, Forbidden):
@@ -284,13 +299,23 @@ class ToolOrchestrator:
 
     # -- doing it ---------------------------------------------------------------------------------
 
+    async def _attempt_watched(
+        self, hooks: Hooks, handler: ToolHandler, approved: _Approved
+    ) -> ToolOutput:
+        """Run the call and show its output, also that of a failure, to the hooks."""
+        try:
+            output = await self._attempt(handler, approved)
+        except RespondToModel as failure:
+            output = ToolOutput(str(failure), success=False)
+        return await hooks.after_tool(approved.invocation, output)
+
     async def _attempt(self, handler: ToolHandler, approved: _Approved) -> ToolOutput:
         context = approved.invocation.context
         context.bypass_sandbox = approved.bypass
         kinds = {action.kind for action in approved.actions}
         context.read_only = kinds == {ActionKind.COMMAND_SAFE} and not approved.bypass
         try:
-            output = await handler.handle(approved.invocation)
+            output = await _handled(handler, approved.invocation)
         except SandboxDenied as denied:
             on_failure = context.turn.config.approval is ApprovalPolicy.ON_FAILURE
             if not on_failure or approved.bypass:
@@ -325,7 +350,7 @@ class ToolOrchestrator:
         context = invocation.context
         context.bypass_sandbox, context.read_only = True, False
         try:
-            output = await handler.handle(invocation)
+            output = await _handled(handler, invocation)
         finally:
             context.bypass_sandbox = False
         return _with_note(output, "The sandbox refused this, and it was repeated outside of it.")
@@ -390,6 +415,13 @@ class ToolOrchestrator:
             sandbox=("inside" if inside else "outside") if commands else "",
             **fields,
         )
+
+
+def _handled(handler: ToolHandler, invocation: ToolInvocation) -> Awaitable[ToolOutput]:
+    options = handler.options
+    if options.timeout is None and options.init is None:
+        return handler.handle(invocation)
+    return attempt(handler, invocation)
 
 
 # -- what is the same, and what is dangerous ------------------------------------------------------

@@ -7,7 +7,9 @@ never imported for it.
 
 import base64
 import io
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,7 +22,9 @@ CELL_WIDTH = 40
 IMAGE_SIDE = 2048  # pixels; the longest side of a picture that is sent
 MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JSON text
 _ARRAY_ELEMENTS = 200
-_NONE_TEXT = "Done; the tool returned None."
+NONE_TEXT = "Done; the tool returned None."
+_CUT = re.compile(r"^… \d+ characters left out …$", re.MULTILINE)
+_TABLES = (("pandas", "DataFrame"), ("pandas", "Series"))
 _PLAIN_TYPES = frozenset((int, float, bool, dict, list, tuple))
 _PLAIN_ELEMENTS = _PLAIN_TYPES | {str, type(None)}
 
@@ -44,11 +48,38 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     if isinstance(value, ToolOutput):
         return _fit_output(value, budget)
     if value is None:
-        return ToolOutput(_NONE_TEXT)
+        return ToolOutput(NONE_TEXT)
     if hasattr(kind, "to_output"):
-        return _fit_output(value.to_output(budget), getattr(value, "output_budget", 0) or budget)
+        fitting = getattr(value, "output_budget", 0) or budget
+        output = _fit_output(value.to_output(budget), fitting)
+        return output if output.value is not None else replace(output, value=value)
     content = _content_of(value)
     return ToolOutput(_fit_content(content, budget), value=value)
+
+
+def is_cut(output: ToolOutput) -> bool:
+    """Tell whether the text was cut to fit its budget."""
+    return _CUT.search(output.text) is not None
+
+
+def whole_text(value: Any) -> str:
+    """Return all of `value` as text that can be read and searched: tables as CSV, data as JSON."""
+    if isinstance(value, str):
+        return str(value)
+    known = _library_class(type(value))
+    try:
+        if known in _TABLES:
+            return str(value.to_csv())
+        if known == ("numpy", "ndarray"):
+            import numpy  # noqa: PLC0415 - already loaded, or there would be no array
+
+            return numpy.array2string(value, threshold=value.size + 1, max_line_width=100)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value).decode("utf-8", "backslashreplace")
+        encoded = _json_encoder()(value, indent=1, fallback=_encode_piece, inf_nan_mode="constants")
+        return str(encoded.decode())
+    except Exception:  # not JSON in any way, or the library's own failure
+        return safe_repr(value)
 
 
 def cut_text(text: str, budget: int) -> tuple[str, int]:
@@ -317,8 +348,14 @@ _RENDERERS: dict[tuple[str, str], Callable[[Any], Content]] = {
 
 
 def _renderer_of(kind: type) -> Callable[[Any], Content] | None:
+    known = _library_class(kind)
+    return None if known is None else _RENDERERS[known]
+
+
+def _library_class(kind: type) -> tuple[str, str] | None:
+    """Return the (library, class) that has a renderer, of `kind` or of a base."""
     for base in kind.__mro__:
-        renderer = _RENDERERS.get((base.__module__.partition(".")[0], base.__name__))
-        if renderer is not None:
-            return renderer
+        known = (base.__module__.partition(".")[0], base.__name__)
+        if known in _RENDERERS:
+            return known
     return None

@@ -79,14 +79,17 @@ class ToolCallRuntime:
         self._turn = turn
         self._redact = redact
         self._lock = CallLock()
+        self._groups: dict[str, CallLock] = {}  # by the id of a running group call
 
     def start(self, call: ToolCall) -> "asyncio.Task[ToolOutput]":
         """Take the call's place now and answer it in a task of its own."""
         place = None
-        if call.parent_call_id is None:
-            # A nested call runs under its parent's place; one of its own would wait for ever.
-            shared = self._router.supports_parallel(call.tool_name)
-            place = self._lock.take_place(shared=shared)
+        # A nested call runs under its parent's place, where one of its own would wait for ever;
+        # the calls of a group have an order of their own under its place.
+        lock = self._lock if call.parent_call_id is None else self._groups.get(call.parent_call_id)
+        if lock is not None:
+            place = lock.take_place(shared=self._router.supports_parallel(call))
+        self._turn.uses[call.tool_name] += 1
         self._turn.emit(
             ToolCallPending,
             call_id=call.call_id,
@@ -101,6 +104,9 @@ class ToolCallRuntime:
         context = ToolContext(self._turn, call.call_id, call.tool_name, call.parent_call_id)
         context.gate = partial(self._pass_gate, call, place)
         began = time.perf_counter()
+        is_group = call.tool_name in self._router.registry.groups
+        if is_group:
+            self._groups[call.call_id] = CallLock()
         try:
             output = await self._router.dispatch_tool_call(call, context)
         except asyncio.CancelledError:
@@ -110,6 +116,9 @@ class ToolCallRuntime:
         except (SystemExit, KeyboardInterrupt) as error:
             # From code of the person's that judges a call, say: either would end the engine's loop.
             raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
+        finally:
+            if is_group:
+                del self._groups[call.call_id]
         # Not after an error that ends the turn: the next call in line would begin before it is
         # cancelled, although the person has just pressed Stop.
         if place is not None:

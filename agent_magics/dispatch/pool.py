@@ -1,5 +1,6 @@
 """Threads for tools: started when needed, used again, and never waited for at the program's end."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable
@@ -80,6 +81,26 @@ def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[Any, ...]) -
         future.set_exception(error)
     else:
         future.set_result(value)
+
+
+async def run_on_thread(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return what ``fn(*args)`` returns on a thread of the pool; raise what it raises.
+
+    Of every kind: asyncio cannot carry a `StopIteration`, and would wait for ever.
+    """
+
+    def run() -> tuple[Any, BaseException | None]:
+        try:
+            return fn(*args), None
+        except BaseException as error:
+            return None, error
+
+    value, error = await asyncio.wrap_future(POOL.submit(run))
+    if isinstance(error, StopIteration):  # which no coroutine can raise
+        raise RuntimeError("raised StopIteration") from error
+    if error is not None:
+        raise error
+    return value
 
 
 POOL = ThreadPool("agent-tool")

@@ -1,11 +1,13 @@
 """Which handler answers which tool name, and the specs that go to the model with them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from agent_magics.dispatch.approval import Action
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
     ConfiguredToolSpec,
@@ -34,6 +36,7 @@ class ToolHandler(Protocol):
     """What answers the calls of one tool (or of a family of tools)."""
 
     kind: str
+    options: ToolOptions
     supports_parallel: bool
 
     def matches_kind(self, payload: ToolPayload) -> bool:
@@ -74,14 +77,26 @@ class ToolHandler(Protocol):
 
 
 class ToolRegistry:
-    """Handlers by tool name; immutable once built."""
+    """Handlers by tool name; immutable once built.
+
+    Attributes:
+        groups: names of those whose work is to make other calls.
+    """
 
     def __init__(self, handlers: Mapping[str, ToolHandler]) -> None:
         self._handlers = dict(handlers)
+        groups = (name for name, each in self._handlers.items() if each.options.group)
+        self.groups = frozenset(groups)
 
     def handler(self, name: str) -> ToolHandler | None:
         """Return the handler of `name`, or None."""
         return self._handlers.get(name)
+
+    @cached_property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """The tools that are Python functions, by name."""
+        pairs = ((name, getattr(each, "function", None)) for name, each in self._handlers.items())
+        return {name: function for name, function in pairs if function is not None}
 
     @property
     def names(self) -> tuple[str, ...]:

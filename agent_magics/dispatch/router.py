@@ -1,6 +1,7 @@
 """From the model's call to the tool's answer: understand it, find the handler, dispatch."""
 
 import difflib
+import json
 from collections.abc import Sequence
 
 from agent_magics.dispatch.context import ToolContext
@@ -54,10 +55,16 @@ class ToolRouter:
         payload = LocalShellPayload(item.command, item.workdir, item.timeout_ms)
         return ToolCall("local_shell", item.call_id, payload)
 
-    def supports_parallel(self, name: str) -> bool:
-        """Tell whether calls of `name` may run side by side (an unknown name may: it only errs)."""
-        handler = self.registry.handler(name)
-        return handler is None or handler.supports_parallel
+    def supports_parallel(self, call: ToolCall) -> bool:
+        """Tell whether `call` may run beside others; a group may if all of its calls may.
+
+        A call of an unknown name may: it only errs.
+        """
+        if call.tool_name not in self.registry.groups:
+            handler = self.registry.handler(call.tool_name)
+            return handler is None or handler.supports_parallel
+        inner = (self.registry.handler(name) for name in _names_in(call))
+        return all(each is None or each.supports_parallel for each in inner)
 
     async def dispatch_tool_call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Answer `call`; what the model can mend comes back as an output with success=False.
@@ -91,3 +98,12 @@ class ToolRouter:
         near = [lowered[key] for key in difflib.get_close_matches(bare, lowered, n=3, cutoff=0.6)]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         return f"There is no tool named {name!r}.{hint} Available tools: {', '.join(names)}."
+
+
+def _names_in(call: ToolCall) -> list[str]:
+    """Return the tools that a group call names, as far as its arguments can be read."""
+    try:
+        calls = json.loads(getattr(call.payload, "arguments", "")).get("calls")
+        return [str(each.get("tool")) for each in calls]
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        return []  # what cannot be read is not run

@@ -6,7 +6,6 @@ understood is never allowed.
 """
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -37,6 +36,7 @@ from agent_magics.dispatch.rules_file import (
     rule_text,
     write_text,
 )
+from agent_magics.dispatch.trust import TrustedDigest
 from agent_magics.protocol.errors import FatalError
 
 FOLDER, NAME = ".agent_magics", "rules.toml"
@@ -105,7 +105,7 @@ class RuleBook:
         self.folder = Path(os.path.realpath(folder))
         self.project_file = self.folder / FOLDER / NAME
         self.user_file = user_file or user_rules_file()
-        self._trust_file = (state or trust_folder()) / _name_of(self.folder)
+        self._trusted = TrustedDigest(self.folder, state or trust_folder())
         self._user = read_rules(self.user_file, "user")
         self._project = read_rules(self.project_file, "project")
 
@@ -125,7 +125,7 @@ class RuleBook:
     @property
     def is_trusted(self) -> bool:
         """Whether what the project's file allows holds."""
-        return bool(self._project.digest) and self._trusted_digest() == self._project.digest
+        return bool(self._project.digest) and self._trusted.read() == self._project.digest
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -201,25 +201,13 @@ class RuleBook:
 
     # -- trust ------------------------------------------------------------------------------------
 
-    def _trusted_digest(self) -> str:
-        try:
-            kept = json.loads(self._trust_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return ""
-        return str(kept.get("digest", "")) if isinstance(kept, dict) else ""
-
     def trust(self) -> None:
         """Let what the project's file allows hold, as long as the file is as it is now.
 
         Raises:
             OSError: that cannot be kept.
         """
-        self._keep_digest(self._project.digest)
-
-    def _keep_digest(self, digest: str) -> None:
-        self._trust_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = json.dumps({"folder": str(self.folder), "digest": digest})
-        write_text(self._trust_file, kept)
+        self._trusted.keep(self._project.digest)
 
     @property
     def may_grow(self) -> bool:
@@ -290,7 +278,7 @@ class RuleBook:
         write_text(self.project_file, text)
         if trust:
             # Of what was meant to be written, whatever stands there by now.
-            self._keep_digest(hashlib.sha256(text.encode("utf-8")).hexdigest())
+            self._trusted.keep(hashlib.sha256(text.encode("utf-8")).hexdigest())
         self._project = read_rules(self.project_file, "project")
 
 
@@ -423,10 +411,11 @@ def user_rules_file() -> Path:
     return _platform_folder("config") / NAME
 
 
-def trust_folder() -> Path:
-    """Return where it is kept which files of projects are trusted."""
-    return _platform_folder("state") / "trusted-rules"
+def user_tools_folder() -> Path:
+    """Return where the person's own tools stand, beside their rules."""
+    return _platform_folder("config") / "tools"
 
 
-def _name_of(folder: Path) -> str:
-    return hashlib.sha256(os.fsencode(folder)).hexdigest() + ".json"
+def trust_folder(what: str = "rules") -> Path:
+    """Return where it is kept which files of projects are trusted: their "rules" or "tools"."""
+    return _platform_folder("state") / f"trusted-{what}"

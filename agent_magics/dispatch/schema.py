@@ -39,7 +39,11 @@ DESCRIBED = frozenset(
 
 _KNOWN_KEYWORDS = STRICT_KEYWORDS | DESCRIBED
 
-_CONFIG: Any = {"coerce_numbers_to_str": True, "extra": "forbid"}
+_CONFIG: Any = {"coerce_numbers_to_str": True, "extra": "forbid", "arbitrary_types_allowed": True}
+
+# Of a parameter that takes a Python object (a table, an array, a model): the model sends the name
+# of a kept result, and the object itself arrives.
+HANDLE = "handle"
 
 
 def derive_parameters(fn: Callable[..., Any]) -> tuple[Schema, bool, str]:
@@ -71,8 +75,10 @@ def describe(fn: Callable[..., Any]) -> tuple[Any, Schema]:
     for parameter, (key, described_property) in zip(
         [p for p in parameters if not p.is_rest], schema["properties"].items(), strict=True
     ):
-        if parameter.description and "description" not in described_property:
-            schema["properties"][key] = {**described_property, "description": parameter.description}
+        own = described_property.get("description", "")
+        if parameter.description and (not own or described_property.get("format") == HANDLE):
+            words = f"{parameter.description} ({own})" if own else parameter.description
+            schema["properties"][key] = {**described_property, "description": words}
     return core, schema
 
 
@@ -159,6 +165,30 @@ def _type_words(annotation: Any) -> str:
     return re.sub(r"\b(?:collections\.abc|typing)\.", "", safe_repr(annotation))
 
 
+def _handle_schema(kind: Any) -> Schema:
+    if not _is_held(kind):
+        raise TypeError(f"no call returns a {kind!r}")
+    words = f"a handle, such as @r7, of a kept {_short_name(kind)}"
+    return {"type": "string", "format": HANDLE, "description": words}
+
+
+def _is_held(kind: Any) -> bool:
+    """Tell whether results of this type are kept by reference, so that there can be a handle.
+
+    Numbers of NumPy are sent as numbers, and a file that is open here is nothing to send at all.
+    """
+    if not isinstance(kind, type) or kind in (type, range) or kind.__module__ == "typing":
+        return False
+    is_number = any((b.__module__, b.__name__) == ("numpy", "generic") for b in kind.__mro__)
+    return not is_number and not getattr(kind, "_is_protocol", False)
+
+
+def _short_name(kind: type) -> str:
+    module = kind.__module__
+    short = module in ("builtins", "__main__")
+    return kind.__qualname__ if short else f"{module.partition('.')[0]}.{kind.__qualname__}"
+
+
 @functools.cache
 def _generator() -> Any:
     from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - heavy
@@ -170,6 +200,9 @@ def _generator() -> Any:
 
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
+
+        def is_instance_schema(self, schema: Any) -> Any:
+            return _handle_schema(schema["cls"])
 
     return Generator
 

@@ -79,6 +79,11 @@ def read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
                 f"{name_of(fn)}: *{name} cannot be filled by a model, which passes arguments by "
                 f"name; take a list parameter instead, such as {name}: list[str]."
             )
+        if name in ("self", "cls") and not parameters and given.annotation is given.empty:
+            raise FatalError(
+                f"{name_of(fn)}: {name} is the object of a method, which a model cannot send; "
+                "write a small def that calls the method of your object."
+            )
         simple = describe_annotation(given.annotation)
         annotation = given.annotation
         if simple is None:

@@ -7,13 +7,15 @@ derived when first looked at (pydantic is not imported before), and `.aio`, its 
 import asyncio
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 from agent_magics.dispatch.approval import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.docstring import parse_docstring
+from agent_magics.dispatch.preparation import Preparation
 from agent_magics.dispatch.schema import derive_parameters
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
@@ -26,6 +28,7 @@ from agent_magics.protocol.tools import (
 F = TypeVar("F", bound=Callable[..., Any])
 Assess = Callable[[Mapping[str, Any], ToolContext], list[Action]]
 
+_NUMBERS = itertools.count(1)
 _NAME_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -42,6 +45,10 @@ class ToolOptions:
         assess: says what a call would do, for approval.
         freeform: (syntax, definition) of a grammar; the tool then takes plain text as well.
         native: offered as the Responses API's own shell call, not as a function.
+        group: its work is to make other calls, which it holds no place against.
+        timeout: seconds a call may take, without the time that a question of its waits.
+        init: makes ready what the tool needs, once, before its first call.
+        number: grows from one `@tool` to the next; of two definitions the newer one holds.
     """
 
     name: str
@@ -53,6 +60,10 @@ class ToolOptions:
     assess: Assess | None = None
     freeform: tuple[str, str] | None = None
     native: bool = False
+    group: bool = False
+    timeout: float | None = None
+    init: Preparation | None = None
+    number: int = field(default=0, compare=False)
 
 
 class _DerivedSpec(FunctionToolSpec):
@@ -86,6 +97,9 @@ def tool(
     assess: Assess | None = None,
     freeform: tuple[str, str] | None = None,
     native: bool = False,
+    group: bool = False,
+    timeout: float | None = None,
+    init: Callable[[], Any] | None = None,
 ) -> Callable[[F], F]: ...
 def tool(fn: Any = None, **options: Any) -> Any:
     """Make a function a tool that a model can call; it stays an ordinary function.
@@ -106,6 +120,11 @@ def tool(fn: Any = None, **options: Any) -> Any:
         assess: says what a call with given arguments would do, for approval.
         freeform: (syntax, definition) of a grammar for tools that take plain text.
         native: offer it as the Responses API's own shell call (``local_shell``).
+        group: its arguments are `calls` of other tools, which take their own places in the order.
+        timeout: seconds a call may take; then the model is told that it took too long. What runs on
+            a thread cannot be ended from outside: it is told by `ctx.cancelled`.
+        init: a plain function without parameters that is run once, before the first call, on a
+            thread; what it returns is `ctx.ready`. For what takes long to load.
 
     Returns:
         The same function object, with `.spec` and `.aio` added.
@@ -117,9 +136,13 @@ def tool(fn: Any = None, **options: Any) -> Any:
         return functools.partial(tool, **options)
     if not inspect.isroutine(fn):
         raise FatalError(f"@tool takes a function, not {fn!r}; decorate its method or a small def.")
+    _check_timeout(fn, options.get("timeout"))
+    if options.get("init") is not None:
+        options["init"] = _prepared(fn, options["init"])
     settings = ToolOptions(
-        name=_checked_name(options.pop("name", None) or fn.__name__),
+        name=checked_name(options.pop("name", None) or fn.__name__),
         own=(fn.__module__ or "").startswith("agent_magics.tools."),
+        number=next(_NUMBERS),
         **options,
     )
     try:
@@ -133,8 +156,29 @@ def tool(fn: Any = None, **options: Any) -> Any:
     return fn
 
 
-def _checked_name(name: str) -> str:
-    if not (0 < len(name) <= 64 and _NAME_ALPHABET.issuperset(name)):
+def _check_timeout(fn: Any, seconds: Any) -> None:
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and seconds > 0):
+        raise FatalError(
+            f"@tool(timeout={seconds!r}) on {fn.__name__}: expected a number of seconds above 0."
+        )
+
+
+def _prepared(fn: Any, init: Any) -> Preparation:
+    if not callable(init) or inspect.iscoroutinefunction(init):
+        raise FatalError(
+            f"@tool(init={init!r}) on {fn.__name__}: expected a plain function without parameters."
+        )
+    return Preparation(init)
+
+
+def checked_name(name: str) -> str:
+    """Return a name that every provider takes.
+
+    Raises:
+        FatalError: it is none.
+    """
+    if not (isinstance(name, str) and 0 < len(name) <= 64 and _NAME_ALPHABET.issuperset(name)):
         raise FatalError(
             f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or - "
             "(@tool(name=...) sets another one)."
@@ -152,12 +196,17 @@ def as_tool(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn if is_tool(fn) else tool(fn)
 
 
-def offered_specs(fn: Callable[..., Any]) -> ToolSpec:
-    """Return the spec to offer a model: freeform where the tool has a grammar, else function."""
+def offered_specs(fn: Callable[..., Any], *, freeform: bool = True) -> ToolSpec:
+    """Return the spec to offer a model: freeform where the tool has a grammar, else function.
+
+    Args:
+        fn: the tool.
+        freeform: False for a model that knows only functions.
+    """
     options: ToolOptions = fn.tool_options
     if options.native:
         return LocalShellSpec()
-    if options.freeform is None:
+    if options.freeform is None or not freeform:
         return fn.spec
     syntax, definition = options.freeform
     return FreeformToolSpec(options.name, fn.spec.description, syntax, definition)

@@ -12,39 +12,55 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from agent_magics.dispatch.hooks import HookMethod
 from agent_magics.dispatch.pool import POOL
+from agent_magics.engine.event_watch import EventWatch
 from agent_magics.engine.requests import Work
+from agent_magics.engine.secrets import redact_text
 from agent_magics.engine.session import CLEAN_UP_LIMIT, RunSetup, Session
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
     TURN_ENDS,
     ApprovalRequested,
+    DynamicToolCallRequest,
     Event,
+    ExecCommandOutputDelta,
     MainThreadWork,
     Question,
     QuestionResolved,
+    Warned,
 )
-from agent_magics.protocol.ops import DECISIONS, Answer, CallTool, Interrupt, StartTurn
+from agent_magics.protocol.ops import DECISIONS, Answer, CallTool, Compact, Interrupt, StartTurn
 
 # SIGINT does not wake an idle loop; this often the waiting thread looks up (measured: 0.2-0.3 s
 # from interrupt to prompt, against 11 s without).
 HEARTBEAT = 0.05
 
+# Seconds that code which prints waits at most until what it printed has come back by way of the
+# engine and is drawn (about 1 ms where the machine has time), and how often it looks.
+_MOST_PATIENT, _LOOK = 1.0, 0.001
+
 # What the waiting thread must act on; what it only draws can wait for the next heartbeat. A
 # wake-up costs two threads a fight for the interpreter.
-_URGENT = (Question, QuestionResolved, *TURN_ENDS)
+_URGENT = (Question, QuestionResolved, DynamicToolCallRequest, *TURN_ENDS)
 
 NOBODY = (
     "nobody can be asked here. To allow such calls beforehand, answer with on_question=...; "
     "approval='never' lets code run in the kernel, sandbox='danger-full-access' lets commands run. "
     "Or find a way that needs no approval."
 )
+
+
+# Whose work runs here: what this work calls may need the same thread, which then serves it.
+SERVING: ContextVar["Foreground | None"] = ContextVar("serving", default=None)
 
 
 class Host(Protocol):
@@ -149,8 +165,10 @@ class Foreground:
         session: the conversation.
         host: the surroundings.
         show: draws an event; called on this thread, in order.
-        tick: called at least every `HEARTBEAT` seconds, for drawing that is held back.
+        tick: called at least every `HEARTBEAT` seconds, for drawing that is held back;
+            true while some is.
         after: called with what the turn's open sessions do after its end; on the engine's thread.
+        watchers: the hooks' `on_event`, called on this thread after `show`.
     """
 
     def __init__(
@@ -158,19 +176,25 @@ class Foreground:
         session: Session,
         host: Host,
         show: Callable[[Event], None] | None = None,
-        tick: Callable[[], None] | None = None,
+        tick: Callable[[], Any] | None = None,
         after: Callable[[Event], None] | None = None,
+        watchers: Sequence[HookMethod] = (),
     ) -> None:
         self._session = session
         self._host = host
         self._show = show or (lambda event: None)
         self._tick = tick or (lambda: None)
         self._after = after
+        self._watch = EventWatch(watchers, self._warn) if watchers else None
+        self._loop_is_free = False
+        self._secrets: Sequence[str] = ()
         self._turn_id = ""
         self._ended = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._interrupt: BaseException | None = None
+        self._waited = 0.0
+        self._inbox: _AsyncInbox | SimpleQueue[Event | None] | None = None
         self._stopping = False
         self._elsewhere: set[Callable[[], Any]] = set()
         self.events: list[Event] = []
@@ -181,18 +205,21 @@ class Foreground:
 
     # -- on a running loop ------------------------------------------------------------------------
 
-    async def wait(self, op: StartTurn | CallTool, setup: RunSetup) -> list[Event]:
+    async def wait(self, op: StartTurn | CallTool | Compact, setup: RunSetup) -> list[Event]:
         """Start the turn and serve it until it ends.
 
         Raises:
             asyncio.CancelledError, KeyboardInterrupt, SystemExit: re-raised once the turn has
                 been stopped.
         """
-        self._turn_id = op.turn_id
-        inbox = _AsyncInbox(asyncio.get_running_loop())
+        self._turn_id, self._secrets = op.turn_id, setup.secrets
+        self._loop_is_free = True
+        inbox = self._inbox = _AsyncInbox(asyncio.get_running_loop())
         try:
             self._session.begin(op, setup, inbox.put, self._after)
             await self._pump(inbox, None)
+            if self._watch is not None:
+                await self._watch.settle()
         except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
             await self._stop(inbox)
             raise interrupt from None
@@ -245,9 +272,20 @@ class Foreground:
             self._ask(event)
 
     def _note(self, event: Event) -> None:
+        if self._watch is not None:  # first, since a complaint must not stand behind the end
+            self._watch.see(event, loop_is_free=self._loop_is_free)
         self.events.append(event)
         self._show(event)
         self._ended |= isinstance(event, TURN_ENDS)
+
+    def _warn(self, message: str) -> None:
+        """Say what happened on this thread; the engine may have ended the turn by now."""
+        message = redact_text(self._secrets, message)
+        warned = Warned(turn_id=self._turn_id, agent=self._session.agent, message=message)
+        self.events.insert(len(self.events) - self._ended, warned)
+        if not self._ended:
+            self._show(warned)
+        self._session.outbox.emit("", Warned, message=message)  # for the record
 
     def _work(self, event: MainThreadWork) -> None:
         work = self._session.work.take(event.question_id)
@@ -256,9 +294,92 @@ class Foreground:
         if work.kind == "sync":
             self._run_sync(work)
         else:
-            self._keep(asyncio.create_task(self._run_async(work)))
+            task = asyncio.create_task(self._run_async(work))
+            if work.kind == "async":
+                # A time-out ends it; live code is ended by an interrupt only.
+                loop = asyncio.get_running_loop()
+                work.stop = partial(loop.call_soon_threadsafe, task.cancel)
+            self._keep(task)
+
+    # -- work on this thread that waits for calls of its own --------------------------------------
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the thread that waits has no loop to give."""
+        return isinstance(self._inbox, SimpleQueue)
+
+    def block_on(self, pending: "Future[Any]") -> Any:
+        """Serve the run until `pending` is done, and return its result.
+
+        For work on this thread that calls tools: their questions and their own work on this thread
+        come here meanwhile. Questions are answered as where a cell blocks: no click can arrive.
+
+        Raises:
+            KeyboardInterrupt: the person interrupted; `pending` is cancelled.
+        """
+        inbox = self._inbox
+        ready = threading.Event()
+        wake: Callable[[], None] = ready.set
+        if isinstance(inbox, _AsyncInbox):
+            previous, inbox.alarm = inbox.alarm, ready.set
+        elif inbox is not None:
+            wake = partial(inbox.put, None)
+        pending.add_done_callback(lambda _: wake())
+        try:
+            while not pending.done():
+                event = self._next_event(inbox, ready)
+                if event is not None:
+                    self._receive_blocking(event)
+                self._tick()
+                if self._interrupt is not None or self._stopping:
+                    pending.cancel()
+                    raise KeyboardInterrupt
+        finally:
+            if isinstance(inbox, _AsyncInbox):
+                inbox.alarm = previous
+        return pending.result()
+
+    def draw_meanwhile(self) -> None:
+        """Draw what has come, for work on this thread that has just said something.
+
+        Questions and other work stay in line. What this work said comes by way of the engine's
+        thread, which is given a moment.
+        """
+        inbox = self._inbox
+        if not isinstance(inbox, _AsyncInbox):
+            return  # a cell that blocks is drawn when its calls end
+        now = time.monotonic()
+        end, came = now + _MOST_PATIENT, False
+        while not came and time.monotonic() < end and self._interrupt is None:
+            event = inbox.take_one(drawn_only=True)
+            if event is None:
+                time.sleep(_LOOK)
+                continue
+            self._note(event)
+            came = isinstance(event, ExecCommandOutputDelta)
+        # Drawing is held back for a moment, and code that falls silent now would never show its
+        # words; once a second it waits for them.
+        waits = now - self._waited > 1.0
+        self._waited = now if waits else self._waited
+        while self._tick() and waits and time.monotonic() < end and self._interrupt is None:
+            time.sleep(_LOOK)
+        if self._interrupt is not None:
+            raise KeyboardInterrupt
+
+    def _next_event(self, inbox: Any, ready: threading.Event) -> Event | None:
+        """Wait for an event, or for `ready`; at most a heartbeat."""
+        if isinstance(inbox, SimpleQueue):
+            with suppress(Empty):
+                return inbox.get(timeout=HEARTBEAT)
+            return None
+        event = inbox.take_one()
+        if event is None:
+            ready.wait(HEARTBEAT)
+            ready.clear()
+        return event
 
     def _run_sync(self, work: Work, drive: Callable[[Any], Any] | None = None) -> None:
+        token = SERVING.set(self)
         try:
             with self._host.guard():
                 value = self.begin_work(work) if drive is None else drive(work.run())
@@ -269,6 +390,8 @@ class Foreground:
             work.finish(error=error)
         else:
             work.finish(value)
+        finally:
+            SERVING.reset(token)
 
     def begin_work(self, work: Work) -> Any:
         """Run a function of the person's, unless an interrupt came on the way here.
@@ -281,6 +404,7 @@ class Foreground:
         return work.run()
 
     async def _run_async(self, work: Work) -> None:
+        SERVING.set(self)  # for this task alone
         guard = self._host.guard() if work.kind == "python" else nullcontext()
         try:
             with guard:
@@ -326,10 +450,11 @@ class Foreground:
 
     # -- on a thread that blocks -------------------------------------------------------------------
 
-    def wait_blocking(self, op: StartTurn | CallTool, setup: RunSetup) -> list[Event]:
+    def wait_blocking(self, op: StartTurn | CallTool | Compact, setup: RunSetup) -> list[Event]:
         """Like `wait`, for a thread whose loop, if it has one, is busy running the caller."""
-        self._turn_id = op.turn_id
-        inbox: SimpleQueue[Event] = SimpleQueue()
+        self._turn_id, self._secrets = op.turn_id, setup.secrets
+        inbox: SimpleQueue[Event | None] = SimpleQueue()
+        self._inbox = inbox
         self._session.begin(op, setup, inbox.put, self._after)
         try:
             self._pump_blocking(inbox, None)
@@ -347,11 +472,13 @@ class Foreground:
                     cancel()
         return self.events
 
-    def _pump_blocking(self, inbox: "SimpleQueue[Event]", limit: float | None) -> None:
+    def _pump_blocking(self, inbox: "SimpleQueue[Event | None]", limit: float | None) -> None:
         deadline = None if limit is None else time.monotonic() + limit
         while not self._ended and (deadline is None or time.monotonic() < deadline):
             with suppress(Empty):
-                self._receive_blocking(inbox.get(timeout=HEARTBEAT))
+                event = inbox.get(timeout=HEARTBEAT)
+                if event is not None:
+                    self._receive_blocking(event)
             self._tick()
             if self._interrupt is not None:
                 interrupt, self._interrupt = self._interrupt, None
@@ -405,7 +532,7 @@ def _run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
 
     async def cancellable() -> Any:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)
         running.add(cancel)
         try:
             return await work.run()
@@ -425,16 +552,30 @@ class _AsyncInbox:
         self._loop = loop
         self._events: deque[Event] = deque()
         self._waking = False
+        self.alarm: Callable[[], None] | None = None  # of who blocks this loop meanwhile
         self._wake = asyncio.Event()
         self._beat: asyncio.TimerHandle | None = loop.call_later(HEARTBEAT, self._on_beat)
 
     def put(self, event: Event) -> None:
         """Add an event; from any thread."""
         self._events.append(event)
+        alarm = self.alarm
+        if alarm is not None and isinstance(event, _URGENT):
+            alarm()
         if not self._waking and isinstance(event, _URGENT):
             self._waking = True
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._wake.set)
+
+    def take_one(self, *, drawn_only: bool = False) -> Event | None:
+        """Return the next event, without waiting; None where there is none.
+
+        Args:
+            drawn_only: leave what has to be acted on.
+        """
+        if not self._events or (drawn_only and isinstance(self._events[0], _URGENT)):
+            return None
+        return self._events.popleft()
 
     def take(self) -> list[Event]:
         """Return what has come, without waiting."""

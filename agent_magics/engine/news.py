@@ -18,6 +18,11 @@ class Note:
     shown: str = ""
 
 
+def told_of_circle(text: str) -> Note:
+    """Return what the model is told when it repeats itself, and that people see it."""
+    return Note(text, "The agent was told that it repeats itself.")
+
+
 def describe_end(session: Session) -> Note:
     """Say how a session ended, with the last lines of what the model has not read yet."""
     command = " ".join(session.command.split())

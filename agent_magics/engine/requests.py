@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from agent_magics.dispatch.context import Emit
@@ -80,7 +81,14 @@ class Work:
         self.kind = kind
         self.run = run
         self._loop = loop
+        self.stop: Callable[[], Any] | None = None  # ends a coroutine that runs on another loop
         self.result: asyncio.Future[Any] = loop.create_future()
+
+    def end(self) -> None:
+        """Nobody waits for it any more: end it where that is possible."""
+        if self.stop is not None:
+            with suppress(RuntimeError):  # its loop has just ended
+                self.stop()
 
     def finish(self, value: Any = None, error: BaseException | None = None) -> None:
         """Bring the outcome home."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_magics.engine.structured import OutputType
 from agent_magics.protocol.events import (
     Event,
     ToolCallCompleted,
@@ -42,10 +43,14 @@ class RunResult:
 
     Attributes:
         status: "completed", "aborted" or "failed".
-        text: the model's final answer.
+        text: the model's final answer; where a budget ended the run, its summary.
         error: one sentence when the run failed or was stopped, else None.
         calls: the finished tool calls, in the order they ended.
         usage: tokens over all requests of the run.
+        cost: USD of all its requests, as the server reports it or by the list prices of
+            `agent_magics.models.catalog`; None where that is not known.
+        budget: the budget that ended the run, such as "max_turns=3"; "" where none did.
+        value: the answer as the type that was asked for (`output=...`); None without one.
         events: everything that happened, in order.
     """
 
@@ -55,6 +60,9 @@ class RunResult:
     calls: list[FinishedCall] = field(default_factory=list)
     usage: Usage = Usage()
     events: list[Event] = field(default_factory=list, repr=False)
+    cost: float | None = None
+    budget: str = ""
+    value: Any = None
 
     def __repr__(self) -> str:
         """Say in plain text how it ended: a model's Markdown must not be rendered unseen."""
@@ -64,8 +72,13 @@ class RunResult:
         return f"Run {self.status} ({calls})" + (f":\n{words}" if words else ".")
 
 
-def summarise(events: Iterable[Event]) -> RunResult:
-    """Fold the events of a run into its result."""
+def summarise(events: Iterable[Event], output: OutputType | None = None) -> RunResult:
+    """Fold the events of a run into its result.
+
+    Args:
+        events: of one run, in order.
+        output: the type that its answer was to have.
+    """
     events = list(events)
     arguments = {e.call_id: e.arguments for e in events if isinstance(e, ToolCallPending)}
     calls = [
@@ -75,12 +88,16 @@ def summarise(events: Iterable[Event]) -> RunResult:
     ]
     end = events[-1] if events else None
     if isinstance(end, TurnCompleted):
-        return RunResult("completed", end.text, None, calls, end.usage, events)
+        # The answer has been checked; what crosses the engine's wall is its text.
+        value = None if output is None or end.budget else output.read(end.text)
+        return RunResult(
+            "completed", end.text, None, calls, end.usage, events, end.cost, end.budget, value
+        )
     if isinstance(end, TurnAborted):
-        return RunResult("aborted", "", end.reason, calls, end.usage, events)
-    error = end.error if isinstance(end, TurnFailed) else "the engine stopped"
-    usage = end.usage if isinstance(end, TurnFailed) else Usage()
-    return RunResult("failed", "", error, calls, usage, events)
+        return RunResult("aborted", "", end.reason, calls, end.usage, events, end.cost)
+    if isinstance(end, TurnFailed):
+        return RunResult("failed", end.text, end.error, calls, end.usage, events, end.cost)
+    return RunResult("failed", "", "the engine stopped", calls, Usage(), events)
 
 
 def _finished(event: ToolCallCompleted | ToolCallFailed, arguments: str) -> FinishedCall:

@@ -6,7 +6,7 @@ import logging
 import threading
 import traceback
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,17 +18,26 @@ from agent_magics.backends.exec.processes import ProcessManager
 from agent_magics.backends.exec.scratch import scratch_folder
 from agent_magics.dispatch.approval import ApprovalStore
 from agent_magics.dispatch.context import LiveKernel, TurnContext
+from agent_magics.dispatch.dynamic import DynamicTool
 from agent_magics.dispatch.handles import HandleStore
+from agent_magics.dispatch.hooks import Hooks
+from agent_magics.dispatch.offer import ToolOffer
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.registry import ToolRegistry
-from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.rules import RuleBook
+from agent_magics.dispatch.shelf import ToolShelf
+from agent_magics.engine.bill import Bill
+from agent_magics.engine.clients import ClientCalls
 from agent_magics.engine.history import History
+from agent_magics.engine.loop_gate import LoopGate
+from agent_magics.engine.loop_guard import LoopGuard
+from agent_magics.engine.meter import ContextMeter
 from agent_magics.engine.news import Note, describe_end
 from agent_magics.engine.outbox import Listener, Outbox
 from agent_magics.engine.requests import PendingQuestions, Work, WorkQueue
 from agent_magics.engine.rollout import Rollout
 from agent_magics.engine.secrets import redact_text
+from agent_magics.engine.structured import OutputType, UnfitAnswer
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn import Turn
 from agent_magics.models.base import Model
@@ -37,14 +46,27 @@ from agent_magics.protocol.errors import FatalError, TurnAbort
 from agent_magics.protocol.events import (
     Event,
     MainThreadWork,
+    PlanStep,
+    PlanUpdated,
     SessionConfigured,
     TurnAborted,
     TurnCompleted,
     TurnFailed,
     TurnStarted,
+    Warned,
 )
 from agent_magics.protocol.items import Usage, UserMessage, text_of
-from agent_magics.protocol.ops import Answer, CallTool, Interrupt, Op, StartTurn, Steer
+from agent_magics.protocol.ops import (
+    Answer,
+    CallTool,
+    Compact,
+    DynamicToolResponse,
+    Interrupt,
+    Op,
+    RegisterTools,
+    StartTurn,
+    Steer,
+)
 from agent_magics.protocol.tools import (
     ConfiguredToolSpec,
     CustomPayload,
@@ -75,6 +97,10 @@ class RunSetup:
         validate_path: Callable[[str, str], Path],
         secrets: Sequence[str] = (),
         live_kernel: LiveKernel | None = None,
+        hooks: Hooks | None = None,
+        offer: ToolOffer | None = None,
+        warnings: Callable[[], Sequence[str]] = tuple,
+        output: OutputType | None = None,
     ) -> None:
         self.config = config
         self.model = model
@@ -83,6 +109,10 @@ class RunSetup:
         self.env = env
         self.validate_path = validate_path
         self.live_kernel = live_kernel
+        self.hooks = hooks
+        self.offer = offer
+        self.warnings = warnings
+        self.output = output
         # The longest first: one key may be the beginning of another.
         long_enough = {secret for secret in secrets if len(secret) >= 8}
         self.secrets = tuple(sorted(long_enough, key=len, reverse=True))
@@ -99,13 +129,21 @@ class Session:
         self.agent = agent
         self.id = uuid.uuid4().hex
         self.history = History()
+        self.meter = ContextMeter(self.history)
+        self.loops = LoopGuard()
+        self.plan: tuple[PlanStep, ...] = ()
+        self.bill = Bill()
         self.store = ApprovalStore()
         self.processes = ProcessManager()
         self.handles = _new_handles()
         self.work = WorkQueue(engine.loop)
         rollout = None if rollout_folder is None else Rollout(rollout_folder, self.id)
         self.outbox = Outbox(engine, agent, rollout)
+        self.shelf = ToolShelf()
+        self.uses: Counter[str] = Counter()
+        self.found: dict[str, None] = {}
         self._questions = PendingQuestions()
+        self._clients = ClientCalls()
         self._setups: dict[str, RunSetup] = {}
         self._tasks: dict[str, asyncio.Task[_Ending]] = {}
         self._prompt_turn = ""
@@ -118,7 +156,7 @@ class Session:
 
     def begin(
         self,
-        op: StartTurn | CallTool,
+        op: StartTurn | CallTool | Compact,
         setup: RunSetup,
         listener: Listener,
         after: Listener | None = None,
@@ -135,7 +173,7 @@ class Session:
             FatalError: another prompt is at work, or this process is a fork.
         """
         self.engine.check()
-        if isinstance(op, StartTurn):
+        if isinstance(op, (StartTurn, Compact)):
             self._reserve(op.turn_id)
         self.outbox.listen(op.turn_id, listener, setup.secrets, after)
         self._setups[op.turn_id] = setup
@@ -164,12 +202,15 @@ class Session:
 
     def _receive(self, op: Op) -> None:
         match op:
-            case StartTurn():
-                self._start(op.turn_id, partial(self._run_turn, content=op.content))
-            case CallTool():
-                self._start(op.turn_id, partial(self._run_call, op=op))
+            case StartTurn() | CallTool() | Compact():
+                self._start(op.turn_id, self._work_of(op))
             case Answer():
                 self._questions.resolve(op)
+            case DynamicToolResponse():
+                if not self._clients.resolve(op):
+                    self._warn(f"An answer to the unknown call {op.call_id!r} was dropped.")
+            case RegisterTools():
+                self._register(op)
             case Steer():
                 if op.turn_id == self._prompt_turn:
                     self._steered.append(UserMessage(op.content))
@@ -177,6 +218,30 @@ class Session:
                 task = self._tasks.get(op.turn_id)
                 if task is not None:
                     task.cancel(op.reason)
+
+    def _work_of(self, op: StartTurn | CallTool | Compact) -> Callable[..., Any]:
+        """Return what a turn is to do."""
+        if isinstance(op, StartTurn):
+            return partial(self._run_turn, content=op.content)
+        return partial(self._run_call, op=op) if isinstance(op, CallTool) else self._compact
+
+    def _register(self, op: RegisterTools) -> None:
+        """Take a client's tools up; what cannot be is told where somebody listens."""
+        for name in op.remove:
+            if not self.shelf.remove(name):
+                self._warn(f"There is no registered tool named {name!r} to remove.")
+        for spec in op.add:
+            try:
+                self.shelf.add(DynamicTool(spec))
+            except FatalError as error:
+                self._warn(f"A client's tool was not registered: {error}")
+
+    def _warn(self, message: str) -> None:
+        """Say something that belongs to no turn: in all that run, or else in the log."""
+        for turn_id in self._tasks:
+            self.outbox.emit(turn_id, Warned, message=message)
+        if not self._tasks:
+            _LOG.warning("agent %s: %s", self.agent, message)
 
     def _start(self, turn_id: str, work: Callable[..., Any]) -> None:
         task = asyncio.create_task(self._guard(turn_id, work), name=f"turn {turn_id}")
@@ -197,19 +262,21 @@ class Session:
                 self._emit_configured(emit, setup, model)
             turn = self._make_turn(turn_id, setup, model)
             return await work(turn)
+        except UnfitAnswer as error:
+            return TurnFailed, {"error": str(error), "text": error.text, **_spent(turn)}
         except FatalError as error:
-            return TurnFailed, {"error": str(error), "usage": _usage(turn)}
+            return TurnFailed, {"error": str(error), **_spent(turn)}
         except TurnAbort as stop:
-            return TurnAborted, {"reason": str(stop), "usage": _usage(turn)}
+            return TurnAborted, {"reason": str(stop), **_spent(turn)}
         except asyncio.CancelledError as stop:
             # The one place where a cancellation ends: the turn's own task has nobody above it.
-            return TurnAborted, {"reason": _reason(stop), "usage": _usage(turn)}
+            return TurnAborted, {"reason": _reason(stop), **_spent(turn)}
         except BaseException as error:
             # Ours to mend: the traceback for the report, one sentence for the person. Of every
             # kind, since what goes on from here ends the engine or leaves the turn without an end.
             trace = redact_text(setup.secrets, traceback.format_exc())
             _LOG.error("a turn of agent %s failed\n%s", self.agent, trace)
-            return TurnFailed, {"error": _bug(error), "usage": _usage(turn)}
+            return TurnFailed, {"error": _bug(error), **_spent(turn)}
 
     def _finish(self, turn_id: str, task: "asyncio.Task[_Ending]") -> None:
         """Put the session in order, then tell the end: who hears it may begin the next turn."""
@@ -230,9 +297,24 @@ class Session:
         self.outbox.flush()
 
     async def _run_turn(self, turn: Turn, content: Any) -> _Ending:
-        turn.context.emit(TurnStarted, prompt=text_of(content))
+        setup = self._setups[turn.context.turn_id]
+        output = setup.output.name if setup.output is not None else ""
+        turn.context.emit(TurnStarted, prompt=text_of(content), output=output)
+        for message in setup.warnings():
+            turn.context.emit(Warned, message=message)
         text = await turn.run(UserMessage(content))
-        return TurnCompleted, {"text": text, "usage": turn.usage, "requests": turn.requests}
+        unpriced = ", ".join(turn.bill.unpriced)
+        return TurnCompleted, {
+            "text": text,
+            "requests": turn.requests,
+            "unpriced": unpriced,
+            "budget": turn.budget.reached,
+            **_spent(turn),
+        }
+
+    async def _compact(self, turn: Turn) -> _Ending:
+        await turn.shortening.compact()
+        return TurnCompleted, {"text": "", **_spent(turn)}
 
     async def _run_call(self, turn: Turn, op: CallTool) -> _Ending:
         if op.text is not None:
@@ -246,7 +328,7 @@ class Session:
     # -- what a turn is given ---------------------------------------------------------------------
 
     def _make_turn(self, turn_id: str, setup: RunSetup, model: Model) -> Turn:
-        emit = partial(self.outbox.emit, turn_id)
+        emit = partial(self._emit, turn_id)
         context = TurnContext(
             session_id=self.id,
             turn_id=turn_id,
@@ -262,12 +344,19 @@ class Session:
             live_kernel=setup.live_kernel,
             processes=self.processes,
             handles=self.handles,
+            functions=setup.registry.functions,
             tell_later=lambda text: self._news.append(Note(text)),
+            ask_client=partial(self._clients.ask, emit),
+            offer=setup.offer,
+            found=self.found,
+            uses=self.uses,
         )
-        router = ToolRouter(
+        self.loops.limits = setup.config.loops
+        router = LoopGate(
             setup.specs,
             setup.registry,
-            ToolOrchestrator(self.store, RuleBook(setup.config.cwd)),
+            ToolOrchestrator(self.store, RuleBook(setup.config.cwd), setup.hooks),
+            guard=self.loops,
         )
         turn = Turn(
             context,
@@ -277,9 +366,21 @@ class Session:
             redact=partial(redact_text, setup.secrets),
             steered=self._take_steered,
             news=partial(self._take_news, setup.secrets),
+            charge=self._charge,
+            output=setup.output,
+            hooks=setup.hooks,
+            meter=self.meter,
+            loops=self.loops,
+            plan=lambda: self.plan,
         )
         context.call = partial(self._call_nested, turn)
         return turn
+
+    def _emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
+        """Send an event of a turn; a new plan is kept, for when the old part is replaced."""
+        if kind is PlanUpdated:
+            self.plan = tuple(fields["steps"])
+        self.outbox.emit(turn_id, kind, **fields)
 
     async def _call_nested(self, turn: Turn, *call: Any) -> ToolOutput:
         """Make a call from inside another one, which may be running on the person's own loop."""
@@ -302,8 +403,14 @@ class Session:
         )
         try:
             return await work.result
+        except asyncio.CancelledError:
+            work.end()
+            raise
         finally:
             self.work.take(work.id)
+
+    def _charge(self, model: str, usage: Usage) -> None:
+        self.bill = self.bill.add(model, usage)
 
     def _take_steered(self) -> list[UserMessage]:
         steered, self._steered = self._steered, []
@@ -341,8 +448,14 @@ class Session:
                     f"Agent {self.agent!r} is at work; wait for it, or interrupt it, before reset."
                 )
             self.history.clear()
+            self.meter.reset()
+            self.loops.forget()
+            self.plan = ()
+            self.bill = Bill()
             self.store = ApprovalStore()
             self._news.clear()
+            self.found.clear()
+            self.uses.clear()
             self.handles.close()
             self.processes.close()
             self.handles, self.processes = _new_handles(), ProcessManager()
@@ -383,8 +496,9 @@ def _json(arguments: Any) -> str:
     return json.dumps(arguments or {}, default=str)
 
 
-def _usage(turn: Turn | None) -> Usage:
-    return turn.usage if turn is not None else Usage()
+def _spent(turn: Turn | None) -> dict[str, Any]:
+    bill = turn.bill if turn is not None else Bill()
+    return {"usage": bill.usage, "cost": bill.cost}
 
 
 def _reason(stop: asyncio.CancelledError) -> str:

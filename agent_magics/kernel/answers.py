@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from agent_magics.engine.foreground import denied
+from agent_magics.kernel.capture import uncaptured
 from agent_magics.kernel.interrupt import interruptible, marks_person_code
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, Question
@@ -127,7 +128,7 @@ class NotebookHost:
 
     def type_in(self, question: Question) -> Answer:
         """Ask with ``input()``."""
-        with interruptible():
+        with interruptible(), uncaptured():
             return type_in(question)
 
 

@@ -5,18 +5,24 @@ import io
 import sys
 import tokenize
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from time import monotonic
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.references import refer
+from agent_magics.engine.foreground import SERVING, Foreground
+from agent_magics.kernel.interrupt import marks_own_code
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 
 # Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
 KEPT_CHARACTERS = 1_000_000
 _INTERVAL = 0.05
 _IMAGES = ("image/png", "image/jpeg")
+
+# An interrupt while we draw stops the run; the drawing is not broken off half-way.
+marks_own_code(Foreground.draw_meanwhile)
 
 
 class Capture:
@@ -31,6 +37,8 @@ class Capture:
         self._sent_at = 0.0
         self._lock = Lock()
         self.images: list[str] = []
+        self.notes: list[str] = []
+        self.outside: tuple[Any, ...] = ()
 
     @property
     def text(self) -> str:
@@ -55,8 +63,13 @@ class Capture:
         with self._lock:
             text, self._unsent = "".join(self._unsent), []
             self._sent_at = monotonic()
-        if text:
-            self._context.emit(ExecCommandOutputDelta, text=text)
+        if not text:
+            return
+        self._context.emit(ExecCommandOutputDelta, text=text)
+        foreground = SERVING.get()
+        if foreground is not None:  # the thread that draws is the one that runs the code
+            with self.suspended():
+                foreground.draw_meanwhile()
 
     def display(self, data: Mapping[str, Any]) -> None:
         """Take a displayed value: its text for the model, its image for model and person."""
@@ -76,9 +89,36 @@ class Capture:
         self.write(f"[figure: {plain or image}]\n")
         self._context.emit(LiveOutput, data={image: encoded, "text/plain": plain or "[figure]"})
 
+    def refer(self, value: Any) -> None:
+        """Keep the value of a last expression where it is more than its text."""
+        try:
+            note = refer(value, self._context)
+        except Exception:  # a value that cannot be looked at is shown all the same
+            return
+        if note:
+            self.notes.append(note)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let what others do meanwhile (a question, a tool of the person's) go to the cell."""
+        inside = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = self.outside
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = inside
+
     def _separate(self) -> None:
         if self._pieces and self._pieces[-1] and not self._pieces[-1].endswith("\n"):
             self.write("\n")
+
+
+_open: list[Capture] = []
+
+
+def uncaptured() -> AbstractContextManager[None]:
+    """Hold around what is said to the person while live code may be running."""
+    return _open[-1].suspended() if _open else nullcontext()
 
 
 class _Stream(io.TextIOBase):
@@ -115,6 +155,7 @@ class _DisplayHook:
         data, _ = self._shell.display_formatter.format(value)
         # Objects that display themselves (ipython_display) return no data.
         self._capture.display(data)
+        self._capture.refer(value)
 
 
 class _DisplayPublisher:
@@ -145,12 +186,16 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     stream = _Stream(capture)
     hook = _DisplayHook(shell, capture, ends_quietly(code))
     saved = (sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook)
+    # Live code may run a cell that runs live code: questions are asked outside of all of it.
+    capture.outside = _open[0].outside if _open else saved[:2]
+    _open.append(capture)
     sys.stdout = sys.stderr = stream
     sys.displayhook = shell.display_trap.hook = hook
     shell.display_pub = _DisplayPublisher(capture)
     try:
         yield capture
     finally:
+        _open.remove(capture)
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved
         capture.flush()
 

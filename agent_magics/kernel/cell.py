@@ -6,10 +6,8 @@ loop, whatever cell runs then, and become plain output when they end.
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
-from contextvars import copy_context
+from collections.abc import Sequence
+from contextlib import nullcontext
 from time import sleep
 from typing import Any
 
@@ -18,8 +16,10 @@ from agent_magics.engine.foreground import Host
 from agent_magics.engine.result import RunResult, summarise
 from agent_magics.engine.session import RunSetup
 from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed
+from agent_magics.kernel.countdown import Countdown, is_wait
 from agent_magics.kernel.interrupt import interrupts_call, marks_own_code, uninterrupted
-from agent_magics.kernel.outputs import INTERVAL, CellOutputs
+from agent_magics.kernel.later import Later
+from agent_magics.kernel.outputs import CellOutputs
 from agent_magics.kernel.streams import CommandStreams
 from agent_magics.protocol.events import (
     Event,
@@ -27,6 +27,7 @@ from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
     ModelInformed,
+    ModelRetry,
     Question,
     ToolCallCompleted,
     ToolCallFailed,
@@ -84,8 +85,10 @@ class CellRun:
         self._questions: dict[str, Any] = {}
         self._call_blocks: dict[str, Block] = {}
         self._session_blocks: dict[str, Block] = {}
-        self._later = _Later(self._show, self._tick)
+        self._later = Later(self._show, self._tick)
         self.view = TurnView()
+        self._countdown = Countdown(self.view)
+        self._told_at_once = not self._live and stdin_allowed(shell)
         self.interrupted: RunResult | None = None
         for number, note in enumerate(notes):
             item: dict[str, Json] = {
@@ -115,7 +118,8 @@ class CellRun:
         try:
             with interrupts:
                 try:
-                    return summarise(await foreground.wait(_start(prompt), setup))
+                    events = await foreground.wait(_start(prompt), setup)
+                    return summarise(events, setup.output)
                 except (asyncio.CancelledError, KeyboardInterrupt):
                     await asyncio.sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)
@@ -134,7 +138,8 @@ class CellRun:
         try:
             with interrupts_call(foreground.interrupt):
                 try:
-                    return summarise(foreground.wait_blocking(_start(prompt), setup))
+                    events = foreground.wait_blocking(_start(prompt), setup)
+                    return summarise(events, setup.output)
                 except KeyboardInterrupt:
                     sleep(PRESSED_TWICE)
                     self.interrupted = summarise(foreground.events)
@@ -163,15 +168,32 @@ class CellRun:
         blocks = self.view.apply(event)
         if isinstance(event, TurnFailed):
             blocks = blocks[:-1]  # the sentence is the cell's own error, and is not said twice
+        if isinstance(event, ModelRetry):
+            self._countdown.begin(event.delay)
         if not self._live:
+            blocks = self._tell_wait(event, blocks)
             # When a session ends, and what it has printed by then, differs from run to run.
             blocks = [] if isinstance(event, ModelInformed) else blocks
             blocks = [block for block in blocks if not block.key.startswith("session:")]
         for block in self._stream(event, blocks):
             if block.key.startswith("call:"):
                 self._call_blocks[block.key[len("call:") :].rpartition("#")[0]] = block
-            self._outputs.show(block)
+            self._draw(block)
         return self._streams.waiting or self._outputs.waiting
+
+    def _draw(self, block: Block) -> None:
+        if self._live and is_wait(block) and not block.done:
+            self._outputs.show_live(block, to_bundle(block))  # also where outputs are gathered
+        else:
+            self._outputs.show(block)
+
+    def _tell_wait(self, event: Event, blocks: list[Block]) -> list[Block]:
+        """Print a wait when it begins where a person reads what cannot be changed: a console."""
+        if not self._told_at_once:
+            return blocks
+        if isinstance(event, ModelRetry):
+            self._publisher.publish(item_bundle(blocks[0].item), uuid.uuid4().hex)
+        return [block for block in blocks if not is_wait(block)]
 
     def _stream(self, event: Event, blocks: list[Block]) -> list[Block]:
         """Take an event of a command's life; return the blocks that no widget shows."""
@@ -207,6 +229,9 @@ class CellRun:
         return others
 
     def _tick(self) -> bool:
+        if self._live:
+            for block in self._countdown.tick():
+                self._draw(block)
         self._outputs.tick()
         self._streams.tick()
         return self._streams.waiting or self._outputs.waiting
@@ -249,61 +274,6 @@ class CellRun:
     def _language_of(self, question: Question) -> str:
         block = self._call_blocks.get(question.call_id)
         return "json" if block is None else str(block.item.get("language", "json"))
-
-
-class _Later:
-    """Draws what a cell's sessions do after its end, on the kernel's main thread.
-
-    It runs in the context of the cell, so that the front end knows whose messages these are, and
-    waits while another cell blocks the kernel.
-
-    Args:
-        show: draws an event; tells whether `tick` should be called soon.
-        tick: sends what was held back; tells the same.
-    """
-
-    def __init__(self, show: Callable[[Event], bool], tick: Callable[[], bool]) -> None:
-        self._show, self._tick = show, tick
-        self._events: deque[Event] = deque()
-        self._begun = self._woken = self._ticking = False
-        self._context = copy_context()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        with suppress(RuntimeError):  # a console without a loop: nothing is drawn there later
-            self._loop = asyncio.get_running_loop()
-
-    def put(self, event: Event) -> None:
-        """Take an event; from any thread."""
-        self._events.append(event)
-        self._wake()
-
-    def begin(self) -> None:
-        """Draw from now on: the cell has drawn all of its own."""
-        self._begun = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._begun and not self._woken and self._loop is not None:
-            self._woken = True
-            with suppress(RuntimeError):  # the kernel ends
-                self._loop.call_soon_threadsafe(self.draw, context=self._context.copy())
-
-    def draw(self) -> None:
-        """Draw what has come; on the kernel's main thread."""
-        self._woken = False  # before the look: what comes after it wakes again
-        again = False
-        while self._events:
-            again = self._show(self._events.popleft())
-        self._go_on(again)
-
-    def _beat(self) -> None:
-        self._ticking = False
-        self._go_on(True)
-
-    def _go_on(self, again: bool) -> None:
-        again = self._tick() or again
-        if again and not self._ticking and self._loop is not None:
-            self._ticking = True
-            self._loop.call_later(INTERVAL / 2, self._beat, context=self._context.copy())
 
 
 def _start(prompt: str) -> StartTurn:

@@ -7,6 +7,8 @@ from typing import Any
 from agent_magics import tools as builtin
 from agent_magics.kernel.control import WORDS
 from agent_magics.kernel.namespace import own_tools
+from agent_magics.kernel.recordings import RECORDING_WORDS
+from agent_magics.kernel.tool_list import TOOL_WORDS
 from agent_magics.protocol.ops import DECISIONS
 
 
@@ -19,7 +21,12 @@ def complete(line: str, parser: argparse.ArgumentParser, namespace: Mapping[str,
     """
     words = line.split()
     if words[:1] == ["%agent"]:
-        return [*DECISIONS, "--unattended"] if words[1:2] == ["answer"] else list(WORDS)
+        more = {
+            "answer": [*DECISIONS, "--unattended"],
+            "recording": RECORDING_WORDS,
+            "tools": list(TOOL_WORDS),
+        }
+        return more.get("".join(words[1:2]), list(WORDS))
     before = words[-1] if line.endswith(" ") else (words[-2:-1] or [""])[0]
     for action in parser._actions:
         if before in action.option_strings and action.choices:

@@ -9,22 +9,31 @@ from agent_magics.dispatch.rules import RuleBook
 from agent_magics.dispatch.rules_file import Rule
 from agent_magics.kernel.answers import stdin_allowed
 from agent_magics.kernel.cell import publish_item, redraw
+from agent_magics.kernel.compact import compact_history
 from agent_magics.kernel.doctor import examine
-from agent_magics.kernel.namespace import own_tools
+from agent_magics.kernel.live_code import export, show_code, undo
+from agent_magics.kernel.login import describe_key, log_in, log_out
+from agent_magics.kernel.recordings import manage_recordings
+from agent_magics.kernel.table import table
+from agent_magics.kernel.tool_list import tools_text
+from agent_magics.kernel.usage import describe_usage
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,
     FunctionCall,
+    LocalShellCall,
     ToolCallOutput,
     UserMessage,
+    WebSearchCall,
     text_of,
 )
 from agent_magics.protocol.ops import DECISIONS
+from agent_magics.render.describe import command_line, describe_call
 from agent_magics.render.markdown import code_span
-from agent_magics.render.view import VERSION, describe_call
+from agent_magics.render.sources import describe_search
+from agent_magics.render.view import VERSION
 from agent_magics.tools.confined import current_tier
-from agent_magics.tools.toolset import resolve_tools
 
 _HISTORY_WIDTH = 200
 
@@ -50,15 +59,6 @@ def _say(notebook: Notebook, text: str) -> None:
     publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row_of(cells: Sequence[str]) -> str:
-        return (
-            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-        )
-
-    return "\n".join([row_of(head), "|" + " --- |" * len(head), *map(row_of, rows)])
-
-
 def _chosen(notebook: Notebook, arguments: Sequence[str]) -> Agent:
     name = arguments[0] if arguments else notebook.settings.name
     if name != notebook.settings.name and name not in notebook.agents:
@@ -74,6 +74,7 @@ def show_status(notebook: Notebook, arguments: Sequence[str]) -> None:
         ("Agent", agent.name),
         ("At work", "yes" if agent.session.busy else "no"),
         ("Model", notebook.settings.model),
+        ("Key", describe_key(notebook.settings)),
         ("Approval", notebook.settings.approval),
         ("Sandbox", _sandbox_text(agent)),
         ("Workspace", code_span(str(agent.config.cwd))),
@@ -82,7 +83,7 @@ def show_status(notebook: Notebook, arguments: Sequence[str]) -> None:
         ("Queued answers", ", ".join(notebook.host.queued) or "none"),
         ("Agents", ", ".join(notebook.agents)),
     ]
-    _say(notebook, _table(("", ""), rows))
+    _say(notebook, table(("", ""), rows))
 
 
 def _sandbox_text(agent: Agent) -> str:
@@ -90,24 +91,27 @@ def _sandbox_text(agent: Agent) -> str:
     return f"{agent.config.sandbox} (tier {tier})" if tier else "none on this machine (tier 0)"
 
 
+def login(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """Keep a key for a provider or host (else the agent's own); you type it, unseen."""
+    _say(notebook, log_in(notebook.settings, notebook.shell, arguments))
+
+
+def logout(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """Forget the key that was kept for a provider or host."""
+    _say(notebook, log_out(notebook.settings, arguments))
+
+
 def show_tools(notebook: Notebook, arguments: Sequence[str]) -> None:
-    """The tools that the next cell offers."""
-    namespace = notebook.shell.user_ns
-    functions = [
-        *resolve_tools(notebook.settings.tools, namespace, live=True),
-        *own_tools(namespace),
-    ]
-    rows = []
-    for fn in dict.fromkeys(functions):
-        options = fn.tool_options
-        summary = fn.spec.description.split("\n")[0]
-        names = ", ".join(fn.spec.parameters.get("properties", {}))
-        rows.append((f"`{options.name}({names})`", summary, "yes" if options.mutating else "no"))
-    _say(notebook, _table(("Tool", "What it does", "May change something"), rows))
+    """The tools of the next cell, and what they cost; ``hide NAME``, ``show NAME``, ``trust``."""
+    agent = notebook.agent_named(notebook.settings.name)
+    _say(notebook, tools_text(notebook, agent, arguments))
 
 
 def show_history(notebook: Notebook, arguments: Sequence[str]) -> None:
-    """The conversation so far, an item a line."""
+    """The conversation so far, an item a line; ``--code``: the code that ran in the kernel."""
+    if arguments and arguments[0] == "--code":
+        show_code(notebook, arguments[1:])
+        return
     lines = [_history_line(item) for item in _chosen(notebook, arguments).session.history.items]
     _say(
         notebook,
@@ -125,6 +129,10 @@ def _history_line(item: Any) -> str:
             return f"**{name}** {code_span(describe_call(arguments))}"
         case CustomToolCall(name=name, input=text):
             return f"**{name}** {code_span(describe_call(text))}"
+        case LocalShellCall(command=command):
+            return f"**local_shell** {code_span(command_line(command))}"
+        case WebSearchCall(action=action):
+            return f"**web_search** {code_span(describe_search(action, done=True))}"
         case ToolCallOutput(output=output):
             return f"→ {code_span(_shortened(text_of(output)) or '(nothing)')}"
     return ""
@@ -133,6 +141,11 @@ def _history_line(item: Any) -> str:
 def _shortened(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= _HISTORY_WIDTH else flat[: _HISTORY_WIDTH - 1] + "…"
+
+
+def compact(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """Replace the conversation so far by a summary of it; what you said stays."""
+    _say(notebook, compact_history(notebook, _chosen(notebook, arguments)))
 
 
 def reset(notebook: Notebook, arguments: Sequence[str]) -> None:
@@ -197,7 +210,7 @@ def _approvals_text(agent: Agent, book: RuleBook) -> str:
     if not listed:
         return "Nothing is allowed beyond the policy, and there are no rules."
     rows = [(str(n), *_approval_row(one, book)) for n, one in enumerate(listed, 1)]
-    text = _table(("", "What", "Decision", "Holds", "Where it stands"), rows)
+    text = table(("", "What", "Decision", "Holds", "Where it stands"), rows)
     if book.withheld:
         text += (
             f"\n\n{len(book.withheld)} of the project's rules do not hold: its file is not (or no "
@@ -257,7 +270,7 @@ def _trust(book: RuleBook) -> str:
     rows = [_approval_row(rule, book) for rule in new]
     return (
         f"These rules of {code_span(str(book.project_file))} hold from now on, as long as the file "
-        "stays as it is:\n\n" + _table(("What", "Decision", "Holds", "Where it stands"), rows)
+        "stays as it is:\n\n" + table(("What", "Decision", "Holds", "Where it stands"), rows)
     )
 
 
@@ -269,30 +282,47 @@ def show(notebook: Notebook, arguments: Sequence[str]) -> None:
     redraw(notebook.shell, view)
 
 
+def recording(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """What a recording holds (``show``), ``diff A B``, ``trim``, ``rerecord next|all|off``."""
+    _say(notebook, manage_recordings(notebook, arguments))
+
+
+def show_usage(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """Requests, tokens and cost of each conversation, its context, and its tools' shares."""
+    _say(notebook, describe_usage(notebook.agents))
+
+
 def show_doctor(notebook: Notebook, arguments: Sequence[str]) -> None:
     """What this kernel can do, and why not."""
     rows = [
         (what, finding)
         for what, finding in examine(notebook.shell, notebook.host, notebook.settings)
     ]
-    _say(notebook, _table(("", ""), rows))
+    _say(notebook, table(("", ""), rows))
 
 
 def show_help(notebook: Notebook, arguments: Sequence[str]) -> None:
     """The words of %agent."""
     rows = [(f"`%agent {word}`", (action.__doc__ or "").strip()) for word, action in WORDS.items()]
-    _say(notebook, _table(("", ""), rows) + "\n\n`%%agent?` lists the options of a cell.")
+    _say(notebook, table(("", ""), rows) + "\n\n`%%agent?` lists the options of a cell.")
 
 
 WORDS: dict[str, Callable[[Notebook, Sequence[str]], None]] = {
     "status": show_status,
+    "login": login,
+    "logout": logout,
     "tools": show_tools,
     "history": show_history,
+    "export": export,
+    "undo": undo,
+    "usage": show_usage,
+    "compact": compact,
     "reset": reset,
     "stop": stop,
     "approvals": show_approvals,
     "answer": answer,
     "show": show,
+    "recording": recording,
     "doctor": show_doctor,
     "help": show_help,
 }

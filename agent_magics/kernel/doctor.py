@@ -14,6 +14,7 @@ from agent_magics.backends.own_places import is_below
 from agent_magics.backends.paths import open_notebook, shown_path
 from agent_magics.kernel.answers import NotebookHost, stdin_allowed
 from agent_magics.kernel.cell import is_watched
+from agent_magics.kernel.login import describe_key
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.tools.confined import current_tier
 
@@ -41,7 +42,7 @@ def examine(shell: Any, host: NotebookHost, settings: Any) -> list[tuple[str, st
         *((package, _version(package)) for package in _PACKAGES),
         ("Where", _where(shell)),
         ("Questions", _questions(shell, host)),
-        ("Key", _key()),
+        ("Key", describe_key(settings)),
         *_sandbox(settings),
         ("rg", shutil.which("rg") or "not found: grep_files searches with Python, slower"),
         ("Recorded in", str(rollout_folder())),
@@ -132,11 +133,3 @@ _HOME_NOTE = (
 def _names(paths: list[str], cwd: Path) -> str:
     shown = [shown_path(Path(path), cwd) for path in paths[:3]]
     return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-
-
-def _key() -> str:
-    if os.environ.get("OPENAI_API_KEY"):
-        return "OPENAI_API_KEY is set"
-    if os.environ.get("OPENAI_BASE_URL"):
-        return "OPENAI_BASE_URL is set"
-    return "none: set OPENAI_API_KEY or OPENAI_BASE_URL, or play a recording (--replay FILE)"

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
-from traitlets import Bool, Enum, Int, List, Unicode, Union
+from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode, Union
 
 from agent_magics.engine.surroundings import SURROUNDINGS, Lent
 from agent_magics.kernel.transform import AwaitTopLevelCell
@@ -44,12 +44,29 @@ class AgentMagics(Magics):
     replay_strict = Bool(False, help="Drift from the recording is an error.").tag(config=True)
     record = Unicode("", help="A file to record the model's side to.").tag(config=True)
     max_turns = Int(100, min=1, help="Requests to the model in one cell.").tag(config=True)
+    max_tokens = Int(None, min=1, allow_none=True, help="Tokens of one cell, in and out.").tag(
+        config=True
+    )
+    max_cost = Float(None, allow_none=True, help="USD of one cell.").tag(config=True)
     output_budget = Int(10_000, min=1, help="Characters the model reads of one output.").tag(
         config=True
     )
+    context_window = Int(
+        None, min=1, allow_none=True, help="Tokens the model can read; None: as known."
+    ).tag(config=True)
+    loops = Dict(help="When repetition is stopped, such as {'identical': 5}.").tag(config=True)
     python = Enum(["live", "off"], "live", help="Whether code may run in your kernel.").tag(
         config=True
     )
+    features = Dict(
+        help="What is switched on ({'web_search': True}) or chosen otherwise for a model."
+    ).tag(config=True)
+    hooks = List(help="Objects with before_tool, after_tool, before_model or on_event.").tag(
+        config=True
+    )
+    tool_budget = Int(
+        10_000, min=0, help="Estimated tokens of all tools, above which some are deferred."
+    ).tag(config=True)
     allow_dangerous = Bool(False, help="Dangerous commands run under never.").tag(config=True)
 
     # -- the magics --------------------------------------------------------------------------------
@@ -74,7 +91,10 @@ class AgentMagics(Magics):
     @argument("--approval", choices=APPROVALS, help="When you are asked.")
     @argument("--sandbox", choices=SANDBOXES, help="What commands may touch.")
     @argument("--max-turns", type=int, help="Requests to the model in this cell.")
-    @argument("--into", metavar="VAR", help="Bind the final answer's text to this variable.")
+    @argument("--max-tokens", type=int, help="Tokens of this cell, in and out.")
+    @argument("--max-cost", type=float, metavar="USD", help="What this cell may cost.")
+    @argument("--into", metavar="VAR", help="Bind the final answer to this variable.")
+    @argument("--output", metavar="TYPE", help="The answer's type, such as 'list[Row]'.")
     @argument("--replay", metavar="FILE", help="Play the model's side from this recording.")
     @argument("--record", metavar="FILE", help="Record the model's side to this file.")
     @argument("--background", action="store_true", help="Go on while other cells run.")

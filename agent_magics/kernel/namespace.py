@@ -4,16 +4,24 @@ import asyncio
 import re
 import sys
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import agent_magics
 from agent_magics.dispatch.context import LiveResult, ToolContext
+from agent_magics.dispatch.handles import HandleStore
 from agent_magics.dispatch.output import to_tool_output
 from agent_magics.dispatch.tool import is_tool
-from agent_magics.kernel.capture import captured
+from agent_magics.kernel.capture import Capture, captured
+from agent_magics.kernel.changes import Changes, Watch
 from agent_magics.kernel.interrupt import marks_person_code, raise_if_pressed
-from agent_magics.protocol.errors import FatalError
+from agent_magics.kernel.live_tools import LiveTools
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.events import NamespaceChanged
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 # What a prompt may take from one expression; more belongs into the kernel, not into the prompt.
@@ -21,15 +29,47 @@ _INTERPOLATED = 10_000
 # Lines of a traceback below the model's own code; the rest is library insides.
 _LIBRARY_FRAMES = 2
 
+# Our own frames between the model's code and the tools that it calls.
+_PACKAGE = str(Path(agent_magics.__file__).parent)
+_KEPT = re.compile(r"\b_r[1-9]\d*\b")
+_MOST_RAN = 1_000
+
 _ATTRIBUTES = ("last_execution_succeeded", "last_execution_result")
 _SYS_LAST = ("last_type", "last_value", "last_traceback", "last_exc")
 
 
+@dataclass(frozen=True, slots=True)
+class RanCode:
+    """Code of a model's that was run, as it was approved.
+
+    Attributes:
+        session_id: the conversation.
+    """
+
+    session_id: str
+    code: str
+
+
 class LiveNamespace:
-    """Runs code in `shell`'s namespace as a cell would, without leaving traces of its own."""
+    """Runs code in `shell`'s namespace as a cell would, without leaving traces of its own.
+
+    Attributes:
+        changes: what the last runs changed, to be put back.
+        ran: the code that ran, oldest first.
+        running: whether code runs right now.
+    """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
+        self.changes = Changes()
+        self.ran: deque[RanCode] = deque(maxlen=_MOST_RAN)
+        self.running = False
+
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The person's variables, and IPython's own."""
+        namespace: Mapping[str, Any] = self._shell.user_ns
+        return namespace
 
     async def run(self, code: str, context: ToolContext) -> LiveResult:
         """Run `code`; see `LiveKernel.run`."""
@@ -39,12 +79,47 @@ class LiveNamespace:
                 transformed = shell.transform_cell(code)
             except Exception as error:
                 return LiveResult(capture.text, error=f"{type(error).__name__}: {error}")
-            result = await self._execute(code, transformed)
+            self.bind_kept(code, context.handles)
+            self.ran.append(RanCode(context.session_id, code))
+            with self._watching(transformed, context, capture):
+                tools = LiveTools(context, capture.suspended)
+                with tools.bound(shell.user_ns), _rewriting(shell, tools):
+                    self.running = True
+                    try:
+                        result = await self._execute(code, transformed)
+                    finally:
+                        self.running = False
+        if tools.stop is not None:
+            raise tools.stop
         error = result.error_before_exec or result.error_in_exec
         if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             raise error
         text = "" if error is None else describe_error(shell, error)
-        return LiveResult(capture.text, tuple(capture.images), text)
+        return LiveResult(capture.text, tuple(capture.images), text, tuple(capture.notes))
+
+    @contextmanager
+    def _watching(self, code: str, context: ToolContext, capture: Capture) -> Iterator[None]:
+        """Tell what has changed in the namespace, also where the code fails or is interrupted."""
+        watch = Watch(self._shell.user_ns, code, self._shell.user_ns_hidden)
+        try:
+            yield
+        finally:
+            change = watch.end()
+            if change:
+                self.changes.add(change)
+                capture.notes.append(f"[Variables: {change}.]")
+                context.emit(
+                    NamespaceChanged,
+                    added=change.added,
+                    changed=change.changed,
+                    deleted=change.deleted,
+                )
+
+    def bind_kept(self, code: str, handles: HandleStore) -> None:
+        """Bind the kept results that `code` names (``_r7``) as the objects that they are."""
+        for name in sorted(set(_KEPT.findall(code))):
+            with suppress(RespondToModel):  # the code is told by its NameError
+                self._shell.user_ns[name] = handles.value_of(f"@{name[1:]}")
 
     @marks_person_code
     async def _execute(self, code: str, transformed: str) -> Any:
@@ -57,6 +132,18 @@ class LiveNamespace:
         # cell ends, and not as this call's output.
         self._shell.events.trigger("post_execute")
         return result
+
+
+@contextmanager
+def _rewriting(shell: Any, tools: LiveTools) -> Iterator[None]:
+    """Let ``await tool(...)`` be the awaitable call in the code that runs meanwhile."""
+    transformer = tools.awaitable()
+    shell.ast_transformers.append(transformer)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # IPython takes out one that has failed
+            shell.ast_transformers.remove(transformer)
 
 
 @contextmanager
@@ -96,6 +183,7 @@ def describe_error(shell: Any, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return "".join(_without_file(last)).rstrip()
     frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
     own = [n for n, frame in enumerate(frames) if _is_cell(shell, frame.filename)]
     if not own:
         return "".join(last).rstrip()

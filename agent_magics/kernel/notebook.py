@@ -3,9 +3,8 @@
 import asyncio
 import atexit
 import keyword
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -13,6 +12,7 @@ from weakref import WeakSet
 from IPython.core.error import UsageError
 
 from agent_magics.app import Agent
+from agent_magics.dispatch.shelf import join_tools
 from agent_magics.engine.result import RunResult
 from agent_magics.engine.session import RunSetup
 from agent_magics.engine.surroundings import Lent
@@ -20,6 +20,10 @@ from agent_magics.kernel import control
 from agent_magics.kernel.answers import NotebookHost
 from agent_magics.kernel.cell import CellRun
 from agent_magics.kernel.namespace import LiveNamespace, interpolate, own_tools
+from agent_magics.kernel.output_type import read_type
+from agent_magics.kernel.rerecording import Rerecording
+from agent_magics.models.families import tools_config
+from agent_magics.models.recording_file import recording_beside_notebook
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools.toolset import resolve_tools
 
@@ -40,8 +44,17 @@ class NotebookAgents:
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, asyncio.Task[Any]] = {}
+        self.rerecording = Rerecording()
         self._runs: WeakSet[CellRun] = WeakSet()
+        self._last_agent: Agent | None = None
+        shell.events.register("pre_run_cell", self._bind_kept)
         atexit.register(self.close)  # while the kernel can still say how the sessions ended
+
+    def _bind_kept(self, info: Any) -> None:
+        """Bind the results that a person's cell names, such as ``_r7``; the last agent's."""
+        agent = self._last_agent
+        if agent is not None and "_r" in info.raw_cell and not self.live_kernel.running:
+            self.live_kernel.bind_kept(info.raw_cell, agent.session.handles)
 
     def lend(self) -> Lent:
         """Return what `Agent` objects of this process may use."""
@@ -54,7 +67,7 @@ class NotebookAgents:
         if options.background:
             raise UsageError("--background needs a cell of its own at the top level of a notebook.")
         run, prompt, setup = self._prepare(options, cell)
-        with self._binding_interrupted(run):
+        with self._binding_interrupted(run, options):
             self._finish(run.run_blocking(prompt, setup), options)
 
     async def run_awaiting(self, options: Any, cell: str) -> None:
@@ -63,7 +76,7 @@ class NotebookAgents:
         if options.background:
             self._start_background(run, prompt, setup, options)
             return
-        with self._binding_interrupted(run):
+        with self._binding_interrupted(run, options):
             self._finish(await run.run_awaiting(prompt, setup), options)
 
     def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str, RunSetup]:
@@ -79,29 +92,54 @@ class NotebookAgents:
                     f"Agent {agent.name!r} is at work; wait for it, stop it with "
                     f"%agent stop {agent.name}, or use another one (--name)."
                 )
-            setup, notes = self._setup(agent, options)
+            setup, notes = self._setup(agent, options, self._take(agent, options, prompt))
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent, notes)
         self._runs.add(run)
+        self._last_agent = agent
         self.views[agent.name] = run.view
         return run, prompt, setup
 
-    def _setup(self, agent: Agent, options: Any) -> tuple[RunSetup, list[str]]:
-        replay, notes = self._recording(options)
+    def setup_of(self, agent: Agent) -> RunSetup:
+        """Return what a run of `agent` runs with where its cell has no options."""
+        return self._setup(agent, self.settings.agent.parser.parse_argstring(""))[0]
+
+    def _take(self, agent: Agent, options: Any, prompt: str) -> tuple[Path, str] | None:
+        """Return where the cell is recorded anew, and a note, where that is wanted."""
+        path, _ = self._recording(options)
+        if path is None:
+            return None
+        return self.rerecording.begin(agent.name, path, prompt, agent.config.cwd)
+
+    def _setup(
+        self, agent: Agent, options: Any, take: tuple[Path, str] | None = None
+    ) -> tuple[RunSetup, list[str]]:
+        replay, notes = (None, [take[1]]) if take else self._recording(options)
         settings, namespace = self.settings, self.shell.user_ns
-        wanted = resolve_tools(options.tools or settings.tools, namespace, live=True)
-        tools = list(dict.fromkeys([*wanted, *([] if options.tools else own_tools(namespace))]))
+        model = options.model or settings.model
+        features = settings.features or agent.config.features
+        shell = tools_config(model, features).shell
+        named = options.tools or settings.tools
+        known = {**agent.toolbox.named_in(named), **namespace}
+        wanted = resolve_tools(named, known, live=True, shell=shell)
         setup = agent.setup(
-            tools=tools,
-            model=options.model or settings.model,
+            tools=wanted if options.tools else join_tools(wanted, own_tools(namespace)),
+            more=not options.tools,
+            model=model,
+            features=features,
             replay=replay,
-            record=options.record or settings.record or None,
+            record=take[0] if take else options.record or settings.record or None,
             approval=options.approval or settings.approval,
             sandbox=options.sandbox or settings.sandbox,
             max_turns=settings.max_turns if options.max_turns is None else options.max_turns,
+            max_tokens=settings.max_tokens if options.max_tokens is None else options.max_tokens,
+            max_cost=settings.max_cost if options.max_cost is None else options.max_cost,
+            output=read_type(options.output, namespace),
             network=settings.network,
             output_budget=settings.output_budget,
+            context_window=settings.context_window,
+            loops=settings.loops,
             python=settings.python,
             allow_dangerous=settings.allow_dangerous,
         )
@@ -142,28 +180,48 @@ class NotebookAgents:
                 approval=settings.approval,
                 sandbox=settings.sandbox,
                 network=settings.network,
+                hooks=settings.hooks,
             )
         elif new:
             agent.reset()
+        agent.replay_strict = self.settings.replay_strict
+        agent.toolbox.budget = self.settings.tool_budget
         return agent
 
     @contextmanager
-    def _binding_interrupted(self, run: CellRun) -> Iterator[None]:
+    def _binding_interrupted(self, run: CellRun, options: Any) -> Iterator[None]:
         """Bind `_agent` also where the person interrupts: it says what was done until then."""
         try:
             yield
         except KeyboardInterrupt:
             self.shell.user_ns["_agent"] = run.interrupted
+            self._settle(options, None)
             raise
 
     def _finish(self, result: RunResult, options: Any) -> None:
         self.shell.user_ns["_agent"] = result
+        self._settle(options, result)
         if result.status == "failed":
             raise UsageError(result.error)
         if result.status == "aborted":
             raise UsageError("The agent was stopped; Run All ends here.")
-        if options.into:
+        self._bind(result, options)
+
+    def _bind(self, result: RunResult, options: Any) -> None:
+        """Bind the answer; where a budget ended the run before it, the cell has said so."""
+        if options.into and options.output is None:
             self.shell.user_ns[options.into] = result.text
+        elif options.into and not result.budget:
+            self.shell.user_ns[options.into] = result.value
+
+    def _settle(self, options: Any, result: RunResult | None) -> None:
+        """Keep what was recorded anew, or forget it where the cell failed or was interrupted."""
+        name = options.name or self.settings.name
+        try:
+            ended_well = result is not None and result.status == "completed"
+            self.rerecording.settle(name, ended_well=ended_well)
+        except FatalError as error:
+            raise UsageError(str(error)) from None
 
     def _start_background(self, run: CellRun, prompt: str, setup: RunSetup, options: Any) -> None:
         async def work() -> None:
@@ -171,9 +229,10 @@ class NotebookAgents:
                 result = await run.run_awaiting(prompt, setup, background=True)
             except KeyboardInterrupt:
                 return
+            self._settle(options, result)
             self.shell.user_ns["_agent"] = result
-            if options.into and result.status == "completed":
-                self.shell.user_ns[options.into] = result.text
+            if result.status == "completed":
+                self._bind(result, options)
 
         name = options.name or self.settings.name
         task = asyncio.get_running_loop().create_task(work(), name=f"background agent {name}")
@@ -191,6 +250,8 @@ class NotebookAgents:
     def close(self) -> None:
         """End the agents and what they run; no live widget is left in a cell."""
         atexit.unregister(self.close)
+        with suppress(ValueError):  # closed twice
+            self.shell.events.unregister("pre_run_cell", self._bind_kept)
         for agent in self.agents.values():
             agent.close()
         for run in self._runs:
@@ -199,13 +260,3 @@ class NotebookAgents:
 
 def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
-
-
-def recording_beside_notebook() -> Path | None:
-    """Return ``x.agent.jsonl`` where the kernel knows that it runs notebook ``x.ipynb``."""
-    notebook = os.environ.get("JPY_SESSION_NAME", "")
-    if not notebook.endswith(".ipynb"):
-        return None
-    # Jupyter Server names the notebook by its path; the kernel runs in the notebook's folder.
-    path = Path.cwd() / (Path(notebook).stem + ".agent.jsonl")
-    return path if path.is_file() else None

@@ -2,17 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from functools import cache
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from agent_magics.models.base import ModelEvent, ReasoningChunk, ResponseDone, TextChunk
 from agent_magics.models.faults import Fault, Garbled
 from agent_magics.models.sse import SseDecoder, SseEvent, gather_reads
 from agent_magics.protocol.errors import FatalError
-
-Finish: TypeAlias = Literal["completed", "length", "content_filter"]
 
 # Seconds: how long to wait for what may follow the end of an answer.
 AFTER_THE_END = 1.0
@@ -180,3 +179,10 @@ def _parse_leniently(data: bytes) -> Any:
         return json.loads(whole)
     except (ValueError, RecursionError):
         raise Garbled from None
+
+
+def stated_cost(usage: Mapping[str, Any]) -> float | None:
+    """Return what the server says that a request cost, in USD (OpenRouter's "Usage Accounting")."""
+    cost = usage.get("cost")
+    is_amount = isinstance(cost, int | float) and not isinstance(cost, bool)
+    return float(cost) if is_amount and 0 <= cost < math.inf else None

@@ -1,12 +1,16 @@
 """The door to a model, as the engine sees it: one request in, a stream of model events out."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from agent_magics.models.tape import Tape
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import Item, Usage
+from agent_magics.protocol.items import Item, Json, Usage
 from agent_magics.protocol.tools import ConfiguredToolSpec
+
+Finish: TypeAlias = Literal["completed", "length", "content_filter", "incomplete"]
+"""How an answer ended; "incomplete" is short of its end for a reason that we have no word for."""
 
 
 class Transcript(Protocol):
@@ -34,11 +38,16 @@ class RequestHistory(Protocol):
 
     @property
     def items(self) -> Sequence[Item]:
-        """All items, oldest first."""
+        """All items of the conversation, oldest first."""
+        ...
+
+    @property
+    def sent(self) -> Sequence[Item]:
+        """Those that the request carries: of a long conversation a shorter form."""
         ...
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
-        """The items as the transcript of `maker` writes them; each is encoded once, ever.
+        """What is sent as the transcript of `maker` writes them; each is encoded once, ever.
 
         This is what keeps the cost of a turn flat: a request posts bytes that are already there.
         """
@@ -53,6 +62,12 @@ class ModelRequest:
         prompt: the person's words that began the turn; with `number` it finds a recorded exchange.
         number: 1 for the turn's first request, 2 for the next, and so on.
         conversation: stable id of the conversation (the provider's prompt cache key).
+        tool_choice: "auto", "none", "required", or the name of the function that must be called.
+        service_tier: the provider's class of service ("flex", "priority"), "" for its default.
+        reasoning_summary: "auto", "concise" or "detailed"; "" asks for no summary.
+        output_schema: JSON schema (of an object) of the answer; sent where the server can hold
+            the model to it, and the instructions have it in any case.
+        tape: takes down what the provider says, for a recording; None where nobody wants it.
     """
 
     model: str
@@ -63,6 +78,11 @@ class ModelRequest:
     number: int
     conversation: str = ""
     parallel_tool_calls: bool = True
+    tool_choice: str = "auto"
+    service_tier: str = ""
+    reasoning_summary: str = ""
+    output_schema: Mapping[str, Json] | None = None
+    tape: Tape | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +107,27 @@ class ItemDone:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """The provider's own web search goes on; what it did is told when it has ended.
+
+    Attributes:
+        call_id: which search, unique in this answer.
+        action: what was done, as in `WebSearchCall`; {} until that is known.
+    """
+
+    call_id: str
+    status: Literal["running", "completed", "failed"]
+    action: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RetryWait:
-    """The request failed and is tried again after `delay` seconds."""
+    """Request number `attempt` of `tries` failed; the next one follows after `delay` seconds."""
 
     reason: str
     attempt: int
     delay: float
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +139,15 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ResponseDone:
-    """The response has ended; `finish` is "length" where the provider cut it short."""
+    """The response has ended; unless `finish` is "completed", its calls may be incomplete."""
 
     usage: Usage = Usage()
-    finish: Literal["completed", "length", "content_filter"] = "completed"
+    finish: Finish = "completed"
 
 
-ModelEvent: TypeAlias = TextChunk | ReasoningChunk | ItemDone | RetryWait | Notice | ResponseDone
+ModelEvent: TypeAlias = (
+    TextChunk | ReasoningChunk | ItemDone | SearchProgress | RetryWait | Notice | ResponseDone
+)
 
 
 class ContextOverflow(FatalError):

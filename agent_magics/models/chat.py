@@ -5,30 +5,40 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent_magics.models.answer import ChunkBuffer, EventReader, Finish, parse_event
+from agent_magics.models.answer import ChunkBuffer, EventReader, parse_event
+from agent_magics.models.answer_schema import chat_format, fitted
 from agent_magics.models.base import (
+    Finish,
     ItemDone,
     ModelEvent,
     ModelRequest,
+    Notice,
     ReasoningChunk,
     ResponseDone,
     TextChunk,
 )
 from agent_magics.models.chat_calls import CallAssembler, CallDraft
-from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage, encode_tools
+from agent_magics.models.chat_reasoning import ReasoningDetails
+from agent_magics.models.chat_tools import encode_choice, encode_tools
+from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage
 from agent_magics.models.endpoints import Dialect, WireName, dialect_of
 from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
 from agent_magics.models.remote import RemoteModel
-from agent_magics.models.retry import RetryPolicy
+from agent_magics.models.responses_wire import decode_citation
 from agent_magics.models.schema_forms import has_other_enums, resolve_references, restore_enums
 from agent_magics.models.sse import SseEvent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, Item, Reasoning, Usage
+from agent_magics.protocol.items import AssistantMessage, Citation, Item, Reasoning, Usage
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec, ToolSpec
 
 NOT_A_STREAM = (
     "The server answered, but not with a stream of Chat Completions; check that the address "
     "(OPENAI_BASE_URL) is that of a server with that API."
+)
+
+NO_SEARCH = (
+    "features={'web_search': True} does nothing here: the server answers on Chat Completions, "
+    "which has no web search of its own."
 )
 
 # Reason -> how the answer ended. A reason that is not here is an ordinary end ("stop",
@@ -76,9 +86,15 @@ class ChatDecoder:
         self._calls = CallAssembler(self._specs)
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._details = ReasoningDetails()
+        self._citations: list[Citation] = []
         self._usage = Usage()
         self._finish: Finish = "completed"
         self._received_any = False
+
+    def tell(self, message: str) -> None:
+        """Say something to the person, before the answer."""
+        self._events.add(Notice(message))
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Return what `data` brought, text deltas put together; `ResponseDone` goes to `done`."""
@@ -135,12 +151,16 @@ class ChatDecoder:
         # vLLM, llama.cpp and DeepSeek call it the one, newer vLLM, Ollama and OpenRouter the
         # other; a server in between sends both.
         self._add_reasoning(delta.get("reasoning_content") or delta.get("reasoning"))
+        if self._dialect.reasoning_details and delta.get("reasoning_details"):
+            self._details.add(delta["reasoning_details"])
         content = delta.get("content")
         if isinstance(content, str):
             self._add_text(content)
         elif isinstance(content, list):
             self._read_parts(content)
         self._add_text(delta.get("refusal"))
+        if delta.get("annotations"):
+            self._read_annotations(delta["annotations"])
         if delta.get("tool_calls"):
             self._calls.add(delta["tool_calls"])
         elif delta.get("function_call"):  # the form before tools, which small servers still send
@@ -158,6 +178,14 @@ class ChatDecoder:
                     self._add_reasoning(said)
             elif isinstance(part, Mapping):
                 self._add_text(part.get("text") or part.get("refusal"))
+
+    def _read_annotations(self, annotations: Any) -> None:
+        """OpenAI's search models and OpenRouter's web plugin cite pages in a form of their own."""
+        for each in annotations if isinstance(annotations, list) else ():
+            cited = each.get("url_citation") if isinstance(each, Mapping) else None
+            citation = decode_citation(cited)
+            if citation is not None and citation not in self._citations:
+                self._citations.append(citation)
 
     def _add_text(self, text: Any) -> None:
         if isinstance(text, str) and text:
@@ -187,12 +215,13 @@ class ChatDecoder:
         items: list[Item] = []
         text = "".join(self._text)
         if text:
-            items.append(AssistantMessage(text))
+            items.append(AssistantMessage(text, citations=tuple(self._citations)))
         # Where the answer was cut short, what is no whole object may be half a call.
         cut = self._finish != "completed"
         items += [self._call(draft) for draft in self._calls.drafts if draft.is_whole() or not cut]
-        if items and self._reasoning and self._dialect.reasoning_field:
-            items.insert(0, Reasoning(("".join(self._reasoning),)))
+        details = self._details.kept()
+        if items and (details or (self._reasoning and self._dialect.reasoning_field)):
+            items.insert(0, Reasoning(("".join(self._reasoning),), details))
         self._events.add(*map(ItemDone, items))
         self.done = ResponseDone(self._usage, self._finish)
 
@@ -235,14 +264,17 @@ class ChatWire:
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Return the request's body."""
-        _, head, tail, form = self._frame(request, address)
+        _, head, tail, form = self._frame(fitted(request, address), address)
         history = request.history.encoded(form)
         joint = b"," if history and not head.endswith(b"[") else b""
         return b"".join((head, joint, history, tail))
 
     def decoder(self, request: ModelRequest, address: str) -> ChatDecoder:
         """Return what reads the answer to `request`."""
-        return ChatDecoder(request.tools, dialect_of(address, request.model))
+        decoder = ChatDecoder(request.tools, dialect_of(address, request.model))
+        if request.number == 1 and any(tool.spec.kind == "web_search" for tool in request.tools):
+            decoder.tell(NO_SEARCH)
+        return decoder
 
     def _frame(
         self, request: ModelRequest, address: str
@@ -253,14 +285,18 @@ class ChatWire:
             request.instructions,
             request.conversation,
             request.parallel_tool_calls,
+            request.tool_choice,
+            request.service_tier,
             address,
             id(request.tools),
+            id(request.output_schema),
         )
-        # The tuple of tools is kept beside its id, which otherwise could come to mean another.
-        if self._head[0][:-1] != wanted:
+        # Tools and schema are kept beside their ids, which otherwise could come to mean others.
+        if self._head[0][:-2] != wanted:
             dialect = dialect_of(address, request.model)
             head, tail = encode_frame(request, dialect)
-            self._head = ((*wanted, request.tools), head, tail, ChatForm(dialect))
+            kept = (*wanted, request.tools, request.output_schema)
+            self._head = (kept, head, tail, ChatForm(dialect))
         return self._head
 
 
@@ -274,6 +310,12 @@ def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]
     tools = encode_tools(request.tools, dialect)
     if tools and not request.parallel_tool_calls:
         fields["parallel_tool_calls"] = False  # true is what everybody does anyway
+    if tools and request.tool_choice != "auto":  # what everybody does anyway, too
+        fields["tool_choice"] = encode_choice(request.tool_choice, request.tools, dialect)
+    if request.service_tier:
+        fields["service_tier"] = request.service_tier
+    if request.output_schema is not None:
+        fields["response_format"] = chat_format(request.output_schema, dialect)
     messages: list[dict[str, str]] = []
     if request.instructions:
         # Known to every server; OpenAI takes it for "developer" where the model has that role.
@@ -292,15 +334,4 @@ def _compact(value: Any) -> bytes:
 class ChatModel(RemoteModel):
     """Any server with Chat Completions; see `RemoteModel` for the arguments."""
 
-    def __init__(
-        self,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout: float = 300.0,
-        retries: RetryPolicy | None = None,
-    ) -> None:
-        wires = {"chat": ChatWire()}
-        super().__init__(
-            wires, api_key=api_key, base_url=base_url, timeout=timeout, retries=retries
-        )
+    WIRES = (ChatWire,)

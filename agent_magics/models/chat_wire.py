@@ -7,15 +7,17 @@ turns). So the last message stays open while the conversation grows; its parts a
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent_magics.models.answer import stated_cost
 from agent_magics.models.chat_calls import is_json_object
+from agent_magics.models.chat_reasoning import details_of, is_details
 from agent_magics.models.endpoints import Dialect
-from agent_magics.models.schema_forms import fit_schema
-from agent_magics.models.transforms import fit_call_id, strict_form
+from agent_magics.models.transforms import fit_call_id
 from agent_magics.protocol.items import (
+    CALL_TYPES,
     AssistantMessage,
     CallItem,
     Content,
@@ -31,27 +33,11 @@ from agent_magics.protocol.items import (
     text_of,
 )
 from agent_magics.protocol.tools import (
-    ConfiguredToolSpec,
     FreeformToolSpec,
-    FunctionToolSpec,
     LocalShellSpec,
     ToolSpec,
 )
 
-# The Responses API's native shell tool, as a function.
-LOCAL_SHELL = {
-    "type": "object",
-    "properties": {
-        "command": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Program and arguments.",
-        },
-        "workdir": {"type": "string", "description": "Folder to run it in."},
-        "timeout_ms": {"type": "integer", "description": "Longest run time in milliseconds."},
-    },
-    "required": ["command"],
-}
 PARAGRAPH = b"\\n\\n"  # as it stands inside a JSON string
 
 
@@ -74,12 +60,15 @@ class ChatTranscript:
         self._closed = bytearray()
         self._open: _Said | _Asked | None = None
         self._images: list[bytes] = []
-        self._thoughts: list[bytes] = []  # they go with what is said next, or not at all
+        # They go with what is said next, or not at all: as text, or in the server's own form.
+        self._thoughts: list[bytes] = []
+        self._details: list[bytes] = []
 
     def add(self, item: Item) -> None:
         """Encode one more item."""
         if isinstance(item, UserMessage):
             self._thoughts.clear()
+            self._details.clear()
             role = item.role if self._dialect.developer_role else "user"
             self._asked(role).add(item.content)
         elif isinstance(item, ToolCallOutput):
@@ -87,10 +76,12 @@ class ChatTranscript:
         elif isinstance(item, AssistantMessage):
             self._said().texts.append(_inside(item.text))
         elif isinstance(item, Reasoning):
-            if self._dialect.reasoning_field:
+            if self._dialect.reasoning_details and is_details(item.encrypted):
+                self._details.append(details_of(item.encrypted or ""))
+            elif self._dialect.reasoning_field:
                 self._thoughts.append(_inside("\n".join(item.summary)))
-        else:
-            self._said().calls.append(_compact(call_json(item, self._dialect)))
+        elif isinstance(item, CALL_TYPES):  # a web search of the other wire has no form here
+            self._said().calls.append(compact(call_json(item, self._dialect)))
 
     def encoded(self) -> bytes:
         """Everything so far as messages joined by commas."""
@@ -117,7 +108,9 @@ class ChatTranscript:
             self._close()
             self._open = _Said(self._dialect.reasoning_field.encode())
         self._open.reasoning += self._thoughts
+        self._open.details += self._details
         self._thoughts.clear()
+        self._details.clear()
         return self._open
 
     def _asked(self, role: str) -> "_Asked":
@@ -151,9 +144,9 @@ class ChatTranscript:
         images = [part for part in images if isinstance(part, InputImage)]
         if images:
             said = f"Image of the output of {message['tool_call_id']}:"
-            self._images.append(_compact({"type": "text", "text": said}))
-            self._images += [_compact(_image_json(image)) for image in images]
-        self._append(_compact(message))
+            self._images.append(compact({"type": "text", "text": said}))
+            self._images += [compact(_image_json(image)) for image in images]
+        self._append(compact(message))
 
 
 class _Said:
@@ -162,6 +155,7 @@ class _Said:
     def __init__(self, reasoning_field: bytes) -> None:
         self.texts: list[bytes] = []
         self.reasoning: list[bytes] = []
+        self.details: list[bytes] = []
         self.calls: list[bytes] = []
         self._reasoning_field = reasoning_field
 
@@ -174,6 +168,8 @@ class _Said:
         if self.reasoning:
             reasoning = PARAGRAPH.join(self.reasoning)
             parts.append(b',"%s":"%s"' % (self._reasoning_field, reasoning))
+        if self.details:
+            parts.append(b',"reasoning_details":[%s]' % b",".join(self.details))
         if self.calls:
             parts.append(b',"tool_calls":[%s]' % b",".join(self.calls))
         return b"".join((*parts, b"}"))
@@ -204,7 +200,7 @@ class _Asked:
             return
         for part in content:
             if isinstance(part, InputImage):
-                self._parts.append(_compact(_image_json(part)))
+                self._parts.append(compact(_image_json(part)))
             else:
                 self._parts.append(_text_part(_inside(part.text)))
 
@@ -241,13 +237,13 @@ def call_json(item: CallItem, dialect: Dialect) -> dict[str, Any]:
         if dialect.custom_tools:
             custom = {"name": _fit_name(item.name), "input": item.input}
             return {"id": call_id, "type": "custom", "custom": custom}
-        arguments = _text({"input": item.input})
+        arguments = json_text({"input": item.input})
     elif isinstance(item, LocalShellCall):
-        arguments = _text(_local_shell_arguments(item))
+        arguments = json_text(_local_shell_arguments(item))
     else:
         arguments = item.arguments if item.arguments.strip() else "{}"
         if not is_json_object(arguments):
-            arguments = _text({"invalid_json": arguments})
+            arguments = json_text({"invalid_json": arguments})
     name = "local_shell" if isinstance(item, LocalShellCall) else _fit_name(item.name)
     call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
     return {**call, **_extra_of(item)}
@@ -290,7 +286,7 @@ def decode_call(
         spec: the tool of that name as it was offered, or None.
         extra: what the server wants to have back with the call.
     """
-    kept = None if extra is None else EXTRA_MARK + _text(extra)
+    kept = None if extra is None else EXTRA_MARK + json_text(extra)
     if isinstance(spec, FreeformToolSpec):
         return CustomToolCall(call_id, name, _freeform_input(arguments), kept)
     if isinstance(spec, LocalShellSpec) and is_json_object(arguments):
@@ -335,6 +331,7 @@ def decode_usage(data: Any) -> Usage:
         _count(data, "completion_tokens"),
         cached,
         _count(written, "reasoning_tokens"),
+        stated_cost(data),
     )
 
 
@@ -343,77 +340,20 @@ def _count(data: Any, name: str) -> int:
     return int(value) if isinstance(value, int | float) and value == value else 0
 
 
-# -- tools ---------------------------------------------------------------------------------------
-
-
-def encode_tools(tools: Sequence[ConfiguredToolSpec], dialect: Dialect) -> bytes:
-    """Return the value of a request's ``tools``, or b"" where none can be offered."""
-    written = [tool_json(tool.spec, dialect) for tool in tools]
-    written = [tool for tool in written if tool is not None]
-    return _compact(written) if written else b""
-
-
-def tool_json(spec: ToolSpec, dialect: Dialect) -> dict[str, Any] | None:
-    """Return a tool as the API's JSON; None for the Responses API's own web search."""
-    if isinstance(spec, FunctionToolSpec):
-        return _function_json(spec, dialect)
-    if isinstance(spec, FreeformToolSpec):
-        return _custom_json(spec) if dialect.custom_tools else _freeform_function(spec)
-    if isinstance(spec, LocalShellSpec):
-        said = "Run a command and return its output."
-        return _tool(spec.name, said, fit_schema(LOCAL_SHELL, dialect.schema))
-    return None
-
-
-def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> dict[str, Any]:
-    strict = strict_form(spec.parameters) if spec.strict and dialect.strict else None
-    parameters = fit_schema(spec.parameters, dialect.schema) if strict is None else strict
-    tool = _tool(spec.name, spec.description, parameters)
-    if strict is not None:
-        tool["function"]["strict"] = True
-    return tool
-
-
-def _freeform_function(spec: FreeformToolSpec) -> dict[str, Any]:
-    """A freeform tool where there are none: a function with one text, its grammar in words."""
-    said = "The whole text, as it is described."
-    parameters = {
-        "type": "object",
-        "properties": {"input": {"type": "string", "description": said}},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
-    description = spec.description
-    if spec.definition:
-        description += f"\n\n`input` follows this {spec.syntax} grammar:\n{spec.definition}"
-    return _tool(spec.name, description, parameters)
-
-
-def _custom_json(spec: FreeformToolSpec) -> dict[str, Any]:
-    custom: dict[str, Any] = {"name": spec.name, "description": spec.description}
-    if spec.definition:
-        grammar = {"syntax": spec.syntax, "definition": spec.definition}
-        custom["format"] = {"type": "grammar", "grammar": grammar}
-    return {"type": "custom", "custom": custom}
-
-
-def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": name, "description": description, "parameters": parameters}
-    return {"type": "function", "function": function}
-
-
 # -- text ----------------------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return `value` as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _compact(value: Any) -> bytes:
+def compact(value: Any) -> bytes:
+    """Return `value` as JSON without spaces, in UTF-8."""
     # "replace": half a surrogate pair, which a program's output may hold, has no UTF-8 form.
-    return _text(value).encode("utf-8", "replace")
+    return json_text(value).encode("utf-8", "replace")
 
 
 def _inside(text: str) -> bytes:
     """Return `text` as it stands inside a JSON string, without the quotes."""
-    return _compact(text)[1:-1]
+    return compact(text)[1:-1]

@@ -6,7 +6,9 @@ API first and for Chat Completions where it has none; see `remember_wire`.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -29,6 +31,7 @@ class Dialect:
         schema: which of `schema_forms.RULES` the schemas of tools take.
         call_ids: which of `transforms.CALL_ID_FORMS` the ids of calls take.
         reasoning_field: the field in which reasoning is sent back, "" where it is not.
+        reasoning_details: whether structured reasoning comes, and is sent back as it came.
     """
 
     developer_role: bool = False
@@ -39,6 +42,7 @@ class Dialect:
     schema: str = "plain"
     call_ids: str = "openai"
     reasoning_field: str = ""
+    reasoning_details: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,11 @@ class Endpoint:
     Attributes:
         first: the wire that is tried first.
         reason: why.
-        key_names: environment variables that hold its key, before OPENAI_API_KEY.
+        key_names: environment variables that hold its key; it gets no other one.
         dialect: how it wants Chat Completions written.
         name: what to call it, "" for its address.
+        key_header: a header of its own in which it takes keys, beside the usual one.
+        reports_cost: whether each of its answers says what it cost.
     """
 
     first: WireName
@@ -58,10 +64,19 @@ class Endpoint:
     key_names: tuple[str, ...] = ()
     dialect: Dialect = Dialect()
     name: str = ""
+    key_header: str = ""
+    reports_cost: bool = False
 
 
 OPENAI_DIALECT = Dialect(developer_role=True, custom_tools=True, strict=True, cache_key=True)
-AZURE_KEYS = ("AZURE_OPENAI_API_KEY",)
+# Azure takes keys in a header of its own, and only Entra's tokens in the usual one.
+AZURE = Endpoint(
+    "responses",
+    "the v1 API has both",
+    ("AZURE_OPENAI_API_KEY",),
+    OPENAI_DIALECT,
+    key_header="api-key",
+)
 
 # Ends of host names -> what is known. The first that fits holds.
 HOSTS: tuple[tuple[str, Endpoint], ...] = (
@@ -69,24 +84,17 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
         "api.openai.com",
         Endpoint("responses", "its own API", dialect=OPENAI_DIALECT, name="OpenAI"),
     ),
-    (
-        ".openai.azure.com",
-        Endpoint("responses", "the v1 API has both", AZURE_KEYS, OPENAI_DIALECT),
-    ),
-    (
-        ".services.ai.azure.com",
-        Endpoint("responses", "the v1 API has both", AZURE_KEYS, OPENAI_DIALECT),
-    ),
-    (
-        ".cognitiveservices.azure.com",
-        Endpoint("responses", "the v1 API has both", AZURE_KEYS, OPENAI_DIALECT),
-    ),
+    (".openai.azure.com", AZURE),
+    (".services.ai.azure.com", AZURE),
+    (".cognitiveservices.azure.com", AZURE),
     (
         "openrouter.ai",
         Endpoint(
             "chat",
             "its Responses API is a beta without state; every model has Chat Completions",
             ("OPENROUTER_API_KEY",),
+            Dialect(reasoning_details=True),
+            reports_cost=True,  # its "Usage Accounting": `usage.cost`, always
         ),
     ),
     (
@@ -162,10 +170,37 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
     ),
 )
 
+# What people call the providers at which one can log in.
+PROVIDERS: dict[str, str] = {
+    "openai": "api.openai.com",
+    "openrouter": "openrouter.ai",
+    "gemini": "generativelanguage.googleapis.com",
+    "anthropic": "api.anthropic.com",
+    "deepseek": "api.deepseek.com",
+    "moonshot": "api.moonshot.ai",
+    "mistral": "api.mistral.ai",
+    "groq": "api.groq.com",
+    "xai": "api.x.ai",
+    "together": "api.together.xyz",
+    "fireworks": "api.fireworks.ai",
+    "cerebras": "api.cerebras.ai",
+    "huggingface": "router.huggingface.co",
+    "zai": "api.z.ai",
+}
+
 # Ports on this machine by which servers are known.
 PORTS: dict[int, Endpoint] = {
     11434: Endpoint("chat", "Ollama: older versions have no Responses API"),
     1234: Endpoint("chat", "LM Studio: older versions answer 200 and an error to /responses"),
+}
+
+# Programs that name themselves in the header "Server" of each answer, and of whose two wires only
+# Chat Completions is whole.
+CHAT_IS_BETTER: dict[str, str] = {
+    "llama.cpp": (
+        "its Responses API drops freeform tools and schemas of answers without a word, and refuses "
+        "a history that holds freeform calls"
+    ),
 }
 
 # By model, whatever the server: proxies pass these rules of the maker on. All that fit hold.
@@ -199,13 +234,22 @@ def endpoint_of(address: str) -> Endpoint:
     host = (parts.hostname or "").lower()
     # "/openai/deployments/NAME" is Azure's old form, which only Chat Completions has.
     if "/openai/deployments/" in parts.path:
-        return Endpoint("chat", "an address of one deployment", AZURE_KEYS, OPENAI_DIALECT)
-    for ending, endpoint in HOSTS:
-        if host == ending.removeprefix(".") or host.endswith("." + ending.removeprefix(".")):
-            return endpoint
+        names = AZURE.key_names if _row_of(host) is AZURE else ()
+        return replace(AZURE, first="chat", reason="the address of a deployment", key_names=names)
+    row = _row_of(host)
+    if row is not None:
+        return row
     if host in LOOPBACK and parts.port in PORTS:
         return PORTS[parts.port]
     return UNKNOWN
+
+
+@lru_cache(maxsize=64)
+def _row_of(host: str) -> Endpoint | None:
+    for ending, endpoint in HOSTS:
+        if host == ending.removeprefix(".") or host.endswith("." + ending.removeprefix(".")):
+            return endpoint
+    return None
 
 
 def dialect_of(address: str, model: str) -> Dialect:
@@ -217,18 +261,18 @@ def dialect_of(address: str, model: str) -> Dialect:
     return dialect
 
 
-def is_azure(address: str) -> bool:
-    """Return whether `address` is one of Azure's, which takes its key in a header of its own."""
-    return endpoint_of(address).key_names == AZURE_KEYS
-
-
 def whole_address(address: str) -> str:
     """Return an address as it was given, with what people leave out: Azure's path."""
     address = address.strip().rstrip("/")
     parts = urlsplit(address)
-    if is_azure(address) and not parts.path.strip("/"):
+    if endpoint_of(address) is AZURE and not parts.path.strip("/"):
         return urlunsplit(parts._replace(path="/openai/v1"))
     return address
+
+
+def server_address(base_url: str | None = None) -> str:
+    """Return the whole address of the server that is meant: the given one, else the usual one."""
+    return whole_address(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS)
 
 
 def split_query(address: str) -> tuple[str, dict[str, str]]:
@@ -236,24 +280,6 @@ def split_query(address: str) -> tuple[str, dict[str, str]]:
     parts = urlsplit(address)
     bare = urlunsplit(parts._replace(query="", fragment="")).rstrip("/")
     return bare, dict(parse_qsl(parts.query))
-
-
-def key_of(address: str) -> str:
-    """Return the key for `address` that the environment holds, or ""."""
-    names = (*endpoint_of(address).key_names, "OPENAI_API_KEY")
-    return next(filter(None, map(os.environ.get, names)), "")
-
-
-def environment_keys() -> tuple[str, ...]:
-    """Return all keys of known servers that the environment holds: none may be written anywhere."""
-    names = {name for _, endpoint in HOSTS for name in endpoint.key_names}
-    found = (os.environ.get(name, "") for name in sorted((*names, "OPENAI_API_KEY")))
-    return tuple(filter(None, found))
-
-
-def key_name_of(address: str) -> str:
-    """Return the environment variable that people should set for `address`."""
-    return next(iter(endpoint_of(address).key_names), "OPENAI_API_KEY")
 
 
 # -- what was found out ---------------------------------------------------------------------------
@@ -267,6 +293,16 @@ def wires_of(address: str) -> tuple[WireName, ...]:
         return (_found[address],)
     first = endpoint_of(address).first
     return ("responses", "chat") if first == "responses" else ("chat", "responses")
+
+
+def has_better_wire(wire: WireName, headers: Mapping[str, str]) -> bool:
+    """Return whether a server, by what its answer says of itself, is better asked on another wire.
+
+    Args:
+        wire: the wire on which it was asked.
+        headers: the headers of its answer, names in any case.
+    """
+    return wire == "responses" and headers.get("server", "") in CHAT_IS_BETTER
 
 
 def remember_wire(address: str, wire: WireName) -> None:

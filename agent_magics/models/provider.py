@@ -6,7 +6,15 @@ from agent_magics.models.responses import ResponsesModel, ResponsesWire
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 
-WIRE_APIS = ("auto", "responses", "chat")
+
+class AnyModel(RemoteModel):
+    """A server of which only the address is known: the Responses API where it has it, else Chat."""
+
+    WIRES = (ResponsesWire, ChatWire)
+
+
+DOORS = {"auto": AnyModel, "responses": ResponsesModel, "chat": ChatModel}
+WIRE_APIS = tuple(DOORS)
 
 
 def open_model(
@@ -30,11 +38,7 @@ def open_model(
     Raises:
         FatalError: there is no such wire.
     """
-    options = {"api_key": api_key, "base_url": base_url, "timeout": timeout, "retries": retries}
-    if wire_api == "responses":
-        return ResponsesModel(**options)
-    if wire_api == "chat":
-        return ChatModel(**options)
-    if wire_api == "auto":
-        return RemoteModel({"responses": ResponsesWire(), "chat": ChatWire()}, **options)
-    raise FatalError(f"wire_api={wire_api!r} is not one of: {' | '.join(WIRE_APIS)}.")
+    door = DOORS.get(wire_api)
+    if door is None:
+        raise FatalError(f"wire_api={wire_api!r} is not one of: {' | '.join(WIRE_APIS)}.")
+    return door(api_key=api_key, base_url=base_url, timeout=timeout, retries=retries)

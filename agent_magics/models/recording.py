@@ -4,39 +4,31 @@
     {"prompt": "…", "number": 1, "reply": [{"call": "shell", "arguments": {"command": ["ls"]}}]}
     {"prompt": "…", "number": 2, "outputs": ["…"], "sse": "event: …"}
 
-What the provider said stands under "sse" as it would stream it, or, written by hand, under
-"reply" as a list of {"text"}, {"reasoning"}, {"call", "arguments"} and {"custom", "input"}.
-Nothing personal goes into a file: paths become placeholders, which become paths again on replay. So
-do the ids of command sessions, which are random: {session1} is the first of the conversation.
+docs/recordings.md describes every field. A reader skips fields and kinds of lines that it does not
+know, so that a newer program can add some; the version rises where that would not do.
 """
 
 import json
-import os
-import re
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, get_args
 
-from agent_magics.models.responses_wire import item_json
-from agent_magics.models.sse import SseDecoder, reply_events
+from agent_magics.models.handwritten import read_reply, write_reply
+from agent_magics.models.tape import HEADERS, Ending
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import (
-    AssistantMessage,
-    CustomToolCall,
-    FunctionCall,
-    Item,
-    Reasoning,
-)
 
 FORMAT = "agent-magics-recording"
 VERSION = 1
+BY_HAND = "hand"
 
-Replacements: TypeAlias = Sequence[tuple[str, str]]
-"""Pairs of a personal path and the name of its placeholder, longest path first."""
-
-PLACEHOLDERS = ("cwd", "home", "tmp")
+WIRES = ("responses", "chat")
+ENDINGS = get_args(Ending)
+HEADER_FIELDS = frozenset(("kind", "format", "version", "by", "model", "note"))
+ANSWER_FIELDS = frozenset(("wire", "status", "headers", "ended", "sse", "body"))
+EXCHANGE_FIELDS = ANSWER_FIELDS | frozenset(
+    ("kind", "prompt", "number", "turn", "model", "request", "outputs", "failed", "reply")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +41,60 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What one HTTP request brought.
+
+    Attributes:
+        sse: the answer as the provider streams it, without what is personal.
+        wire: whose form that is: "responses" or "chat".
+        status: the HTTP status; 0 where no connection came about.
+        headers: those of `tape.HEADERS` that came.
+        body: what an answer with an error status said.
+        ended: how it ended; see `tape.Ending`.
+    """
+
+    sse: str = ""
+    wire: str = "responses"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+    ended: Ending = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """One request, as far as it is needed to find it again, and its answer.
 
     Attributes:
         prompt: the words that began the turn.
         number: 1 for the turn's first request, 2 for the next, and so on.
+        answer: the last answer, which counts.
         outputs: the tool outputs the request brought, normalised; None where not recorded.
-        sse: the answer as the provider streams it.
+        turn: which exchanges belong together; "" where their order says it.
+        model: the model that was asked, "" where not recorded.
+        request: the digest of the request, "" where not recorded.
+        failed: the answers before the last one, after which the request was made again.
+        line: where it stands in its file, from 1; 0 where it stands in none.
     """
 
     prompt: str
     number: int
-    outputs: tuple[str, ...] | None
-    sse: str
+    answer: Answer
+    outputs: tuple[str, ...] | None = None
+    turn: str = ""
+    model: str = ""
+    request: str = ""
+    failed: tuple[Answer, ...] = ()
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole file."""
+    """A whole file; `notice` says what of it was left out, in one sentence, or is ""."""
 
     header: Header
     exchanges: tuple[Exchange, ...]
+    notice: str = ""
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -83,32 +107,94 @@ def read_recording(path: Path) -> Recording:
         FatalError: no such file, or a line that does not fit; the sentence names it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FatalError(f"Cannot read the recording {path}: {error}.") from None
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FatalError(f"Cannot read the recording {path}: {error.strerror or error}.") from None
+    return parse_recording(content, path)
+
+
+def parse_recording(content: bytes, path: Path) -> Recording:
+    """Return the recording that `content` is; `path` is only named in sentences.
+
+    A last line that breaks off (the program that wrote it was ended) is left out, with a notice.
+
+    Raises:
+        FatalError: a line that does not fit; the sentence names it.
+    """
+    reader = _Reader()
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            reader.read(line, number)
+        except _BadLine as problem:
+            if number == len(lines) and reader.header is not None and problem.torn:
+                reader.torn = number
+                break
+            raise FatalError(f"The recording {path}, line {number}: {problem}.") from None
+    if reader.header is None:
         raise FatalError(f"The recording {path} is empty; its first line must be a header.")
-    try:
-        number, line = numbered[0]
-        header = _read_header(_read_object(line))
-        exchanges = []
-        for number, line in numbered[1:]:  # noqa: B007 - the number is told in the error
-            exchanges.append(_read_exchange(_read_object(line)))
-    except _BadLine as problem:
-        raise FatalError(f"The recording {path}, line {number}: {problem}.") from None
-    return Recording(header, tuple(exchanges))
+    return Recording(reader.header, tuple(reader.exchanges), reader.notice(path.name))
 
 
 class _BadLine(Exception):
-    """What is wrong with a line, without a full stop."""
+    """What is wrong with a line, without a full stop; `torn` where it may only be half of one."""
+
+    def __init__(self, problem: str, *, torn: bool = False) -> None:
+        super().__init__(problem)
+        self.torn = torn
 
 
-def _read_object(line: str) -> dict[str, Any]:
+class _Reader:
+    """Reads line by line, and keeps in mind what was skipped."""
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self.exchanges: list[Exchange] = []
+        self.torn = 0
+        self._skipped: dict[str, int] = {}
+
+    def read(self, line: bytes, number: int) -> None:
+        data = _read_object(line)
+        if self.header is None:
+            self.header = _read_header(data)
+            self._skip_fields(data, HEADER_FIELDS, number)
+            return
+        kind = data.get("kind", "exchange")
+        if kind != "exchange":
+            self._skipped.setdefault(f"lines of the kind {_shown(kind)}", number)
+            return
+        self.exchanges.append(_read_exchange(data, number))
+        self._skip_fields(data, EXCHANGE_FIELDS, number)
+
+    def _skip_fields(self, data: Mapping[str, Any], known: frozenset[str], number: int) -> None:
+        for name in data:
+            if name not in known:
+                self._skipped.setdefault(f"the field {_shown(name)}", number)
+
+    def notice(self, name: str) -> str:
+        """Return one sentence on all that was left out, or ""."""
+        parts = []
+        if self._skipped:
+            what, line = next(iter(self._skipped.items()))
+            more = len(self._skipped) - 1
+            others = f" and {more} more of that sort" if more else ""
+            parts.append(f"{what} (first in line {line}){others} is unknown here and was skipped")
+        if self.torn:
+            parts.append(f"line {self.torn}, the last, breaks off in the middle and was left out")
+        return f"In the recording {name}, {'; '.join(parts)}." if parts else ""
+
+
+def _read_object(line: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(line)
+        data = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise _BadLine(f"not UTF-8 (byte {error.start + 1})", torn=True) from None
+    except RecursionError:
+        raise _BadLine("not JSON that can be read (nested too deeply)", torn=True) from None
     except ValueError as error:
-        raise _BadLine(f"not JSON ({error})") from None
+        raise _BadLine(f"not JSON ({error})", torn=True) from None
     if not isinstance(data, dict):
         raise _BadLine("not a JSON object")
     return data
@@ -116,250 +202,153 @@ def _read_object(line: str) -> dict[str, Any]:
 
 def _read_header(data: Mapping[str, Any]) -> Header:
     if data.get("format") != FORMAT:
-        raise _BadLine(f'not a header: it must begin {{"format": "{FORMAT}", "version": 1')
-    if data.get("version") != VERSION:
-        version = data.get("version")
-        raise _BadLine(f"format version {version!r} is unknown (this is {VERSION}); update?")
+        raise _BadLine(f'not a header: it must begin {{"format": "{FORMAT}", "version": {VERSION}')
+    version = data.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise _BadLine(f'"version" must be a whole number, {VERSION} today, not {_shown(version)}')
+    if version > VERSION:
+        raise _BadLine(
+            f"format version {version} is newer than this agent-magics can read ({VERSION}); "
+            "update agent-magics, or record again"
+        )
     return Header(*(str(data.get(name, "")) for name in ("by", "model", "note")))
 
 
-def _read_exchange(data: Mapping[str, Any]) -> Exchange:
-    unknown = set(data) - {"prompt", "number", "outputs", "sse", "reply"}
-    if unknown:
-        raise _BadLine(f"unknown field {sorted(unknown)[0]!r}")
-    prompt, number = data.get("prompt"), data.get("number")
+def _read_exchange(data: Mapping[str, Any], line: int) -> Exchange:
+    prompt = data.get("prompt")
     if not isinstance(prompt, str):
         raise _BadLine('"prompt" must be a string')
+    number = data.get("number")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise _BadLine('"number" must be 1 for the first request of a prompt, then 2, 3, …')
-    return Exchange(prompt, number, _read_outputs(data.get("outputs")), _read_sse(data))
-
-
-def _read_outputs(outputs: Any) -> tuple[str, ...] | None:
-    if outputs is None:
-        return None
-    if isinstance(outputs, list) and all(isinstance(output, str) for output in outputs):
-        return tuple(outputs)
-    raise _BadLine('"outputs" must be a list of strings')
-
-
-def _read_sse(data: Mapping[str, Any]) -> str:
-    if ("sse" in data) == ("reply" in data):
-        raise _BadLine('exactly one of "sse" and "reply" must be there')
-    if "sse" not in data:
-        return write_reply(_read_reply(data["reply"])).decode("utf-8")
-    if not isinstance(data["sse"], str):
-        raise _BadLine('"sse" must be a string')
-    return data["sse"]
-
-
-def _read_reply(reply: Any) -> list[Item]:
-    """Return the items of an answer written by hand; calls are numbered call_1, call_2, …"""
-    if not isinstance(reply, list) or not all(isinstance(piece, dict) for piece in reply):
-        raise _BadLine('"reply" must be a list of objects')
-    return [_read_piece(f"call_{index}", piece) for index, piece in enumerate(reply, 1)]
-
-
-def _read_piece(call_id: str, piece: Mapping[str, Any]) -> Item:
-    match piece:
-        case {"text": str(text), **rest} if not rest:
-            return AssistantMessage(text)
-        case {"reasoning": str(text), **rest} if not rest:
-            return Reasoning((text,))
-        case {"call": str(name), "arguments": dict() | str() as arguments, **rest} if not rest:
-            return FunctionCall(call_id, name, arguments_text(arguments))
-        case {"custom": str(name), "input": str(text), **rest} if not rest:
-            return CustomToolCall(call_id, name, text)
-    raise _BadLine(
-        'a piece of "reply" must be {"text"}, {"reasoning"}, {"call", "arguments"} or '
-        f'{{"custom", "input"}}, not {json.dumps(piece, ensure_ascii=False)[:80]}'
+    outputs = data.get("outputs")
+    if outputs is not None and not _is_list_of(outputs, str):
+        raise _BadLine('"outputs" must be a list of strings')
+    failed = data.get("failed", [])
+    if not _is_list_of(failed, dict):
+        raise _BadLine('"failed" must be a list of objects')
+    return Exchange(
+        prompt,
+        number,
+        _read_answer(data),
+        None if outputs is None else tuple(outputs),
+        *(_text_in(data, name) for name in ("turn", "model", "request")),
+        failed=tuple(map(_read_answer, failed)),
+        line=line,
     )
 
 
-def arguments_text(arguments: Mapping[str, Any] | str) -> str:
-    """Return arguments as a model writes them: JSON text."""
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps(arguments, ensure_ascii=False)
+def _read_answer(data: Mapping[str, Any]) -> Answer:
+    if sum(name in data for name in ("sse", "reply", "body")) != 1:
+        raise _BadLine('exactly one of "sse", "reply" and "body" must be there')
+    wire, status = data.get("wire", "responses"), data.get("status", 200)
+    if wire not in WIRES:
+        raise _BadLine(f'"wire" must be one of {", ".join(WIRES)}, not {_shown(wire)}')
+    if not isinstance(status, int) or isinstance(status, bool) or not 0 <= status <= 999:
+        raise _BadLine('"status" must be an HTTP status, or 0')
+    headers = data.get("headers", {})
+    if not isinstance(headers, dict) or not _is_list_of(list(headers.values()), str):
+        raise _BadLine('"headers" must be an object of strings')
+    ended = data.get("ended", "")
+    if ended not in ENDINGS:
+        raise _BadLine(f'"ended" must be one of {", ".join(filter(None, ENDINGS))}')
+    if "reply" in data:
+        try:
+            return Answer(write_reply(read_reply(data["reply"])).decode("utf-8", "replace"))
+        except ValueError as problem:
+            raise _BadLine(str(problem)) from None
+    known = {name: value for name, value in headers.items() if name in HEADERS}
+    return Answer(_text_in(data, "sse"), wire, status, known, _text_in(data, "body"), ended)
 
 
-def write_reply(items: Iterable[Item]) -> bytes:
-    """Return `items` as the SSE bytes of one whole answer, text in word-sized deltas."""
-    outputs = [{**item_json(item), "status": "completed"} for item in items]
-    return b"".join(reply_events(outputs))
+def _text_in(data: Mapping[str, Any], name: str) -> str:
+    text = data.get(name, "")
+    if not isinstance(text, str):
+        raise _BadLine(f'"{name}" must be a string')
+    return text
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+
+def _shown(value: Any) -> str:
+    """Return a value of a file for a sentence, short."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 # -- writing ------------------------------------------------------------------------------------
 
 
-def start_recording(path: Path, header: Header) -> None:
-    """Write the header where `path` does not exist yet; else check that it is a recording.
-
-    Raises:
-        FatalError: the file is something else, or cannot be written.
-    """
-    if path.exists():
-        read_recording(path)
-        return
-    fields = {"format": FORMAT, "version": VERSION, "by": header.by, "model": header.model}
-    _append(path, {**fields, "note": header.note})
+def header_line(header: Header) -> bytes:
+    """Return the first line of a file."""
+    fields = {"by": header.by, "model": header.model, "note": header.note}
+    return _line({"format": FORMAT, "version": VERSION, **fields})
 
 
-def append_exchange(path: Path, exchange: Exchange) -> None:
-    """Add `exchange` at the file's end."""
-    _append(path, exchange_json(exchange))
-
-
-def exchange_json(exchange: Exchange) -> dict[str, Any]:
-    """Return the line of `exchange` as an object."""
-    line: dict[str, Any] = {"prompt": exchange.prompt, "number": exchange.number}
+def exchange_line(exchange: Exchange) -> bytes:
+    """Return the line of `exchange`; what is as always is left out."""
+    fields: dict[str, Any] = {"prompt": exchange.prompt, "number": exchange.number}
+    fields |= {
+        name: value for name in ("turn", "model", "request") if (value := getattr(exchange, name))
+    }
     if exchange.outputs is not None:
-        line["outputs"] = list(exchange.outputs)
-    return {**line, "sse": exchange.sse}
+        fields["outputs"] = list(exchange.outputs)
+    if exchange.failed:
+        fields["failed"] = [_answer_json(answer) for answer in exchange.failed]
+    return _line({**fields, **_answer_json(exchange.answer)})
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    text = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(text)
-    except OSError as error:
-        raise FatalError(f"Cannot write the recording {path}: {error}.") from None
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    fields: dict[str, Any] = {} if answer.wire == "responses" else {"wire": answer.wire}
+    if answer.status != 200:
+        fields["status"] = answer.status
+    if answer.headers:
+        fields["headers"] = dict(answer.headers)
+    if answer.ended:
+        fields["ended"] = answer.ended
+    return {**fields, **({"body": answer.body} if answer.body else {"sse": answer.sse})}
 
 
-def canonical_sse(sse: bytes, paths: Replacements) -> str:
-    """Return an answer's SSE bytes with the same items, but nothing personal or volatile.
+def _line(fields: Mapping[str, Any]) -> bytes:
+    # What has no UTF-8 form (a byte of an answer that was none) stands as an escape of JSON's.
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
-    The answer is written anew from its whole items: a path may be split over two deltas, where
-    no replacement would find it, and ids, times and encrypted reasoning are of no use to others.
+
+# -- turns --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RecordedTurn:
+    """The exchanges of one turn, in the order of the file."""
+
+    prompt: str
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it ended with an answer, not with an error."""
+        return not self.exchanges[-1].answer.ended
+
+
+def prompt_key(prompt: str) -> str:
+    """Return what of a prompt counts: its words."""
+    return " ".join(prompt.split())
+
+
+def turns_of(exchanges: Sequence[Exchange]) -> list[RecordedTurn]:
+    """Group exchanges into turns, in the order of the file.
+
+    They say themselves which turn they belong to; where they do not (in a file written by hand),
+    number 1 begins a new one.
     """
-    decoder = SseDecoder()
-    items, response = [], {}
-    for _, data in decoder.feed(sse) + decoder.close():
-        fields = json.loads(data) if data != b"[DONE]" else {}
-        kind = fields.get("type")
-        if kind == "response.output_item.done":
-            items.append(_hide_in(_without_volatile(fields["item"]), paths))
-        elif kind in ("response.completed", "response.incomplete"):
-            response = fields["response"]
-    incomplete = (response.get("incomplete_details") or {}).get("reason")
-    events = reply_events(items, usage=response.get("usage"), incomplete=incomplete)
-    return b"".join(events).decode("utf-8")
-
-
-def _without_volatile(item: Mapping[str, Any]) -> dict[str, Any]:
-    dropped = ("id", "encrypted_content")
-    return {name: value for name, value in item.items() if name not in dropped}
-
-
-def _hide_in(value: Any, paths: Replacements) -> Any:
-    if isinstance(value, str):
-        return hide_paths(value, paths)
-    if isinstance(value, list):
-        return [_hide_in(element, paths) for element in value]
-    if isinstance(value, dict):
-        return {name: _hide_in(element, paths) for name, element in value.items()}
-    return value
-
-
-# -- paths --------------------------------------------------------------------------------------
-
-
-def personal_paths(cwd: Path) -> Replacements:
-    """Return the paths that say whose machine this is, each also as JSON text may escape it."""
-    places = {"cwd": cwd, "home": Path.home(), "tmp": Path(tempfile.gettempdir())}
-    pairs: dict[str, str] = {}
-    for name, place in places.items():
-        for path in (os.path.abspath(place), os.path.realpath(place)):
-            if len(path) > 1:  # A root folder is nobody's.
-                pairs.setdefault(path, name)
-                pairs.setdefault(json.dumps(path)[1:-1], name)
-    return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
-
-
-_NAMES = "|".join((*PLACEHOLDERS, r"session[1-9]\d*"))
-_LITERAL = re.compile(rf"\{{((?:literal:)*(?:{_NAMES}))\}}")
-_MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}")
-
-
-def hide_paths(text: str, paths: Replacements) -> str:
-    """Return `text` with placeholders such as {cwd} for personal paths; see `show_paths`.
-
-    Text that already looks like a placeholder (the braces of an f-string, say) is marked as
-    {literal:cwd}, so that it comes back as it was.
-    """
-    return _replace_paths(_LITERAL.sub(r"{literal:\1}", text), paths)
-
-
-def _replace_paths(text: str, paths: Replacements) -> str:
-    if not paths:
-        return text
-    names = dict(paths)
-    # Not inside a longer path: /tmp is not in /home/x/tmp or {cwd}/tmp, /home/ann not in
-    # /home/anna.
-    choices = "|".join(re.escape(path) for path, _ in paths)
-    pattern = rf"(?<![\w.}}-])(?:{choices})(?![\w-]|\.\w)"
-    return re.sub(pattern, lambda found: f"{{{names[found.group()]}}}", text)
-
-
-def show_paths(text: str, places: Mapping[str, str]) -> str:
-    """Return `text` with `places` for its placeholders; the inverse of `hide_paths`."""
-
-    def show(mark: re.Match[str]) -> str:
-        literal, name = mark.groups()
-        return f"{{{name}}}" if literal else places.get(name, mark.group())
-
-    return _MARK.sub(show, text)
-
-
-# -- sessions -----------------------------------------------------------------------------------
-
-_SESSION = re.compile(r"\bsession (\d{4,9})\b", re.IGNORECASE)
-
-
-def session_names(outputs: Iterable[str]) -> dict[str, str]:
-    """Return the ids of command sessions that tool outputs name -> "session1", "session2", …"""
-    ids = dict.fromkeys(found for output in outputs for found in _SESSION.findall(output))
-    return {session_id: f"session{number}" for number, session_id in enumerate(ids, 1)}
-
-
-# -- what differs from run to run -----------------------------------------------------------------
-
-# In this order. Each keeps away from a brace, so that what one has replaced changes nothing for
-# the others.
-VOLATILE = (
-    (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "{uuid}"),
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z|[+-]\d\d:?\d\d))?", "{time}"),
-    (r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:seconds?|secs?|ms|µs|us|ns|s)", "{duration}"),
-    (r"0x[0-9a-f]{6,}", "{address}"),
-    (r"(pid|process(?: id)?)([ :=#]+)\d+", r"\1\2{pid}"),
-    (r"(token count: )\d+", r"\1{count}"),  # it counts what is replaced here, too
-)
-# A line of ls -l: owner, group and time are of the machine.
-LISTED_FILES = (
-    r"(?m)^([-dlbcps][-rwxst]{9})[.+@]? +\d+ +\S+ +\S+ +(\d+) +\w{3} +\d+ +[\d:]{4,5} ",
-    r"\1 {owner} \2 {time} ",
-)
-TEMPORARY_NAMES = (r"\{tmp\}/tmp\w+", "{tmp}/{name}")
-_VOLATILE = tuple(
-    (re.compile(pattern, re.IGNORECASE), mark)
-    for pattern, mark in (
-        *((rf"(?<![\w}}]){pattern}(?![\w{{])", mark) for pattern, mark in VOLATILE),
-        TEMPORARY_NAMES,
-        LISTED_FILES,
-    )
-)
-
-
-def normalise_text(text: str, paths: Replacements = ()) -> str:
-    """Return a tool's output with placeholders for what differs from run to run.
-
-    Paths, ISO times, durations, hexadecimal addresses, UUIDs, process ids, token counts, temporary
-    names, the owners and times of ``ls -l``. Normalising twice changes nothing. There is no way
-    back.
-    """
-    text = _replace_paths(text, paths).strip()
-    for pattern, mark in _VOLATILE:
-        text = pattern.sub(mark, text)
-    return text
+    turns: list[RecordedTurn] = []
+    known: dict[tuple[str, str], RecordedTurn] = {}
+    for exchange in exchanges:
+        key = (exchange.turn, prompt_key(exchange.prompt))
+        if key not in known or (not exchange.turn and exchange.number == 1):
+            known[key] = RecordedTurn(key[1])
+            turns.append(known[key])
+        known[key].exchanges.append(exchange)
+    return turns

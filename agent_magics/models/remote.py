@@ -8,27 +8,24 @@ which only the used events are parsed. Its own retries are off: ours are seen (`
 
 import asyncio
 import difflib
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from types import ModuleType
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
+from agent_magics.models import credentials
 from agent_magics.models.answer import AnswerDecoder, read_answer
+from agent_magics.models.answer_schema import is_refusal
 from agent_magics.models.base import ModelEvent, ModelRequest
 from agent_magics.models.endpoints import (
-    LOOPBACK,
-    OPENAI_ADDRESS,
     WireName,
     endpoint_of,
-    is_azure,
-    key_name_of,
-    key_of,
+    has_better_wire,
     remember_wire,
+    server_address,
     split_query,
-    whole_address,
     wires_of,
 )
 from agent_magics.models.faults import (
@@ -37,18 +34,22 @@ from agent_magics.models.faults import (
     UnknownModel,
     brief,
     cut_short,
-    explain_connection,
-    explain_status,
     silent,
 )
-from agent_magics.models.responses_wire import encode_answer
+from agent_magics.models.hiding import keys_in_address
+from agent_magics.models.keys import is_local, key_of, way_to_mend, ways_to_give
+from agent_magics.models.refusals import explain_connection, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
+from agent_magics.models.sdk import (
+    connect_timeouts,
+    load_openai,
+    loaded_openai,
+    timeout_errors,
+    transport_errors,
+)
+from agent_magics.models.tape import Tape
 from agent_magics.protocol.errors import FatalError
 
-WAYS_OUT = (
-    "set OPENAI_API_KEY, or point OPENAI_BASE_URL at a local OpenAI-compatible server, "
-    "or play a recording (replay=FILE)"
-)
 PLACEHOLDER_KEY = "local-server-needs-no-key"
 
 # Seconds for a connection to come about, and for the list of a server's models.
@@ -61,18 +62,8 @@ HEADERS = {
     "Content-Type": "application/json",
     "Accept": "text/event-stream",
 }
-
-
-_openai: ModuleType | None = None
-
-
-def load_openai() -> ModuleType:
-    """Import the openai package (about half a second the first time); any thread may call this."""
-    global _openai
-    import openai  # noqa: PLC0415 - heavy, and not needed before the first request
-
-    _openai = openai
-    return openai
+# No redirects: a key in a header of its own (Azure's) would go along to another host.
+OPTIONS = {"headers": HEADERS, "follow_redirects": False}
 
 
 class Wire(Protocol):
@@ -98,31 +89,32 @@ class Wire(Protocol):
 
 
 class RemoteModel:
-    """A model at a server that speaks one of `wires`, or both.
+    """A model at a server that speaks one of `WIRES`, or both; then which one is found out.
 
     Args:
-        wires: the wires that may be used; with both, which one is found out.
-        api_key: the key; None takes the server's own variable, else OPENAI_API_KEY, at the time of
-            the request.
+        api_key: the key; None takes the one that the environment, a login or the keyring has for
+            the server's host, at the time of the request.
         base_url: the address up to ``/v1``; None takes OPENAI_BASE_URL, else OpenAI's own.
         timeout: longest wait for the next byte, in seconds.
         retries: how often and after which waits a request is repeated.
     """
 
+    WIRES: ClassVar[tuple[type[Wire], ...]] = ()
+
     def __init__(
         self,
-        wires: Mapping[WireName, Wire],
         *,
         api_key: str | None = None,
         base_url: str | None = None,
         timeout: float = 300.0,
         retries: RetryPolicy | None = None,
     ) -> None:
-        self._wires = wires
+        self._wires: dict[WireName, Wire] = {wire.name: wire() for wire in self.WIRES}
         self._api_key = api_key
         self._base_url = base_url
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
+        self._without_schema: set[tuple[str, str]] = set()
         self._clients: WeakKeyDictionary[Any, dict[tuple[str, str], Any]] = WeakKeyDictionary()
 
     @property
@@ -133,8 +125,10 @@ class RemoteModel:
 
     def secrets(self) -> tuple[str, ...]:
         """What must not be written anywhere."""
-        key = self._api_key or key_of(self._address())
-        return (key,) if key else ()
+        address = self._address()
+        key = self._api_key or key_of(address)
+        held = (*credentials.held_keys(), *keys_in_address(address))
+        return (key, *held) if key else held
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Send `request`; see `Model.stream`.
@@ -142,7 +136,8 @@ class RemoteModel:
         Raises:
             FatalError: no key, wrong key, unknown model, no answer: one sentence for the person.
         """
-        events = stream_with_retries(lambda: self._ask(request), self._retries)
+        ask = self._ask if request.output_schema is None else self._ask_with_schema
+        events = stream_with_retries(lambda: ask(request), self._retries)
         try:
             async with aclosing(events):
                 async for event in events:
@@ -152,23 +147,33 @@ class RemoteModel:
         except FatalError as fault:
             raise self._without_key(fault) from None
 
-    async def stream_bytes(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
-        """Send `request` and yield the answer as a Responses stream, for recording it.
-
-        The same form for both wires; retries happen, but are not part of the answer.
-        """
-        async with aclosing(self.stream(request)) as events:
-            async for event in events:
-                data = encode_answer(event)
-                if data:
-                    yield data
-
     async def close(self) -> None:
         """Close this loop's connections; the next request opens new ones."""
         for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
             await client.close()
 
     # -- one request ------------------------------------------------------------------------------
+
+    async def _ask_with_schema(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Make one request; where the server refuses the schema of its answer, without."""
+        place = (self._address(), request.model)
+        answered = False
+        if place not in self._without_schema:
+            try:
+                async with aclosing(self._ask(request)) as events:
+                    async for event in events:
+                        answered = True
+                        yield event
+                return
+            except Fault as fault:
+                if answered or not is_refusal(fault):
+                    raise
+            self._without_schema.add(place)
+            if request.tape is not None:
+                request.tape.answers.pop()  # of a recording only what was of use
+        async with aclosing(self._ask(replace(request, output_schema=None))) as events:
+            async for event in events:
+                yield event
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Make one request, on the first wire that the server has."""
@@ -192,59 +197,96 @@ class RemoteModel:
 
     async def _post(self, wire: Wire, request: ModelRequest) -> AsyncGenerator[bytes, None]:
         """Post the request and yield the answer's bytes as they come."""
-        key, address = self._key(), self._address()
+        key, address = await self._key(), self._address()
         # Off the loop, which serves running commands and questions meanwhile; also where another
         # thread is half-way through the import.
         loop = asyncio.get_running_loop()
-        openai = _openai or await loop.run_in_executor(None, load_openai)
+        openai = loaded_openai() or await loop.run_in_executor(None, load_openai)
+        tape = request.tape or Tape()
         try:
             response = await self._client(openai, key, address).post(
                 wire.path,
                 cast_to=object,
                 content=wire.body(request, address),
-                options={"headers": HEADERS},
+                options=OPTIONS,
                 stream=True,
             )
         except openai.APIError as error:
+            if getattr(error, "status_code", None) == 401:
+                credentials.forget_key(address)
+            how = "silent" if isinstance(error, openai.APITimeoutError) else "unreachable"
+            tape.refuse(wire.name, error, how)
+            if isinstance(error, openai.APIStatusError):
+                self._check_wire(wire, address, error.response.headers)
             raise self._explain(openai, error, wire, request) from None
         try:
+            self._check_wire(wire, address, response.http_response.headers)
+            tape.begin(
+                wire.name, response.http_response.status_code, response.http_response.headers
+            )
             async for chunk in response.http_response.aiter_bytes():
+                tape.feed(chunk)
                 yield chunk
-        except _timeout_errors():
+        except timeout_errors():
+            tape.end("silent")
             raise silent(address, self._timeout) from None
-        except _transport_errors() as error:
+        except transport_errors() as error:
+            tape.end("cut")
             reason = brief(str(error)) or type(error).__name__
             raise cut_short(f"the connection to {address} broke: {reason}") from None
         finally:
             await response.close()
 
+    def _check_wire(self, wire: Wire, address: str, headers: Mapping[str, str]) -> None:
+        """Leave a wire that was only tried, where the server says that it has a better one.
+
+        Raises:
+            NoSuchDoor: it has.
+        """
+        tried = len(self._wires) > 1 and len(wires_of(address)) > 1
+        if tried and has_better_wire(wire.name, headers):
+            raise NoSuchDoor(f"{address} is better asked on another wire than the {wire.api}.")
+
     # -- key, address, connections ----------------------------------------------------------------
 
     def _address(self) -> str:
-        return whole_address(self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS)
+        return server_address(self._base_url)
 
-    def _key(self) -> str:
+    async def _key(self) -> str:
+        """Return the key for the server; where it is kept is asked off the loop, since it may wait.
+
+        Raises:
+            FatalError: there is none, or it is kept where it cannot be read.
+        """
         address = self._address()
         key = self._api_key or key_of(address)
         if key:
             return key
-        if urlsplit(address).hostname in LOOPBACK:
+        if credentials.knows_about(address):
+            found = credentials.stored_key(address)
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(None, credentials.stored_key, address)
+        if found is not None:
+            return found.value
+        if is_local(address):
             return PLACEHOLDER_KEY
-        raise FatalError(f"No API key for {address}: {_ways_out(address)}.")
+        credentials.forget_key(address)
+        raise FatalError(f"No API key for {address}: {ways_to_give(address)}.")
 
     def _client(self, openai: ModuleType, key: str, address: str) -> Any:
         """Return this loop's client; a changed key or address makes another one."""
         clients = self._clients.setdefault(asyncio.get_running_loop(), {})
         if (key, address) not in clients:
             bare, query = split_query(address)
+            header = endpoint_of(address).key_header
             clients[key, address] = openai.AsyncOpenAI(
                 api_key=key,
                 base_url=bare,
                 timeout=openai.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
                 max_retries=0,
                 default_query=query or None,
-                # Azure takes its keys here, and only tokens in the usual header.
-                default_headers={"api-key": key} if is_azure(address) else None,
+                default_headers={header: key} if header else None,
             )
         return clients[key, address]
 
@@ -260,9 +302,9 @@ class RemoteModel:
                 address=address,
                 model=request.model,
                 api=wire.api,
-                key_name=key_name_of(address),
+                key_way=way_to_mend(address),
             )
-        connected = not isinstance(error.__cause__, _connect_timeouts())
+        connected = not isinstance(error.__cause__, connect_timeouts())
         if isinstance(error, openai.APITimeoutError) and connected:
             return silent(address, self._timeout)
         return explain_connection(error, address)
@@ -287,11 +329,13 @@ class RemoteModel:
 
     async def _models(self) -> list[str]:
         """Return the names of the server's models, [] where it does not say in time."""
-        openai = _openai or load_openai()
-        client = self._client(openai, self._key(), self._address())
+        openai = loaded_openai() or load_openai()
+        client = self._client(openai, await self._key(), self._address())
         try:
             async with asyncio.timeout(MODELS_TIMEOUT):
-                listed = await client.get("/models", cast_to=object)
+                listed = await client.get(
+                    "/models", cast_to=object, options={"follow_redirects": False}
+                )
         except (openai.OpenAIError, TimeoutError, ValueError):
             return []
         rows = listed.get("data") if isinstance(listed, dict) else None
@@ -299,27 +343,3 @@ class RemoteModel:
         return [
             row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)
         ]
-
-
-def _ways_out(address: str) -> str:
-    name = key_name_of(address)
-    return WAYS_OUT if name == "OPENAI_API_KEY" else f"set {name}, or {WAYS_OUT}"
-
-
-def _connect_timeouts() -> tuple[type[Exception], ...]:
-    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
-
-    return (httpx2.ConnectTimeout,)
-
-
-def _timeout_errors() -> tuple[type[Exception], ...]:
-    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
-
-    return (httpx2.TimeoutException,)
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """What breaks while an answer is read comes from the package's transport, as its own errors."""
-    import httpx2  # noqa: PLC0415 - comes with openai, which is loaded by now
-
-    return (httpx2.RequestError, httpx2.StreamError, OSError)

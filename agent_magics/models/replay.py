@@ -1,66 +1,66 @@
-"""The doors without a provider: play a recording instead of asking, or make one while asking."""
+"""The door without a provider: plays a recording instead of asking."""
 
 import asyncio
 import difflib
 import itertools
 import json
-import os
-import tempfile
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
-from agent_magics._version import __version__
-from agent_magics.models.base import (
-    ItemDone,
-    ModelEvent,
-    ModelRequest,
-    Notice,
-    ReasoningChunk,
-    ResponseDone,
-    TextChunk,
-)
+from agent_magics.models.answer import read_answer
+from agent_magics.models.base import ModelEvent, ModelRequest, Notice
+from agent_magics.models.chat import ChatWire
+from agent_magics.models.cleaning import sse_bytes
+from agent_magics.models.drift import normalise_text, short_diff
+from agent_magics.models.faults import FEW_TRIES, Fault, cut_short, silent
+from agent_magics.models.hiding import Hider, SessionNames, personal_paths
+from agent_magics.models.keys import environment_keys
+from agent_magics.models.localiser import Localiser
+from agent_magics.models.recorder import sent_outputs
 from agent_magics.models.recording import (
+    Answer,
     Exchange,
-    Header,
-    Replacements,
-    append_exchange,
-    canonical_sse,
-    exchange_json,
-    hide_paths,
-    normalise_text,
-    personal_paths,
+    RecordedTurn,
+    prompt_key,
     read_recording,
-    session_names,
-    show_paths,
-    start_recording,
+    turns_of,
 )
-from agent_magics.models.responses import WAYS_OUT, decode_stream
+from agent_magics.models.refusals import explain_status
+from agent_magics.models.remote import Wire
+from agent_magics.models.responses import ResponsesWire
+from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
-    AssistantMessage,
-    CustomToolCall,
-    FunctionCall,
     Item,
     LocalShellCall,
-    Reasoning,
     ToolCallOutput,
     text_of,
 )
 
-TurnExchanges: TypeAlias = dict[int, Exchange]
+LIVE = (
+    "ask a live model, for which OPENAI_API_KEY must be set or OPENAI_BASE_URL name an "
+    "OpenAI-compatible server: into the recording (%agent recording rerecord next, or record=FILE "
+    'in a program), or without it (%config AgentMagics.replay = "", or no replay= in a program)'
+)
+SERVER = "the recorded server"
+# Seconds nobody waits on replay; only named where a recorded answer was silent for too long.
+RECORDED_TIMEOUT = 300.0
 
-MODEL_ITEMS = (AssistantMessage, Reasoning, *CALL_TYPES)
+Signature: TypeAlias = tuple[int, int, int]
 
 
 class ReplayModel:
     """Plays a recording: the model's side only, tools run for real.
 
     An exchange is found by its prompt and its number within the turn. A prompt that was recorded
-    several times is played in the order of the file, and from the start again after the last.
+    several times is played in the order of the file, and from the start again after the last; turns
+    that ended with an error are only played where the prompt has no other. A file that changes is
+    read again at the next prompt.
 
     Args:
         path: the recording.
@@ -74,71 +74,134 @@ class ReplayModel:
     ) -> None:
         self.path = Path(path)
         self.source = f"recording {self.path.name}"
-        recording = read_recording(self.path)
-        self.header = recording.header
         self._paths = personal_paths(cwd)
-        self._places = {"cwd": os.path.abspath(cwd), **_own_places()}
+        self._localiser = Localiser(cwd)
         self._strict = strict
         self._delay = delay
-        self._turns = _turns_by_prompt(recording.exchanges)
+        self._wires: dict[str, Wire] = {"responses": ResponsesWire(), "chat": ChatWire()}
+        self._sessions = SessionNames()
+        self._current: dict[tuple[str, str], _Playing] = {}
+        self._read()
+
+    @property
+    def answered_by(self) -> str:
+        """The recorded model, whose prices hold whatever model is asked; "" if none is named."""
+        return self.header.model
+
+    def _read(self) -> None:
+        self._signature = _signature_of(self.path)
+        recording = read_recording(self.path)
+        self.header = recording.header
+        self._notice = recording.notice
+        self._turns = _turns_by_prompt(turns_of(recording.exchanges))
         self._plays = {prompt: itertools.cycle(turns) for prompt, turns in self._turns.items()}
-        self._current: dict[tuple[str, str], TurnExchanges] = {}
-        self._call_numbers = itertools.count(1)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Play the answer to `request`; see `Model.stream`.
 
         Raises:
-            FatalError: the prompt is not in the recording, or outputs differ and `strict` is on.
+            FatalError: the prompt is not in the recording, outputs differ and `strict` is on, or
+                the answer was an error when it was recorded.
         """
         exchange = self._find(request)
-        sessions = _sessions_of(request)
+        notice, self._notice = self._notice, ""
+        if notice:
+            yield Notice(notice)
+        sessions = self._sessions.of(request.conversation, request.history.items)
         drift = self._drift(exchange, request, sessions)
         if drift and self._strict:
-            raise FatalError(drift)
+            raise FatalError(f"{drift}\nreplay_strict makes this an error; {self._rerecord()}.")
         if drift:
             yield Notice(drift)
-        places = self._places | {name: session_id for session_id, name in sessions.items()}
-        async with aclosing(decode_stream(self._play(exchange))) as events:
-            async for event in events:
-                yield self._localise(event, places)
+        try:
+            async with aclosing(self._play(exchange, request)) as events:
+                async for event in events:
+                    yield self._localiser.localise(event, sessions)
+        except FatalError as error:
+            raise self._placed(error, exchange) from None
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def _play(self, exchange: Exchange) -> AsyncGenerator[bytes, None]:
-        sse = exchange.sse.encode("utf-8")
-        if not self._delay:
+    # -- playing ----------------------------------------------------------------------------------
+
+    def _play(self, exchange: Exchange, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Play all answers, as they came: repeated requests too, but without the waits."""
+        answers = iter((*exchange.failed, exchange.answer))
+        policy = _Again(tries=len(exchange.failed) + 1, wait=_go_on, chance=float)
+        return stream_with_retries(lambda: self._answer(next(answers), request), policy)
+
+    async def _answer(
+        self, answer: Answer, request: ModelRequest
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Play one answer through the reader of its wire."""
+        wire = self._wires[answer.wire]
+        if answer.status != 200:
+            raise _refusal(answer, wire, request)
+        chunks = self._chunks(answer)
+        async with aclosing(read_answer(chunks, wire.decoder(request, ""))) as events:
+            async for event in events:
+                yield event
+
+    async def _chunks(self, answer: Answer) -> AsyncGenerator[bytes, None]:
+        sse = sse_bytes(answer.sse)
+        if self._delay or answer.ended:
+            # One by one: what came before an error must be seen before it.
+            for event in sse.split(b"\n\n"):
+                await asyncio.sleep(self._delay)
+                yield event + b"\n\n"
+        else:
             yield sse
-            return
-        for event in sse.split(b"\n\n"):
-            await asyncio.sleep(self._delay)
-            yield event + b"\n\n"
+        if answer.ended == "cut":
+            raise cut_short("the connection broke")
+        if answer.ended == "silent":
+            raise silent(SERVER, RECORDED_TIMEOUT)
+
+    def _placed(self, error: FatalError, exchange: Exchange) -> FatalError:
+        """Say of an error where it comes from: it was recorded, or the file was changed."""
+        where = f"{self.path.name}, line {exchange.line}"
+        if exchange.answer.ended:
+            said = f"As recorded in {where}: {error}"
+        else:
+            said = (
+                f"The answer in the recording {where}, cannot be played ({error}). Was it changed "
+                f"by hand? Mend the line, or {self._rerecord()}."
+            )
+        error.args = (said,)
+        return error
+
+    def _rerecord(self) -> str:
+        return "record it anew with a live model (%agent recording rerecord next)"
 
     # -- finding --------------------------------------------------------------------------------
 
     def _find(self, request: ModelRequest) -> Exchange:
-        prompt = _prompt_key(hide_paths(request.prompt, self._paths))
-        if prompt not in self._turns:
-            raise FatalError(self._unknown_prompt(prompt))
+        if request.number == 1 and _signature_of(self.path) != self._signature:
+            self._read()
+        prompt = prompt_key(Hider(self._paths, environment_keys())(request.prompt))
         key = (request.conversation, prompt)
         if request.number == 1 or key not in self._current:
-            self._current[key] = next(self._plays[prompt])
-        exchange = self._current[key].get(request.number)
+            if prompt not in self._turns:
+                raise FatalError(self._unknown_prompt(prompt))
+            self._current[key] = _Playing(next(self._plays[prompt]))
+        exchange = self._current[key].find(request.number)
         if exchange is None:
-            count = len(self._current[key])
+            count = len({each.number for each in self._current[key].turn.exchanges})
             raise FatalError(
-                f"The recording {self.path} has {count} answers to {_short(prompt)}, and this "
-                f"run asks for answer {request.number}. To go on without it, {WAYS_OUT}."
+                f"The recording {self.path} has {count} answers to {_short(prompt)}, and this run "
+                f"asks for answer {request.number}: it went another way than the recorded one. "
+                f"Put back what was changed, or {LIVE}."
             )
         return exchange
 
     def _unknown_prompt(self, prompt: str) -> str:
         nearest = difflib.get_close_matches(prompt, self._turns, n=1, cutoff=0.0)
-        hint = f"the nearest it has is {_short(nearest[0])}" if nearest else "it has no prompts"
+        if not nearest:
+            return f"The recording {self.path} has no prompts yet, so {LIVE}."
+        here, there = _where_they_differ(prompt, nearest[0])
         return (
-            f"The prompt {_short(prompt)} is not in the recording {self.path}; {hint}. "
-            f"Restore the recorded prompt, or {WAYS_OUT}."
+            f"The prompt {here} is not in the recording {self.path}; the nearest it has is "
+            f"{there}. Restore the recorded prompt, or {LIVE}."
         )
 
     # -- what differs -----------------------------------------------------------------------------
@@ -147,87 +210,121 @@ class ReplayModel:
         """Return what is different about the tool outputs that were sent, or ""."""
         if exchange.outputs is None:
             return ""
-        sent = sent_outputs(request.history.items)
-        recorded = [normalise_text(output, self._paths) for output in exchange.outputs]
-        if len(sent) != len(recorded):
+        items = request.history.items
+        sent = sent_outputs(items)
+        if len(sent) != len(exchange.outputs):
             return (
                 f"This run differs from the recording {self.path.name}: before answer "
-                f"{exchange.number} it sent {len(sent)} tool outputs, recorded are {len(recorded)}."
+                f"{exchange.number} it sent {len(sent)} tool outputs, recorded are "
+                f"{len(exchange.outputs)}."
             )
-        for output, expected in zip(sent, recorded, strict=True):
-            actual = normalise_text(text_of(output.output), [*self._paths, *sessions.items()])
+        here = Hider([*self._paths, *sessions.items()], environment_keys(), literals=False)
+        differing = []
+        for output, recorded in zip(sent, exchange.outputs, strict=True):
+            expected, actual = (
+                normalise_text(recorded, here),
+                normalise_text(text_of(output.output), here),
+            )
             if actual != expected:
-                call = _name_of_call(output, request.history.items)
-                return (
-                    f"The output of {call} differs from the recording {self.path.name}:\n"
-                    + _short_diff(expected, actual)
-                )
-        return ""
-
-    # -- making it this machine's -----------------------------------------------------------------
-
-    def _localise(self, event: ModelEvent, places: Mapping[str, str]) -> ModelEvent:
-        """Put this machine's paths in, and number calls so that no two have the same id."""
-        match event:
-            case TextChunk(text):
-                return TextChunk(show_paths(text, places))
-            case ReasoningChunk(text):
-                return ReasoningChunk(show_paths(text, places))
-            case ItemDone(item):
-                return ItemDone(self._localise_item(item, places))
-        return event
-
-    def _localise_item(self, item: Item, places: Mapping[str, str]) -> Item:
-        match item:
-            case AssistantMessage(text):
-                return replace(item, text=show_paths(text, places))
-            case FunctionCall(arguments=arguments):
-                escaped = {name: _inside_json(path) for name, path in places.items()}
-                arguments = show_paths(arguments, escaped)
-                return replace(item, call_id=self._next_call_id(), arguments=arguments)
-            case CustomToolCall(input=text):
-                text = show_paths(text, places)
-                return replace(item, call_id=self._next_call_id(), input=text)
-            case LocalShellCall(command=command, workdir=workdir):
-                command = tuple(show_paths(word, places) for word in command)
-                workdir = workdir and show_paths(workdir, places)
-                call_id = self._next_call_id()
-                return replace(item, call_id=call_id, command=command, workdir=workdir)
-        return item
-
-    def _next_call_id(self) -> str:
-        return f"call_{next(self._call_numbers)}"
+                diff = short_diff(expected, actual) or "(only in its line ends)"
+                differing.append((_name_of_call(output, items), diff))
+        return "\n".join(
+            f"The output of {call} differs from the recording {self.path.name}:\n{diff}"
+            for call, diff in differing
+        )
 
 
-def _own_places() -> dict[str, str]:
-    return {"home": os.path.expanduser("~"), "tmp": os.path.realpath(tempfile.gettempdir())}
+# -- answers that were none -----------------------------------------------------------------------
 
 
-def _turns_by_prompt(exchanges: Iterable[Exchange]) -> dict[str, list[TurnExchanges]]:
-    """Group exchanges into turns; number 1 begins a new one."""
-    turns: dict[str, list[TurnExchanges]] = {}
-    for exchange in exchanges:
-        of_prompt = turns.setdefault(_prompt_key(exchange.prompt), [])
-        if exchange.number == 1 or not of_prompt:
-            of_prompt.append({})
-        of_prompt[-1][exchange.number] = exchange
-    return turns
+class _Again(RetryPolicy):
+    """As often as was recorded, whatever this version makes of the fault."""
+
+    def delay(self, attempt: int, fault: Fault) -> float | None:
+        if attempt >= self.tries:
+            return None
+        return super().delay(attempt, fault) or 0.0
 
 
-def _prompt_key(prompt: str) -> str:
-    return " ".join(prompt.split())
+async def _go_on(_: float) -> None:
+    """Nobody waits for what is recorded."""
 
 
-def sent_outputs(items: Sequence[Item]) -> list[ToolCallOutput]:
-    """Return the tool outputs that came after the model's last word, oldest first."""
-    newer = itertools.takewhile(lambda item: not isinstance(item, MODEL_ITEMS), reversed(items))
-    return [item for item in newer if isinstance(item, ToolCallOutput)][::-1]
+def _refusal(answer: Answer, wire: Wire, request: ModelRequest) -> FatalError:
+    """Return the error that `answer` was when it came."""
+    if answer.status == 0:
+        if answer.ended == "silent":
+            return silent(SERVER, RECORDED_TIMEOUT)
+        sentence = f"Cannot connect to {SERVER}."
+        reason = f"Cannot connect to {SERVER}"
+        return Fault(sentence, passing=True, reason=reason, tries=FEW_TRIES)
+    return explain_status(
+        _status_error(answer),
+        address=SERVER,
+        model=request.model,
+        api=wire.api,
+        key_way="set a valid one",
+    )
 
 
-def _sessions_of(request: ModelRequest) -> dict[str, str]:
-    """Return the conversation's command sessions: id -> name of the placeholder."""
-    outputs = (item for item in request.history.items if isinstance(item, ToolCallOutput))
-    return session_names(text_of(output.output) for output in outputs)
+def _status_error(answer: Answer) -> Any:
+    """Return what the openai package would make of an error status, as far as it is looked at."""
+    try:
+        body = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        body = None
+    body = body.get("error", body) if isinstance(body, dict) else body
+    fields = body if isinstance(body, dict) else {}
+    return SimpleNamespace(
+        status_code=answer.status,
+        body=body,
+        code=fields.get("code"),
+        type=fields.get("type"),
+        response=SimpleNamespace(headers=answer.headers, text=answer.body),
+    )
+
+
+# -- finding --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Playing:
+    """A turn that is being played.
+
+    A number that was asked for several times (after the conversation was shortened, say) is played
+    in the order of the file; the last one stays.
+    """
+
+    turn: RecordedTurn
+    _rest: dict[int, Iterator[Exchange]] = field(default_factory=dict)
+    _last: dict[int, Exchange] = field(default_factory=dict)
+
+    def find(self, number: int) -> Exchange | None:
+        """Return the exchange of that number that comes next, or None."""
+        of_number = (each for each in self.turn.exchanges if each.number == number)
+        exchange = next(self._rest.setdefault(number, of_number), self._last.get(number))
+        if exchange is not None:
+            self._last[number] = exchange
+        return exchange
+
+
+def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTurn]]:
+    by_prompt: dict[str, list[RecordedTurn]] = {}
+    for turn in turns:
+        by_prompt.setdefault(turn.prompt, []).append(turn)
+    return {
+        prompt: [turn for turn in found if turn.whole] or found
+        for prompt, found in by_prompt.items()
+    }
+
+
+def _signature_of(path: Path) -> Signature | None:
+    """Return what changes when a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _name_of_call(output: ToolCallOutput, items: Sequence[Item]) -> str:
@@ -242,103 +339,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:79] + "…")
 
 
-def _short_diff(expected: str, actual: str) -> str:
-    """The first lines that differ, "-" as recorded, "+" as now."""
-    diff = difflib.unified_diff(expected.splitlines(), actual.splitlines(), n=0, lineterm="")
-    changes = [line[:120] for line in diff if not line.startswith(("---", "+++", "@@"))]
-    return "\n".join([*changes[:6], *(["…"] if len(changes) > 6 else [])])
-
-
-def _inside_json(path: str) -> str:
-    return json.dumps(path, ensure_ascii=False)[1:-1]
-
-
-# -- recording ------------------------------------------------------------------------------------
-
-
-class ByteModel(Protocol):
-    """A door that shows its answers as the provider's SSE bytes."""
-
-    source: str
-
-    def stream_bytes(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
-        """Send `request` and yield the answer as it comes."""
-        ...
-
-    def secrets(self) -> tuple[str, ...]:
-        """What must not be written anywhere."""
-        ...
-
-    async def close(self) -> None:
-        """Give back connections."""
-        ...
-
-
-class RecordingModel:
-    """Asks `live` and writes every whole exchange to `path`, after what is there already.
-
-    Args:
-        live: the door that answers.
-        path: the recording; begun where it does not exist.
-        cwd: the folder that is written as {cwd}.
-        note: words for the header of a new file.
-    """
-
-    def __init__(self, live: ByteModel, path: str | Path, *, cwd: Path, note: str = "") -> None:
-        self._live = live
-        self._path = Path(path)
-        self._paths = personal_paths(cwd)
-        self._note = note
-        self._started = False
-        self.source = f"{live.source}, recorded to {self._path.name}"
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Send `request` through the live door; see `Model.stream`.
-
-        Raises:
-            FatalError: what `live` raises, or the file cannot be written.
-        """
-        if not self._started:
-            by = f"agent-magics {__version__}"
-            start_recording(self._path, Header(by, request.model, self._note))
-            self._started = True
-        received: list[bytes] = []
-        outputs = [text_of(output.output) for output in sent_outputs(request.history.items)]
-        hidden = [*self._paths, *_sessions_of(request).items()]
-        chunks = _tee(self._live.stream_bytes(request), received)
-        async with aclosing(decode_stream(chunks)) as events:
-            async for event in events:
-                if isinstance(event, ResponseDone):
-                    self._write(request, outputs, b"".join(received), hidden)
-                yield event
-
-    async def close(self) -> None:
-        """Close the live door."""
-        await self._live.close()
-
-    def _write(
-        self, request: ModelRequest, outputs: Sequence[str], sse: bytes, hidden: Replacements
-    ) -> None:
-        exchange = Exchange(
-            hide_paths(request.prompt, self._paths),
-            request.number,
-            tuple(normalise_text(output, hidden) for output in outputs),
-            canonical_sse(sse, hidden),
-        )
-        written = json.dumps(exchange_json(exchange), ensure_ascii=False)
-        keys = (*self._live.secrets(), os.environ.get("OPENAI_API_KEY", ""))
-        if any(key and key in written for key in keys):
-            raise FatalError(
-                f"The API key stands in this exchange, so it was not written to {self._path}; "
-                "take the key out of the prompt or of what the tools print."
-            )
-        append_exchange(self._path, exchange)
-
-
-async def _tee(
-    chunks: AsyncGenerator[bytes, None], received: list[bytes]
-) -> AsyncGenerator[bytes, None]:
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            received.append(chunk)
-            yield chunk
+def _where_they_differ(prompt: str, other: str) -> tuple[str, str]:
+    """Return both prompts short, such that what differs is seen."""
+    same = next(
+        (at for at, pair in enumerate(zip(prompt, other, strict=False)) if pair[0] != pair[1]),
+        min(len(prompt), len(other)),
+    )
+    if same <= 60:
+        return _short(prompt), _short(other)
+    begin = same - 30
+    return _short(f"…{prompt[begin:]}"), _short(f"…{other[begin:]}")

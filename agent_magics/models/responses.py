@@ -1,6 +1,7 @@
 """The Responses API's door: what a request of it is, and what its stream says."""
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
@@ -8,31 +9,36 @@ from typing import Any
 from agent_magics.models.answer import (
     ChunkBuffer,
     EventReader,
-    Finish,
     parse_event,
     read_answer,
 )
+from agent_magics.models.answer_schema import fitted, responses_format
 from agent_magics.models.base import (
+    Finish,
     ItemDone,
     ModelEvent,
     ModelRequest,
     ReasoningChunk,
     ResponseDone,
+    SearchProgress,
     TextChunk,
 )
 from agent_magics.models.endpoints import WireName
+from agent_magics.models.families import family_of
 from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
-from agent_magics.models.remote import WAYS_OUT, RemoteModel, load_openai
+from agent_magics.models.keys import WAYS_OUT
+from agent_magics.models.remote import RemoteModel
 from agent_magics.models.responses_wire import (
     ResponsesTranscript,
     decode_item,
     decode_usage,
+    encode_choice,
     encode_tools,
 )
-from agent_magics.models.retry import RetryPolicy
+from agent_magics.models.sdk import load_openai
 from agent_magics.models.sse import SseEvent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import CALL_TYPES, Item, Reasoning
+from agent_magics.protocol.items import CALL_TYPES, Item, Reasoning, WebSearchCall
 
 __all__ = [
     "WAYS_OUT",
@@ -41,18 +47,9 @@ __all__ = [
     "ResponsesWire",
     "decode_stream",
     "load_openai",
-    "reasons",
 ]
 
-# Which models give encrypted reasoning; asking another one for it is refused. First match holds.
-REASONS = (
-    ("gpt-5-chat", False),
-    ("gpt-5", True),
-    ("codex-", True),
-    ("o1", True),
-    ("o3", True),
-    ("o4", True),
-)
+_LOG = logging.getLogger("agent_magics")
 
 NOT_A_STREAM = (
     "The server answered, but not with a stream of Responses API events; check that the address "
@@ -62,7 +59,13 @@ NOT_A_STREAM = (
 
 # -- reading -------------------------------------------------------------------------------------
 
-FINISHES: dict[str | None, Finish] = {"content_filter": "content_filter"}
+# Why an answer is incomplete; without a reason it is the limit, which servers leave out.
+FINISHES: dict[str | None, Finish] = {
+    None: "length",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+}
 
 
 class ResponseDecoder:
@@ -109,6 +112,8 @@ class ResponseDecoder:
                 self._decode_unnamed(data)
             else:
                 self._received_any = True
+                if name not in UNUSED:
+                    _LOG.debug("an event of an unknown kind is ignored: %r", name[:80])
         return self._events.take()
 
     def _decode_unnamed(self, data: bytes) -> None:
@@ -126,6 +131,8 @@ class ResponseDecoder:
             self._read(reader, fields)
         elif isinstance(kind, str):
             self._received_any = True
+            if kind.encode() not in UNUSED:
+                _LOG.debug("an event of an unknown kind is ignored: %r", kind[:80])
         elif fields.get("error"):
             raise stated_fault(fields["error"])
         elif fields.get("object") == "response" or isinstance(fields.get("output"), list):
@@ -155,6 +162,14 @@ class ResponseDecoder:
     def _read_reasoning(self, fields: dict[str, Any]) -> None:
         self._events.add_text(ReasoningChunk, _text_of(fields.get("delta")))
 
+    def _read_begun(self, fields: dict[str, Any]) -> None:
+        """Tell that a web search runs; other items are told when they are whole."""
+        data = fields.get("item")
+        if isinstance(data, Mapping) and data.get("type") == "web_search_call":
+            action = data.get("action")
+            action = action if isinstance(action, Mapping) else {}
+            self._events.add(SearchProgress(_search_key(fields, data), "running", action))
+
     def _read_item(self, fields: dict[str, Any]) -> None:
         """Give on a whole item, once.
 
@@ -175,6 +190,9 @@ class ResponseDecoder:
             return
         if isinstance(item, CALL_TYPES) and data.get("status") not in (None, "completed"):
             return
+        if isinstance(item, WebSearchCall):
+            key = _search_key(fields, data)
+            self._events.add(SearchProgress(key, item.status, item.action))
         self._events.add(*map(ItemDone, (*self._reasoning, item)))
         self._reasoning.clear()
 
@@ -197,7 +215,7 @@ class ResponseDecoder:
         finish: Finish = "completed"
         if fields.get("type") == "response.incomplete" or response.get("status") == "incomplete":
             reason = (response.get("incomplete_details") or {}).get("reason")
-            finish = FINISHES.get(reason, "length")
+            finish = FINISHES.get(reason, "incomplete")
         self.done = ResponseDone(decode_usage(response.get("usage")), finish)
 
     def _read_document(self, response: Mapping[str, Any]) -> None:
@@ -220,12 +238,35 @@ READERS: dict[bytes, Callable[[ResponseDecoder, dict[str, Any]], None]] = {
     b"response.refusal.delta": ResponseDecoder._read_text,
     b"response.reasoning_summary_text.delta": ResponseDecoder._read_reasoning,
     b"response.reasoning_text.delta": ResponseDecoder._read_reasoning,
+    b"response.output_item.added": ResponseDecoder._read_begun,
     b"response.output_item.done": ResponseDecoder._read_item,
     b"response.completed": ResponseDecoder._read_end,
     b"response.incomplete": ResponseDecoder._read_end,
     b"response.failed": ResponseDecoder._read_failure,
     b"error": ResponseDecoder._read_failure,
 }
+
+
+# Events that say nothing we need: what they bring comes again, whole, or is of no use here.
+UNUSED = frozenset(
+    b"response." + name
+    for name in (
+        *(b"created", b"queued", b"in_progress", b"metadata"),
+        *(b"content_part.added", b"content_part.done"),
+        *(b"output_text.done", b"output_text.annotation.added", b"refusal.done"),
+        *(b"reasoning_summary_part.added", b"reasoning_summary_part.done"),
+        *(b"reasoning_summary_text.done", b"reasoning_text.done"),
+        *(b"function_call_arguments.delta", b"function_call_arguments.done"),
+        *(b"custom_tool_call_input.delta", b"custom_tool_call_input.done"),
+        *(b"web_search_call.in_progress", b"web_search_call.searching"),
+        b"web_search_call.completed",
+    )
+)
+
+
+def _search_key(fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """What tells a web search apart: its place in the answer, else its id."""
+    return str(fields.get("output_index", data.get("id", "")))
 
 
 def _text_of(delta: Any) -> str:
@@ -258,6 +299,7 @@ class ResponsesWire:
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Return the request's body."""
+        request = fitted(request, address)
         history = request.history.encoded(ResponsesTranscript)
         return b"".join((self._prefix_of(request), history, b"]}"))
 
@@ -272,31 +314,24 @@ class ResponsesWire:
             request.instructions,
             request.conversation,
             request.parallel_tool_calls,
+            request.tool_choice,
+            request.service_tier,
+            request.reasoning_summary,
             id(request.tools),
+            id(request.output_schema),
         )
         made_for, prefix = self._prefix
-        # The tuple of tools is kept beside its id, which otherwise could come to mean another.
-        if made_for[:-1] != wanted:
+        # Tools and schema are kept beside their ids, which otherwise could come to mean others.
+        if made_for[:-2] != wanted:
             prefix = encode_prefix(request)
-            self._prefix = ((*wanted, request.tools), prefix)
+            self._prefix = ((*wanted, request.tools, request.output_schema), prefix)
         return prefix
 
 
 class ResponsesModel(RemoteModel):
     """OpenAI, or any server that speaks its Responses API; see `RemoteModel` for the arguments."""
 
-    def __init__(
-        self,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout: float = 300.0,
-        retries: RetryPolicy | None = None,
-    ) -> None:
-        wires = {"responses": ResponsesWire()}
-        super().__init__(
-            wires, api_key=api_key, base_url=base_url, timeout=timeout, retries=retries
-        )
+    WIRES = (ResponsesWire,)
 
 
 def encode_prefix(request: ModelRequest) -> bytes:
@@ -306,20 +341,20 @@ def encode_prefix(request: ModelRequest) -> bytes:
         fields["instructions"] = request.instructions
     fields["store"] = False
     fields["stream"] = True
-    if reasons(request.model):
+    if family_of(request.model).reasoning:
         fields["include"] = ["reasoning.encrypted_content"]
+        if request.reasoning_summary:
+            fields["reasoning"] = {"summary": request.reasoning_summary}
+    if request.service_tier:
+        fields["service_tier"] = request.service_tier
     if request.conversation:
         fields["prompt_cache_key"] = request.conversation
     if request.tools:
-        fields["tool_choice"] = "auto"
+        fields["tool_choice"] = encode_choice(request.tool_choice, request.tools)
         fields["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.output_schema is not None:
+        fields["text"] = responses_format(request.output_schema)
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     head = text[:-1].encode("utf-8", "replace")
     tools = b',"tools":' + encode_tools(request.tools) if request.tools else b""
     return head + tools + b',"input":['
-
-
-def reasons(model: str) -> bool:
-    """Return whether `model` gives encrypted reasoning that can be sent back."""
-    name = model.rpartition("/")[2]
-    return next((answer for prefix, answer in REASONS if name.startswith(prefix)), False)

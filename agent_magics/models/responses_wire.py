@@ -1,9 +1,10 @@
 """The Responses API's JSON: our items and tool specs into it, its output items back out of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
+from agent_magics.models.answer import stated_cost
 from agent_magics.models.base import (
     ItemDone,
     ModelEvent,
@@ -11,10 +12,12 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
+from agent_magics.models.chat_reasoning import is_details
 from agent_magics.models.sse import encode_event
 from agent_magics.models.transforms import strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
+    Citation,
     Content,
     CustomToolCall,
     FunctionCall,
@@ -25,6 +28,7 @@ from agent_magics.protocol.items import (
     ToolCallOutput,
     Usage,
     UserMessage,
+    WebSearchCall,
     text_of,
 )
 from agent_magics.protocol.tools import (
@@ -50,7 +54,7 @@ class ResponsesTranscript:
 
     def add(self, item: Item) -> None:
         """Encode one more item; reasoning that the API could not take back is left out."""
-        if isinstance(item, Reasoning) and item.encrypted is None:
+        if isinstance(item, Reasoning) and (item.encrypted is None or is_details(item.encrypted)):
             return
         if self._elements:
             self._elements += b","
@@ -84,11 +88,16 @@ def item_json(item: Item) -> dict[str, Any]:
     match item:
         case UserMessage(content, role):
             return {"type": "message", "role": role, "content": _content_json(content)}
-        case AssistantMessage(text):
-            content = [{"type": "output_text", "text": text}]
-            return {"type": "message", "role": "assistant", "content": content}
+        case AssistantMessage(text, citations=citations):
+            content: dict[str, Any] = {"type": "output_text", "text": text}
+            if citations:
+                content["annotations"] = [annotation_json(each) for each in citations]
+            return {"type": "message", "role": "assistant", "content": [content]}
         case Reasoning():
             return _reasoning_json(item)
+        case WebSearchCall(action, status, item_id):
+            done = {"status": status, "action": dict(action)}
+            return {"type": "web_search_call", **({"id": item_id} if item_id else {}), **done}
         case FunctionCall(call_id, name, arguments):
             call = {"call_id": call_id, "name": name, "arguments": arguments}
             return {"type": "function_call", **call}
@@ -147,7 +156,8 @@ def decode_item(data: Mapping[str, Any]) -> Item | None:
     """Return the item that the API's output item `data` is, or None for a kind we do not use."""
     match data.get("type"):
         case "message":
-            return AssistantMessage(_message_text(data), data.get("id"))
+            text, citations = _decode_parts(data.get("content") or ())
+            return AssistantMessage(text, data.get("id"), citations)
         case "reasoning":
             summary = tuple(part.get("text", "") for part in data.get("summary") or ())
             return Reasoning(summary, data.get("encrypted_content"), data.get("id"))
@@ -159,13 +169,59 @@ def decode_item(data: Mapping[str, Any]) -> Item | None:
             return CustomToolCall(str(data.get("call_id", "")), name, text, data.get("id"))
         case "local_shell_call":
             return _decode_local_shell(data)
+        case "web_search_call":
+            action, status = data.get("action"), data.get("status")
+            action = action if isinstance(action, Mapping) else {}
+            ended = "failed" if status == "failed" else "completed"
+            return WebSearchCall(action, ended, data.get("id"))
     return None
 
 
-def _message_text(data: Mapping[str, Any]) -> str:
-    """The message's text; a refusal is what the model says, too."""
-    parts = data.get("content") or ()
-    return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
+def _decode_parts(parts: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Citation, ...]]:
+    """A message's text, a refusal being what the model says, too; and what it cites."""
+    text, citations = "", []
+    for part in parts:
+        for annotation in part.get("annotations") or ():
+            citation = decode_citation(annotation, len(text))
+            if citation is not None:
+                citations.append(citation)
+        text += part.get("text") or part.get("refusal") or ""
+    return text, tuple(citations)
+
+
+def decode_citation(data: Any, offset: int = 0) -> Citation | None:
+    """Return what an annotation of a text cites, or None.
+
+    Args:
+        data: the API's annotation.
+        offset: where in the message the annotated text begins.
+    """
+    if not isinstance(data, Mapping):
+        return None
+    title = data.get("title") or data.get("filename")
+    url, file_id = data.get("url"), data.get("file_id")
+    citation = Citation(
+        url if isinstance(url, str) else "",
+        title if isinstance(title, str) else "",
+        _place(data.get("start_index", data.get("index")), offset),
+        _place(data.get("end_index"), offset),
+        file_id if isinstance(file_id, str) else "",
+    )
+    return citation if citation.url or citation.file_id else None
+
+
+def _place(index: Any, offset: int) -> int | None:
+    return index + offset if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def annotation_json(citation: Citation) -> dict[str, Any]:
+    """Return the API's annotation for `citation`; a file is only referred to."""
+    if citation.file_id:
+        about = {"file_id": citation.file_id, "filename": citation.title}
+        return {"type": "file_citation", **about, "index": citation.start or 0}
+    start, end = citation.start or 0, citation.end or 0
+    about = {"url": citation.url, "title": citation.title}
+    return {"type": "url_citation", **about, "start_index": start, "end_index": end}
 
 
 def _decode_local_shell(data: Mapping[str, Any]) -> LocalShellCall:
@@ -188,6 +244,7 @@ def decode_usage(data: Mapping[str, Any] | None) -> Usage:
         data.get("output_tokens") or 0,
         read.get("cached_tokens") or 0,
         written.get("reasoning_tokens") or 0,
+        stated_cost(data),
     )
 
 
@@ -226,10 +283,22 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
+        **({} if usage.reported_cost is None else {"cost": usage.reported_cost}),
     }
 
 
 # -- tools --------------------------------------------------------------------------------------
+
+
+def encode_choice(choice: str, tools: Sequence[ConfiguredToolSpec]) -> str | dict[str, str]:
+    """Return the value of ``tool_choice``: a word for all tools, or the one that must be called."""
+    named = next((tool.spec for tool in tools if tool.spec.name == choice), None)
+    if named is None:
+        return choice
+    kinds = {"function": "function", "freeform": "custom"}
+    if named.kind not in kinds:  # the provider's own tools have no names
+        return {"type": named.kind}
+    return {"type": kinds[named.kind], "name": named.name}
 
 
 def _tool_json(spec: ToolSpec) -> dict[str, Any]:

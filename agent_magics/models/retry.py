@@ -16,7 +16,12 @@ from agent_magics.models.base import (
     TextChunk,
 )
 from agent_magics.models.faults import Fault
-from agent_magics.protocol.items import CALL_TYPES, AssistantMessage, Reasoning
+from agent_magics.protocol.items import (
+    CALL_TYPES,
+    AssistantMessage,
+    Reasoning,
+    WebSearchCall,
+)
 
 CAME_OUT_DIFFERENTLY = (
     "The answer was cut off, and came out differently when it was asked for again; "
@@ -44,9 +49,13 @@ class RetryPolicy:
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
+    def tries_for(self, fault: Fault) -> int:
+        """Return how many requests are made altogether where each fails with `fault`."""
+        return min(self.tries, fault.tries)
+
     def delay(self, attempt: int, fault: Fault) -> float | None:
         """Return the seconds to wait after request number `attempt` failed; None: give up."""
-        if not fault.passing or attempt >= min(self.tries, fault.tries):
+        if not fault.passing or attempt >= self.tries_for(fault):
             return None
         if fault.retry_after is not None:
             # A little later than asked for, never earlier.
@@ -78,8 +87,8 @@ async def stream_with_retries(
             delay = policy.delay(attempt, fault)
             if delay is None:
                 raise too_long(fault, policy) or fault from None
-            reason = fault.reason
-        yield RetryWait(reason, attempt, delay)
+            wait = RetryWait(fault.reason, attempt, delay, policy.tries_for(fault))
+        yield wait
         await policy.wait(delay)
 
 
@@ -110,12 +119,12 @@ class Shown:
     _reasoned: bool = False
     _comparing: bool = False
     _waiting: list[ModelEvent] = field(default_factory=list)
-    _reasoning: list[ModelEvent] = field(default_factory=list)
+    _belonging: list[ModelEvent] = field(default_factory=list)
 
     def begin(self) -> None:
         """A request is made (again)."""
         self._waiting.clear()
-        self._reasoning.clear()
+        self._belonging.clear()
         self._number = 0
         self._again = ""
         self._comparing = bool(self._messages or self._text or self._reasoned)
@@ -130,7 +139,7 @@ class Shown:
             case ItemDone(item):
                 return self._receive_item(event, item)
             case ResponseDone():
-                return [*self._missing(), *self._waiting, *self._reasoning, event]
+                return [*self._missing(), *self._waiting, *self._belonging, event]
         return [event]
 
     def _receive_text(self, text: str) -> list[ModelEvent]:
@@ -174,10 +183,10 @@ class Shown:
         return [event]
 
     def _receive_item(self, event: ItemDone, item: object) -> list[ModelEvent]:
-        if isinstance(item, Reasoning):
-            self._reasoning.append(event)
+        if isinstance(item, Reasoning | WebSearchCall):
+            self._belonging.append(event)
             return []
-        belonging, self._reasoning = self._reasoning, []
+        belonging, self._belonging = self._belonging, []
         if isinstance(item, CALL_TYPES):
             self._waiting += [*belonging, event]
             return []

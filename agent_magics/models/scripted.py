@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agent_magics.models.base import ModelEvent, ModelRequest, TranscriptMaker
-from agent_magics.models.recording import arguments_text, write_reply
+from agent_magics.models.handwritten import arguments_text, write_reply
 from agent_magics.models.responses import decode_stream
+from agent_magics.models.tape import Tape
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item
 
@@ -29,14 +30,20 @@ ScriptedTurn: TypeAlias = Reply | Callable[[ModelRequest], Reply]
 
 @dataclass(frozen=True, slots=True)
 class SeenHistory:
-    """The history as it was when a request was made."""
+    """The history as it was when a request was made; `shortened` is what it carried of it."""
 
     items: tuple[Item, ...]
+    shortened: tuple[Item, ...] | None = None
+
+    @property
+    def sent(self) -> tuple[Item, ...]:
+        """The items that the request carried."""
+        return self.items if self.shortened is None else self.shortened
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
-        """The items as the transcript of `maker` writes them."""
+        """What was sent, as the transcript of `maker` writes it."""
         transcript = maker()
-        for item in self.items:
+        for item in self.sent:
             transcript.add(item)
         return transcript.encoded()
 
@@ -66,14 +73,16 @@ class ScriptedModel:
         Raises:
             FatalError: the script has no more answers.
         """
-        async with aclosing(decode_stream(self.stream_bytes(request))) as events:
+        async with aclosing(decode_stream(self._say(request))) as events:
             async for event in events:
                 yield event
 
-    async def stream_bytes(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
+    async def _say(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
         """Give the next answer as a provider streams it."""
-        seen = SeenHistory(tuple(request.history.items))
-        request = replace(request, history=seen)
+        items, sent = tuple(request.history.items), tuple(request.history.sent)
+        seen = SeenHistory(items, None if sent == items else sent)
+        tape = request.tape or Tape()
+        request = replace(request, history=seen, tape=None)
         self.requests.append(request)
         count = len(self.requests)
         if count > len(self._turns):
@@ -83,7 +92,10 @@ class ScriptedModel:
             )
         turn = self._turns[count - 1]
         reply = turn(request) if callable(turn) else turn
-        yield reply if isinstance(reply, bytes) else write_reply(self._items(reply))
+        said = reply if isinstance(reply, bytes) else write_reply(self._items(reply))
+        tape.begin("responses")
+        tape.feed(said)
+        yield said
 
     def secrets(self) -> tuple[str, ...]:
         """A script has none."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent_magics.protocol.errors import FatalError
 
@@ -43,12 +43,39 @@ def parse_choice(kind: type[E], value: str, option: str) -> E:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """When a model that goes round in circles is told so; `engine.loop_guard` says what is counted.
+
+    Attributes:
+        identical: the same call with the same result, so many times in a row.
+        near_identical: the same but for numbers, case and white space, with the same result.
+        periods: a row of two to four different calls, gone through so many times.
+        changing: the same call in a row while its result changes, and polling in any case.
+        texts: the same words beside the calls, so many times in a row.
+        patience: after the model was told, so many repetitions more until the person is asked.
+        notes: so often in one turn the model is told; the next time the person is asked.
+    """
+
+    identical: int = 3
+    near_identical: int = 5
+    periods: int = 3
+    changing: int = 30
+    texts: int = 4
+    patience: int = 2
+    notes: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """What holds for one run; a magic's options replace fields of it for their cell alone.
 
     Attributes:
         output_budget: characters of one call's output that the model reads (spec: 10,000).
         max_turns: model requests of one run before it ends politely.
+        max_tokens: its input and output tokens, likewise; None is no limit.
+        max_cost: its cost in USD, likewise.
+        context_window: tokens that the model can read; None is what is known of the model.
+        loops: when a model that repeats itself is told so.
     """
 
     model: str = DEFAULT_MODEL
@@ -60,10 +87,13 @@ class RunConfig:
     writable_roots: tuple[Path, ...] = ()
     max_turns: int = 100
     max_tokens: int | None = None
+    max_cost: float | None = None
     python: str = "live"
     output_budget: int = 10_000
+    context_window: int | None = None
+    loops: LoopLimits = LoopLimits()
     allow_dangerous: bool = False
-    features: dict[str, bool] = field(default_factory=dict)
+    features: dict[str, Any] = field(default_factory=dict)
 
     @property
     def roots(self) -> tuple[Path, ...]:

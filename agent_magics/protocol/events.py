@@ -35,18 +35,32 @@ class SessionConfigured(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnStarted(Event):
-    """A turn (one cell, one `run`) begins."""
+    """A turn (one cell, one `run`) begins.
+
+    `output` names the type that the answer is to have ("list[Row]"), "" is plain text.
+    """
 
     prompt: str
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCompleted(Event):
-    """The model has said its last word."""
+    """The model has said its last word.
+
+    Attributes:
+        text: the answer, or where a budget ended the run the model's summary.
+        cost: USD of all its requests; None where the cost of one is not known.
+        unpriced: the model whose price is not known, "" where all is known.
+        budget: the budget that ended the run ("max_turns=3"), "" where the model did.
+    """
 
     text: str
     usage: Usage = Usage()
     requests: int = 0
+    cost: float | None = None
+    unpriced: str = ""
+    budget: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +69,20 @@ class TurnAborted(Event):
 
     reason: str
     usage: Usage = Usage()
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFailed(Event):
-    """The turn could not go on; `error` is one sentence for the person."""
+    """The turn could not go on; `error` is one sentence for the person.
+
+    `text` is the model's answer where the failure was that it did not fit the wanted type.
+    """
 
     error: str
     usage: Usage = Usage()
+    cost: float | None = None
+    text: str = ""
 
 
 # -- what the model says ---------------------------------------------------------------------
@@ -349,33 +369,47 @@ class SubAgentChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetry(Event):
-    """A request failed and is tried again after `delay` seconds."""
+    """Request number `attempt` of `tries` failed; the next one follows after `delay` seconds."""
 
     reason: str
     attempt: int
     delay: float
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensCounted(Event):
-    """Tokens of the request that has just ended, and of the turn so far."""
+    """Tokens of the request that has just ended, and of the turn so far with its cost in USD."""
 
     request: Usage
     turn: Usage
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryCompacted(Event):
-    """Older history was replaced by a summary."""
+    """What is sent of the conversation became shorter; this record keeps all of it.
+
+    Attributes:
+        items_before, items_after: how many items a request carried before, and carries now.
+        tokens_before, tokens_after: their tokens, partly estimated.
+        pruned: old tool outputs that one line stands for.
+        summary: the model's summary of the older part; "" where only outputs were taken out.
+    """
 
     items_before: int
     items_after: int
+    tokens_before: int = 0
+    tokens_after: int = 0
+    pruned: int = 0
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceChanged(Event):
     """Names that live code added, changed or deleted in the person's namespace."""
 
+    call_id: str = ""
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()

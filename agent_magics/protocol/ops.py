@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent_magics.protocol.items import Content, ContentPart, Json
+from agent_magics.protocol.tools import DynamicToolSpec
 
 DECISIONS = (
     "approve",
@@ -85,9 +86,13 @@ class Interrupt(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTools(Op):
-    """Names of tools that join or leave at the next turn."""
+    """Tools of an outside client that join, and names that leave, at the next turn.
 
-    add: tuple[str, ...] = ()
+    Whoever adds a tool answers its calls: each is a `DynamicToolCallRequest`, its answer a
+    `DynamicToolResponse` with the same call id. Names leave first, so that one op can replace.
+    """
+
+    add: tuple[DynamicToolSpec, ...] = ()
     remove: tuple[str, ...] = ()
 
 
@@ -100,7 +105,9 @@ class Configure(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact(Op):
-    """Replace older history by a summary now."""
+    """Replace older history by a summary now, as a turn of its own."""
+
+    turn_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

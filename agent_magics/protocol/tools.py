@@ -39,6 +39,20 @@ class FunctionToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicToolSpec:
+    """A tool that is described by data, not by a function; its calls may always change something.
+
+    Attributes:
+        name: the name the model calls, ``^[a-zA-Z0-9_-]{1,64}$``.
+        input_schema: JSON schema of the arguments, in whatever dialect its author writes.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class FreeformToolSpec:
     """A tool called with plain text; `definition` is a grammar in `syntax` ("lark" or "regex")."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
+from agent_magics.render.sources import sources_markdown, sources_plain
 
 Item = Mapping[str, Any]
 
@@ -28,7 +29,24 @@ def to_plain(item: Item) -> str:
 
 
 def _text_markdown(item: Item) -> str:
-    return make_harmless(item["text"])
+    text = make_harmless(item["text"])
+    if not item.get("sources"):
+        return text
+    return f"{text}\n\nSources:\n\n{harmless_prose(sources_markdown(item['sources']))}"
+
+
+def _text_plain(item: Item) -> str:
+    text: str = item["text"]
+    return f"{text}\n\nSources:\n{sources_plain(item['sources'])}" if item.get("sources") else text
+
+
+def _thoughts_markdown(item: Item) -> str:
+    return f"> **Thinking:** {_quoted(harmless_prose(_thoughts(item)))}"
+
+
+def _thoughts(item: Item) -> str:
+    left_out = f"… {item['left_out']} characters left out … " if item["left_out"] else ""
+    return f"{left_out}{item['text'].strip()}"
 
 
 def _notice_markdown(item: Item) -> str:
@@ -105,10 +123,14 @@ def _one_line(words: str) -> str:
 
 def _usage(item: Item) -> str:
     cached = f" ({item['cached_tokens']:,} cached)" if item["cached_tokens"] else ""
+    # Notebooks of earlier versions have neither of these.
+    thought = item.get("reasoning_tokens")
+    reasoning = f" ({thought:,} reasoning)" if thought else ""
+    cost = f", {item['cost']}" if item.get("cost") else ""
     requests = item["requests"]
     return (
-        f"{item['input_tokens']:,} tokens in{cached}, {item['output_tokens']:,} out, "
-        f"{requests} request{'' if requests == 1 else 's'}"
+        f"{item['input_tokens']:,} tokens in{cached}, {item['output_tokens']:,} out{reasoning}, "
+        f"{requests} request{'' if requests == 1 else 's'}{cost}"
     )
 
 
@@ -136,15 +158,17 @@ def _block_plain(item: Item) -> str:
 
 _MARKDOWN: dict[str, Callable[[Item], str]] = {
     "text": _text_markdown,
+    "reasoning": _thoughts_markdown,
     "notice": _notice_markdown,
     "tool": _tool_markdown,
     "patch": _patch_markdown,
     "plan": _plan_markdown,
-    "usage": lambda item: f"*{_usage(item)}*",
+    "usage": lambda item: f"*{harmless_prose(_usage(item))}*",
     "block": _block_markdown,
 }
 _PLAIN: dict[str, Callable[[Item], str]] = {
-    "text": lambda item: item["text"],
+    "text": _text_plain,
+    "reasoning": lambda item: f"Thinking: {_thoughts(item)}",
     "notice": lambda item: f"{_LEVELS[item['level']]}: {item['text']}",
     "tool": _tool_plain,
     "patch": _tool_plain,

@@ -5,27 +5,30 @@ is saved in the notebook (`application/vnd.agent-magics.item+json`), and whether
 still. Nothing volatile (ids, times, durations) goes into it.
 """
 
-import json
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent_magics.backends.exec.output import colour_output
+from agent_magics.models.catalog import dollars
 from agent_magics.protocol.events import (
     ApprovalRequested,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
     ExecCommandOutputDelta,
+    HistoryCompacted,
     ItemCompleted,
     LiveOutput,
     ModelInformed,
     ModelRetry,
+    NamespaceChanged,
     PatchApplyEnd,
     PlanUpdated,
     QuestionResolved,
+    ReasoningDelta,
     TextDelta,
+    TokensCounted,
     ToolCallCompleted,
     ToolCallFailed,
     ToolCallPending,
@@ -34,17 +37,34 @@ from agent_magics.protocol.events import (
     TurnAborted,
     TurnCompleted,
     TurnFailed,
+    TurnStarted,
     Warned,
 )
 from agent_magics.protocol.items import AssistantMessage, Json, text_of
+from agent_magics.render.describe import (
+    SAVED_CHARACTERS,
+    command_line,
+    describe_call,
+    describe_change,
+    ending,
+    json_as_code,
+    one_line,
+    shorten,
+    without_session,
+)
+from agent_magics.render.sources import describe_search, sources_of
+from agent_magics.render.waiting import Wait
 
 VERSION = 1
 
-# What is kept of one call's output in the notebook; the model may have read more.
-SAVED_CHARACTERS = 4_000
+# The key under which the wait before a request stands.
+WAIT = "wait"
+# What shows that a request has been answered after all.
+_AFTER_THOUGHTS = (TextDelta, ItemCompleted, ToolCallPending, TokensCounted)
+_ANSWERS = (ReasoningDelta, *_AFTER_THOUGHTS)
+
 
 _FIGURE = re.compile(r"^\[figure: .*\]\n?", re.MULTILINE)
-_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 _LANGUAGES = {
     "python": "python",
     **dict.fromkeys(("shell", "shell_command", "exec_command", "local_shell"), "bash"),
@@ -52,12 +72,16 @@ _LANGUAGES = {
 # Their arguments name a session by a number that is drawn anew in every run.
 _SESSION_TOOLS = ("write_stdin", "kill_session")
 _GOES_ON = "goes on as a session"
-_UNFINISHED_COLOUR = re.compile(r"\x1b(?:\[[0-9;]*)?$")
 _ARRIVED = {
     "person": "approved by the person",
     "program": "approved by the program",
     "beforehand": "approved beforehand",
 }
+
+
+# No numbers: they depend on the lengths of paths, and nbval would compare them.
+SUMMARISED = "The conversation had become long: a summary stands for its older part from here on."
+PRUNED = "The conversation had become long: old tool outputs are not sent any more."
 
 
 @dataclass(slots=True)
@@ -92,7 +116,7 @@ class _Session:
     def add(self, text: str) -> list[Block]:
         self._text += text
         if len(self._text) > SAVED_CHARACTERS:
-            kept = _ending(self._text, SAVED_CHARACTERS)
+            kept = ending(self._text, SAVED_CHARACTERS)
             self._left_out += len(self._text) - len(kept)
             self._text = kept
         marker = f"… {self._left_out} characters left out …\n" if self._left_out else ""
@@ -109,18 +133,49 @@ class TurnView:
         self._questions: dict[str, str] = {}
         self._denied: set[str] = set()
         self._text: Block | None = None
+        self._typed = False
         self._plan: Block | None = None
         self._plan_calls: set[str] = set()
         self._rich: dict[str, list[Mapping[str, Json]]] = {}
         self._sessions: dict[str, _Session] = {}
+        self._wait: tuple[Block, Wait] | None = None
+        self._thoughts: Block | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request has failed and its answer has not come yet."""
+        return self._wait is not None
+
+    def count_down(self, seconds: float) -> list[Block]:
+        """Tell how long it takes until a failed request is made again.
+
+        Args:
+            seconds: from now.
+
+        Returns:
+            The block that has changed, if one has.
+        """
+        if self._wait is None:
+            return []
+        block, wait = self._wait
+        return [block] if wait.count_down(seconds) else []
 
     def apply(self, event: Event) -> list[Block]:
         """Take an event in and return the blocks that are new or changed."""
+        ended: list[Block] = []
+        if self._wait is not None and isinstance(event, _ANSWERS):
+            ended = self._end_wait("answered")
+        if self._thoughts is not None and isinstance(event, _AFTER_THOUGHTS):
+            ended.append(self._end_thoughts())
+        return [*ended, *self._apply(event)]
+
+    def _apply(self, event: Event) -> list[Block]:
         match event:
-            case TextDelta():
-                return [self._add_text(event.text)]
-            case ItemCompleted(item=AssistantMessage(text=text)):
-                return self._end_text(text)
+            case TextDelta() | ReasoningDelta():
+                said = isinstance(event, TextDelta)
+                return [self._add_text(event.text) if said else self._add_thought(event.text)]
+            case ItemCompleted(item=AssistantMessage() as message):
+                return self._end_text(message)
             case ToolCallPending():
                 return self._begin_call(event)
             case ToolCallRunning() | ToolCallUpdated():
@@ -129,7 +184,7 @@ class TurnView:
                 return self._end_call(event)
             case ExecCommandBegin() | ExecCommandOutputDelta() | ExecCommandEnd():
                 return self._follow_command(event)
-            case PatchApplyEnd() | LiveOutput():
+            case PatchApplyEnd() | LiveOutput() | NamespaceChanged():
                 return self._show_work(event)
             case ApprovalRequested():
                 self._questions[event.question_id] = event.call_id
@@ -146,11 +201,31 @@ class TurnView:
         self._text.item["text"] = str(self._text.item["text"]) + text
         return self._text
 
-    def _end_text(self, text: str) -> list[Block]:
-        if not text.strip() and self._text is None:
+    def _add_thought(self, text: str) -> Block:
+        if self._thoughts is None:
+            item: dict[str, Json] = {"kind": "reasoning", "text": "", "left_out": 0}
+            self._thoughts = self._new("reasoning", item)
+        item = self._thoughts.item
+        whole = str(item["text"]) + text
+        kept = ending(whole, SAVED_CHARACTERS) if len(whole) > SAVED_CHARACTERS else whole
+        item["text"] = kept
+        item["left_out"] = int(str(item["left_out"])) + len(whole) - len(kept)
+        return self._thoughts
+
+    def _end_thoughts(self) -> Block:
+        block, self._thoughts = self._thoughts or Block(""), None
+        block.done = True
+        return block
+
+    def _end_text(self, message: AssistantMessage) -> list[Block]:
+        if not message.text.strip() and self._text is None:
             return []
         block = self._text or self._new("text", {"kind": "text", "text": ""})
+        text = json_as_code(message.text) if self._typed else message.text
         block.item["text"], block.done = text, True
+        sources = sources_of(message.citations)
+        if sources:
+            block.item["sources"] = sources
         self._text = None
         return [block]
 
@@ -165,8 +240,10 @@ class TurnView:
 
     def _call_block(self, call_id: str, name: str, arguments: str) -> Block:
         title = describe_call(arguments)
+        if name == "web_search":
+            title, arguments = describe_search(arguments, done=False), ""
         if name in _SESSION_TOOLS:
-            title, arguments = _without_session(arguments)
+            title, arguments = without_session(arguments)
         block = self._new(
             f"call:{call_id}",
             {
@@ -212,8 +289,10 @@ class TurnView:
             output = _FIGURE.sub("", output)
         block.item["output"] = shorten(output)
         block.item["exit_code"] = event.details.get("exit_code")
+        if isinstance(action := event.details.get("action"), Mapping):
+            block.item["title"] = describe_search(action, done=ok)
         if isinstance(session := event.details.get("session"), str):
-            block.item["title"] = ": ".join(filter(None, (_one_line(session), block.item["title"])))
+            block.item["title"] = ": ".join(filter(None, (one_line(session), block.item["title"])))
         block.done = True
         return [block, *map(self._rich_block, rich)]
 
@@ -222,13 +301,17 @@ class TurnView:
         block.data = data
         return block
 
-    def _show_work(self, event: PatchApplyEnd | LiveOutput) -> list[Block]:
+    def _show_work(self, event: PatchApplyEnd | LiveOutput | NamespaceChanged) -> list[Block]:
         block = self._calls.get(event.call_id)
         if block is None:
             return []
         if isinstance(event, LiveOutput):
             # Shown below its call, also where calls are shown only when they have ended.
             self._rich.setdefault(event.call_id, []).append(event.data)
+            return []
+        if isinstance(event, NamespaceChanged):
+            words = (str(block.item["note"]), *describe_change(event))
+            block.item["note"] = "; ".join(filter(None, words))
             return []
         block.item["kind"], block.item["diff"] = "patch", event.diff
         return [block]
@@ -274,7 +357,7 @@ class TurnView:
             {
                 "kind": "tool",
                 "name": "session",
-                "title": _one_line(command_line(event.command)),
+                "title": one_line(command_line(event.command)),
                 "status": "running",
                 "arguments": "",
                 "language": "bash",
@@ -313,32 +396,60 @@ class TurnView:
 
     def _show_turn(self, event: Event) -> list[Block]:
         match event:
+            case TurnStarted(output=kind):
+                self._typed = bool(kind)
             case PlanUpdated():
                 return [self._show_plan(event)]
-            case TurnCompleted(usage=usage, requests=requests):
-                ended = self._end_open()
-                if usage.input_tokens or usage.output_tokens:
-                    item: dict[str, Json] = {
-                        "kind": "usage",
-                        "input_tokens": usage.input_tokens,
-                        "output_tokens": usage.output_tokens,
-                        "cached_tokens": usage.cached_tokens,
-                        "requests": requests,
-                    }
-                    ended.append(self._new("usage", item, done=True))
-                return ended
+            case TurnCompleted():
+                return [*self._end_open(), *self._show_usage(event)]
             case TurnAborted(reason=reason):
+                stopped = self._end_wait("stopped")
                 said = f"{reason[:1].upper()}{reason[1:]}."
-                return [*self._end_open(), self._notice("warning", said)]
+                return [*stopped, *self._end_open(), self._notice("warning", said)]
             case TurnFailed(error=error):
-                return [*self._end_open(), self._notice("error", error)]
+                failed = self._end_wait("failed")
+                return [*failed, *self._end_open(), self._notice("error", error)]
             case ModelInformed(shown=shown):
                 return [self._notice("info", shown)] if shown else []
             case Warned(message=message):
                 return [self._notice("warning", message)]
-            case ModelRetry(reason=reason, attempt=attempt):
-                return [self._notice("warning", f"{reason}; trying again (attempt {attempt}).")]
+            case HistoryCompacted(summary=summary):
+                return [self._notice("info", SUMMARISED if summary else PRUNED)]
+            case ModelRetry():
+                return [self._show_wait(event)]
         return []
+
+    def _show_usage(self, event: TurnCompleted) -> list[Block]:
+        usage = event.usage
+        if not (usage.input_tokens or usage.output_tokens):
+            return []
+        cost = f"price of {event.unpriced} not known" if event.unpriced else "cost not known"
+        item: dict[str, Json] = {
+            "kind": "usage",
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "requests": event.requests,
+            "cost": cost if event.cost is None else dollars(event.cost),
+        }
+        return [self._new("usage", item, done=True)]
+
+    def _show_wait(self, event: ModelRetry) -> Block:
+        if self._wait is None:
+            block = self._new(WAIT, {"kind": "notice", "level": "warning", "text": ""})
+            self._wait = block, Wait(block.item)
+        block, wait = self._wait
+        wait.begin(event)
+        return block
+
+    def _end_wait(self, how: str) -> list[Block]:
+        if self._wait is None:
+            return []
+        (block, wait), self._wait = self._wait, None
+        wait.end(how)
+        block.done = True
+        return [block]
 
     def _end_open(self) -> list[Block]:
         """The turn is over: nothing but its sessions changes any more."""
@@ -351,7 +462,7 @@ class TurnView:
                 block.item["output"] = str(block.item["output"]) or "Interrupted."
         for block in ended:
             block.done = True
-        self._text = None
+        self._text = self._thoughts = None
         self._calls.clear()
         return ended
 
@@ -363,74 +474,3 @@ class TurnView:
         block = Block(f"{key}#{len(self.blocks)}", saved, done=done)
         self.blocks.append(block)
         return block
-
-
-def describe_call(arguments: str) -> str:
-    """Say in one line what a call is about, from its arguments."""
-    try:
-        return _describe(json.loads(arguments), arguments)
-    except (ValueError, RecursionError):  # no JSON, or nested too deeply
-        return _files_of(arguments)
-
-
-def _describe(parsed: object, arguments: str) -> str:
-    if not isinstance(parsed, dict):
-        return _one_line(arguments)
-    command = parsed.get("command")
-    if isinstance(command, list):
-        return _one_line(shlex.join(map(str, command)))
-    if isinstance(parsed.get("patch"), str):
-        return _files_of(parsed["patch"])
-    for name in ("command", "cmd", "code", "pattern", "query", "path"):
-        if isinstance(parsed.get(name), str):
-            return _one_line(parsed[name])
-    return _one_line(", ".join(f"{key}={json.dumps(value)}" for key, value in parsed.items()))
-
-
-def _files_of(patch: str) -> str:
-    """Name what a patch touches; what is no patch is shown as it is."""
-    files = [f"{verb.lower()} {path}" for verb, path in _PATCHED.findall(patch)]
-    return _one_line(", ".join(files) or patch)
-
-
-def _one_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    first = lines[0].strip() if lines else ""
-    shown = first if len(first) <= 100 else first[:99] + "…"
-    return shown + (f" … ({len(lines)} lines)" if len(lines) > 1 else "")
-
-
-def command_line(command: Sequence[str]) -> str:
-    """Return a command as people write it: of a script for a shell, the script alone."""
-    if len(command) == 3 and command[1] in ("-c", "-lc"):
-        return command[2]
-    return shlex.join(command)
-
-
-def _without_session(arguments: str) -> tuple[str, str]:
-    """Return what is typed, as a title, and the arguments without the session's number."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
-        return "", arguments
-    rest = {name: value for name, value in parsed.items() if name != "session_id"}
-    typed = json.dumps(parsed["chars"], ensure_ascii=False) if parsed.get("chars") else ""
-    return _one_line(typed), json.dumps(rest, ensure_ascii=False)
-
-
-def shorten(text: str, limit: int = SAVED_CHARACTERS) -> str:
-    """Keep head and tail of `text`, saying how much was left out."""
-    if len(text) <= limit:
-        return text
-    head = _UNFINISHED_COLOUR.sub("", text[: limit // 2])
-    tail = _ending(text[limit // 2 :], limit // 2)
-    return f"{head}\n… {len(text) - len(head) - len(tail)} characters left out …\n{tail}"
-
-
-def _ending(text: str, limit: int) -> str:
-    """Return the end of `text`, from a line's start where one is near: no colour is cut in two."""
-    start = max(0, len(text) - limit)
-    line = text.find("\n", max(0, start - 1), start + limit // 4) + 1
-    return text[line or start :]

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "read_file": "files",
-    "list_dir": "files",
-    "grep_files": "files",
+    "read_file": "reading",
+    "list_dir": "listing",
+    "grep_files": "searching",
     "apply_patch": "patch",
     "shell": "command",
     "shell_command": "command",
@@ -21,18 +21,23 @@ _HOMES = {
     "kill_session": "exec_session",
     "update_plan": "plan",
     "python": "live_python",
+    "inspect_variables": "inspection",
+    "batch": "batching",
+    "tool_search": "finding",
 }
 
 READ_ONLY = ("read_file", "list_dir", "grep_files")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
-DATA = (*CODING, "python")
+DATA = (*CODING, "python", "inspect_variables")
 TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA}
 
 __all__ = [
     "apply_patch",
+    "batch",
     "exec_command",
     "grep_files",
+    "inspect_variables",
     "kill_session",
     "list_dir",
     "list_sessions",
@@ -41,6 +46,7 @@ __all__ = [
     "read_file",
     "shell",
     "shell_command",
+    "tool_search",
     "update_plan",
     "write_stdin",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from agent_magics.dispatch.approval import Action, ActionKind
 from agent_magics.dispatch.context import LiveResult, ToolContext
 from agent_magics.dispatch.output import cut_text
+from agent_magics.dispatch.references import refer
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
@@ -55,18 +56,22 @@ async def python(
         raise RespondToModel("python is switched off here (AgentMagics.python = 'off').")
     run = partial(kernel.run, code, ctx)
     result: LiveResult = await ctx.turn.main_thread("python", ctx.call_id, ctx.name, run)
-    return _as_output(result, ctx.output_budget)
+    return _as_output(result, ctx)
 
 
-def _as_output(result: LiveResult, budget: int) -> ToolOutput:
-    text = result.output
+def _as_output(result: LiveResult, ctx: ToolContext) -> ToolOutput:
+    whole = result.output
     if result.error:
-        text = f"{text.rstrip()}\n{result.error}".lstrip()
-    text, _ = cut_text(text or "(no output)", budget)
+        whole = f"{whole.rstrip()}\n{result.error}".lstrip()
+    shown, left_out = cut_text(whole or "(no output)", ctx.output_budget)
+    notes = [refer(whole, ctx, was_cut=True)] if left_out else []
+    text = (
+        "\n".join([shown.rstrip("\n"), *notes, *result.notes]) if notes or result.notes else shown
+    )
     content: str | tuple[ContentPart, ...] = text
     if result.images:
         content = (InputText(text), *(InputImage(image) for image in result.images))
-    return ToolOutput(content, success=not result.error, details={"output": text})
+    return ToolOutput(content, success=not result.error, details={"output": shown})
 
 
 def _first_line(code: str) -> str:

@@ -1,10 +1,10 @@
 """Which functions a list of names, sets and functions means."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent_magics import tools as builtin
+from agent_magics.dispatch.shelf import join_tools
 from agent_magics.dispatch.tool import as_tool
 from agent_magics.protocol.errors import FatalError
 
@@ -14,6 +14,7 @@ def resolve_tools(
     namespace: Mapping[str, Any],
     *,
     live: bool,
+    shell: str = "shell",
 ) -> tuple[Callable[..., Any], ...]:
     """Return the tool functions that `wanted` names, each once.
 
@@ -21,6 +22,7 @@ def resolve_tools(
         wanted: names, sets and functions; None is the default set.
         namespace: where names that are no built-in are looked up (the notebook's).
         live: whether there is a live kernel, which the default set then has a tool for.
+        shell: the tool that "shell" in a set stands for; models differ in what they were made for.
 
     Raises:
         FatalError: a name is neither a tool, a set, nor a function in the namespace.
@@ -30,16 +32,19 @@ def resolve_tools(
     entries = [wanted] if isinstance(wanted, str) or callable(wanted) else list(wanted)
     found: dict[Callable[..., Any], None] = {}
     for entry in entries:
-        for fn in _resolve_entry(entry, namespace):
+        for fn in _resolve_entry(entry, namespace, shell):
             found[fn] = None
     return tuple(found)
 
 
-def _resolve_entry(entry: Any, namespace: Mapping[str, Any]) -> list[Callable[..., Any]]:
+def _resolve_entry(
+    entry: Any, namespace: Mapping[str, Any], shell: str
+) -> list[Callable[..., Any]]:
     if not isinstance(entry, str):
         return [as_tool(entry)]
     if entry in builtin.TOOL_SETS:
-        return [getattr(builtin, name) for name in builtin.TOOL_SETS[entry]]
+        names = (shell if name == "shell" else name for name in builtin.TOOL_SETS[entry])
+        return [getattr(builtin, name) for name in names]
     if entry in builtin.__all__:
         return [getattr(builtin, entry)]
     if callable(namespace.get(entry)):
@@ -54,9 +59,6 @@ def check_names(functions: Iterable[Callable[..., Any]]) -> None:
     """Refuse two tools of one name.
 
     Raises:
-        FatalError: there are two.
+        FatalError: there are two; says where both come from.
     """
-    names = Counter(fn.tool_options.name for fn in functions)
-    for name, count in names.items():
-        if count > 1:
-            raise FatalError(f"Two tools are named {name!r}; rename one with @tool(name=...).")
+    join_tools(functions)

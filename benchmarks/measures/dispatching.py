@@ -59,8 +59,8 @@ def floor() -> Callable[[], Awaitable[str]]:
     return once
 
 
-def machinery(subject: str, emit: Callable, main_thread: object = None):
-    """The router with `five` on it, and the context of a turn."""
+def machinery(subject: str, emit: Callable, function: Callable = five):
+    """The router with `function` on it, and the context of a turn."""
     from agent_magics import tool  # noqa: PLC0415
     from agent_magics.dispatch.approval import ApprovalStore  # noqa: PLC0415
     from agent_magics.dispatch.context import TurnContext  # noqa: PLC0415
@@ -70,11 +70,11 @@ def machinery(subject: str, emit: Callable, main_thread: object = None):
     from agent_magics.dispatch.router import ToolRouter  # noqa: PLC0415
     from agent_magics.protocol.config import ApprovalPolicy, RunConfig  # noqa: PLC0415
 
-    function = awaitable(five) if subject == "async" else five
+    function = awaitable(function) if subject == "async" else function
     function = tool(**MARKS.get(subject, MARKS["inline"]))(function)
     builder = ToolRegistryBuilder()
     builder.push_spec(function.spec)
-    builder.register_handler("five", FunctionToolHandler(function))
+    builder.register_handler(function.__name__, FunctionToolHandler(function))
     specs, registry = builder.build()
     router = ToolRouter(specs, registry, ToolOrchestrator(ApprovalStore()))
     turn = TurnContext(
@@ -88,21 +88,24 @@ def machinery(subject: str, emit: Callable, main_thread: object = None):
         call=None,
         validate_path=None,
         messages=tuple,
-        main_thread=main_thread,
+        main_thread=None,
     )
     return router, turn
 
 
-def dispatch(subject: str) -> Callable[[], Awaitable[str]]:
+def dispatch(
+    subject: str, function: Callable = five, text: str = TEXT
+) -> Callable[[], Awaitable[str]]:
     """The router alone."""
-    router, turn = machinery(subject, emit=lambda kind, **fields: None)
+    router, turn = machinery(subject, lambda kind, **fields: None, function)
     from agent_magics.dispatch.context import ToolContext  # noqa: PLC0415
     from agent_magics.protocol.items import FunctionCall  # noqa: PLC0415
 
-    item = FunctionCall("call_1", "five", TEXT)
+    name = function.__name__
+    item = FunctionCall("call_1", name, text)
 
     async def once() -> str:
-        context = ToolContext(turn, "call_1", "five")
+        context = ToolContext(turn, "call_1", name)
         output = await router.dispatch_tool_call(router.build_tool_call(item), context)
         return output.text
 
@@ -176,4 +179,5 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(once, BATCH))))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,11 @@ import type {
   Item,
   NoticeItem,
   PlanItem,
+  ReasoningItem,
+  Source,
   Status,
   StepStatus,
+  TextItem,
   ToolItem,
   UnknownItem,
   UsageItem
@@ -65,7 +68,9 @@ export async function drawItem(
 ): Promise<HTMLElement> {
   switch (item.kind) {
     case 'text':
-      return drawMarkdown(item.text, options);
+      return drawText(item, options);
+    case 'reasoning':
+      return drawReasoning(item, options, key);
     case 'notice':
       return drawNotice(item);
     case 'tool':
@@ -80,6 +85,56 @@ export async function drawItem(
     case 'unknown':
       return drawUnknown(item);
   }
+}
+
+async function drawText(
+  item: TextItem,
+  options: IRenderMime.IRendererOptions
+): Promise<HTMLElement> {
+  const words = await drawMarkdown(item.text, options);
+  if (item.sources.length === 0) {
+    return words;
+  }
+  const answer = make('div', 'am-answer');
+  answer.append(words, drawSources(item.sources));
+  return answer;
+}
+
+async function drawReasoning(
+  item: ReasoningItem,
+  options: IRenderMime.IRendererOptions,
+  key: string
+): Promise<HTMLElement> {
+  const body = make('div', 'am-body');
+  if (item.leftOut > 0) {
+    body.append(make('div', 'am-empty', `… ${item.leftOut} characters left out …`));
+  }
+  body.append(await drawMarkdown(item.text, options));
+  const card = fold(key, 'Thinking', body);
+  card.classList.add('am-thoughts');
+  return card;
+}
+
+function drawSources(sources: Source[]): HTMLElement {
+  const box = make('div', 'am-sources');
+  const items = make('ul', '');
+  for (const { title, url } of sources) {
+    const line = make('li', '');
+    const words = showInvisible(title);
+    if (url === '') {
+      line.textContent = words;
+    } else {
+      const link = make('a', '', words || url);
+      link.setAttribute('href', url);
+      link.setAttribute('title', url);
+      link.setAttribute('target', '_blank');
+      link.setAttribute('rel', 'noopener noreferrer');
+      line.append(link);
+    }
+    items.append(line);
+  }
+  box.append(make('div', 'am-sources-head', 'Sources'), items);
+  return box;
 }
 
 function drawNotice(item: NoticeItem): HTMLElement {
@@ -199,12 +254,14 @@ function drawPlan(item: PlanItem): HTMLElement {
 function drawUsage(item: UsageItem): HTMLElement {
   const number = (value: number): string => value.toLocaleString('en');
   const cached = item.cachedTokens > 0 ? ` (${number(item.cachedTokens)} cached)` : '';
+  const reasoning = item.reasoningTokens > 0 ? ` (${number(item.reasoningTokens)} reasoning)` : '';
   const facts = [
     `${number(item.inputTokens)} tokens in${cached}`,
-    `${number(item.outputTokens)} out`,
-    `${number(item.requests)} request${item.requests === 1 ? '' : 's'}`
+    `${number(item.outputTokens)} out${reasoning}`,
+    `${number(item.requests)} request${item.requests === 1 ? '' : 's'}`,
+    item.cost
   ];
-  return make('div', 'am-usage', facts.join(' · '));
+  return make('div', 'am-usage', facts.filter(fact => fact !== '').join(' · '));
 }
 
 async function drawBlock(

@@ -6,9 +6,23 @@ export const VERSION = 1;
 export type Status = 'running' | 'completed' | 'failed' | 'denied';
 export type StepStatus = 'pending' | 'in_progress' | 'completed';
 
+/** A page that an answer cites, or, without an address, a file. */
+export interface Source {
+  title: string;
+  url: string;
+}
+
 export interface TextItem {
   kind: 'text';
   text: string;
+  sources: Source[];
+}
+
+/** What the model thought before it spoke; of much of it, the end. */
+export interface ReasoningItem {
+  kind: 'reasoning';
+  text: string;
+  leftOut: number;
 }
 
 export interface NoticeItem {
@@ -42,7 +56,9 @@ export interface UsageItem {
   inputTokens: number;
   outputTokens: number;
   cachedTokens: number;
+  reasoningTokens: number;
   requests: number;
+  cost: string;
 }
 
 export interface BlockItem {
@@ -58,6 +74,7 @@ export interface UnknownItem {
 
 export type Item =
   | TextItem
+  | ReasoningItem
   | NoticeItem
   | ToolItem
   | PlanItem
@@ -67,6 +84,8 @@ export type Item =
 
 type Fields = Record<string, unknown>;
 
+const WEB_PAGE = /^https?:\/\/[^\s@\\]+$/i;
+
 /** Read `data` as an item; whatever does not fit becomes an `UnknownItem`, never an exception. */
 export function parseItem(data: unknown): Item {
   if (!isFields(data) || data.version !== VERSION) {
@@ -74,7 +93,13 @@ export function parseItem(data: unknown): Item {
   }
   switch (data.kind) {
     case 'text':
-      return { kind: 'text', text: text(data.text) };
+      return {
+        kind: 'text',
+        text: text(data.text),
+        sources: list(data.sources).filter(isFields).map(parseSource)
+      };
+    case 'reasoning':
+      return { kind: 'reasoning', text: text(data.text), leftOut: count(data.left_out) };
     case 'notice':
       return {
         kind: 'notice',
@@ -96,7 +121,9 @@ export function parseItem(data: unknown): Item {
         inputTokens: count(data.input_tokens),
         outputTokens: count(data.output_tokens),
         cachedTokens: count(data.cached_tokens),
-        requests: count(data.requests)
+        reasoningTokens: count(data.reasoning_tokens),
+        requests: count(data.requests),
+        cost: text(data.cost)
       };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
@@ -118,6 +145,12 @@ function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
     note: text(data.note),
     diff: text(data.diff)
   };
+}
+
+/** Only the address of a web page is kept as one; anything else that it could be is dropped. */
+function parseSource(source: Fields): Source {
+  const url = text(source.url);
+  return { title: text(source.title), url: WEB_PAGE.test(url) ? url : '' };
 }
 
 function parseStep(step: Fields): PlanItem['steps'][number] {

@@ -25,3 +25,16 @@ test('a block reads its items, each by its own version', () => {
 test('a plan without steps is an empty plan', () => {
   assert.deepEqual(parseItem({ version: 1, kind: 'plan' }).steps, []);
 });
+
+test('only addresses of web pages become links', () => {
+  const urls = ['https://a.b/c', 'HTTP://a.b', 'javascript:alert(1)', 'https://a@b', '//a.b', 'data:x', 3];
+  const sources = [...urls.map(url => ({ title: 'T', url })), 'no object'];
+  const item = parseItem({ version: 1, kind: 'text', text: 'x', sources });
+  assert.deepEqual(item.sources.map(source => source.url), ['https://a.b/c', 'HTTP://a.b', '', '', '', '', '']);
+  assert.deepEqual(parseItem({ version: 1, kind: 'text', text: 'x' }).sources, []);
+});
+
+test('thoughts are read as what they are', () => {
+  const item = parseItem({ version: 1, kind: 'reasoning', text: 'Hm.', left_out: 7 });
+  assert.deepEqual(item, { kind: 'reasoning', text: 'Hm.', leftOut: 7 });
+});

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kernel_driver import Kernel, Outcome
@@ -16,10 +18,16 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 
 @dataclass
 class Ran:
-    """What came of one piece of live code: the cell, and what the model was told."""
+    """What came of one piece of live code: the cell, and what the model was told.
+
+    Attributes:
+        told: the output, without the line about the variables.
+        variables: that line.
+    """
 
     outcome: Outcome
     told: str
+    variables: str = ""
 
     @property
     def status(self) -> str:
@@ -39,7 +47,8 @@ def _run(kernel: Kernel, code: str, *, notebook: bool = False, wrapper: str = ""
     assert outcome.status == "ok", outcome.text
     assert not [m for m in outcome.messages if m["msg_type"] in ("error", "execute_result")]
     assert not [m for m in outcome.messages if m["msg_type"] == "stream"], outcome.text
-    return Ran(outcome, kernel.value(f"{outputs()}[0]"))
+    told, _, variables = kernel.value(f"{outputs()}[0]").partition("\n[Variables: ")
+    return Ran(outcome, told, variables.removesuffix(".]"))
 
 
 @pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
@@ -257,3 +266,56 @@ def test_input_without_stdin_is_an_error_of_the_call(kernel: Kernel) -> None:
     ran = _run(kernel, "input('name? ')")
     assert ran.status == "failed"
     assert "StdinNotImplementedError" in ran.told
+
+
+def test_input_with_stdin_is_asked_and_answered(kernel: Kernel) -> None:
+    code = "print('hello ' + input('your name? '))"
+    _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
+    outcome = kernel.run("%%agent --approval never\nGo.\n", allow_stdin=True, answers=["Ann"])
+    assert outcome.prompts == ["your name? "]
+    assert "hello Ann" in kernel.value(f"{outputs()}[0]")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_is_printed_is_shown_while_the_code_runs(
+    kernel: Kernel, tmp_path: Path, stream: str
+) -> None:
+    """The code goes on only once its first line has been seen in the cell."""
+    seen = tmp_path / "seen"
+    code = (
+        f"import os, sys, threading\nprint('fir' + 'st', file=sys.{stream}, flush=True)\n"
+        f"while not os.path.exists({str(seen)!r}):\n    threading.Event().wait(0.01)\n"
+        "print('last')"
+    )
+    _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
+
+    def look(message: dict[str, Any]) -> None:
+        if "first" in str(message["content"]):
+            seen.touch()
+
+    outcome = kernel.run(
+        "%%agent --approval never\nGo.\n", notebook=True, allow_stdin=True, on_message=look
+    )
+    assert outcome.status == "ok", outcome.text
+    assert kernel.value(f"{outputs()}[0]").split()[:2] == ["first", "last"]
+
+
+def test_endless_output_is_bounded_and_can_be_interrupted(kernel: Kernel) -> None:
+    code = "while True:\n    print(('ag' + 'ain ') * 100)"
+    _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
+    size = 0
+    pressed = False
+
+    def look(message: dict[str, Any]) -> None:
+        nonlocal size, pressed
+        size += len(str(message["content"]))
+        if not pressed and "again" in str(message["content"]):
+            pressed = True
+            kernel.interrupt()
+
+    outcome = kernel.run(
+        "%%agent --approval never\nGo.\n", notebook=True, allow_stdin=True, on_message=look
+    )
+    assert (outcome.status, outcome.error) == ("error", "KeyboardInterrupt")
+    assert size < 5_000_000
+    assert kernel.value("1 + 1") == "2"

@@ -48,3 +48,46 @@ def test_a_home_may_be_the_workspace(tmp_path, monkeypatch):
 def test_writable_roots_must_exist(tmp_path):
     with pytest.raises(FatalError, match=r"writable_roots=.*is not a folder"):
         Agent(writable_roots=[tmp_path / "none"])
+
+
+# -- features, and what models were made for -------------------------------------------------------
+
+
+def _offered(agent, **settings):
+    specs = agent.setup(**settings).specs
+    return {tool.spec.name: tool.spec.kind for tool in specs}
+
+
+@pytest.mark.parametrize(
+    ("model", "shell", "patch"),
+    [
+        ("gpt-5.5", "shell", "freeform"),
+        ("gpt-4o", "shell", "function"),
+        ("codex-mini-latest", "local_shell", "function"),
+        ("claude-sonnet-5", "shell_command", "function"),
+    ],
+)
+def test_a_set_of_tools_has_the_forms_that_its_model_was_made_for(model, shell, patch):
+    shells = {"shell", "shell_command", "local_shell"}
+    with Agent(model, "coding") as agent, Agent("gpt-5.5", "coding") as other:
+        for offered in (_offered(agent), _offered(other, model=model)):
+            assert offered.keys() & shells == {shell}
+            assert offered["apply_patch"] == patch
+            assert "exec_command" in offered
+
+
+def test_a_tool_that_is_named_is_that_tool_whatever_the_model():
+    with Agent("claude-sonnet-5", ["shell", "local_shell"]) as agent:
+        assert _offered(agent) == {"shell": "function", "local_shell": "local_shell"}
+
+
+def test_features_choose_otherwise_for_the_agent_or_for_one_run():
+    features = {"shell": "shell_command", "apply_patch": "json", "web_search": True}
+    with Agent("gpt-5.5", "coding", features=features) as agent:
+        offered = _offered(agent)
+        assert (offered["apply_patch"], offered["web_search"]) == ("function", "web_search")
+        assert "shell_command" in offered and "shell" not in offered
+        offered = _offered(agent, features={})
+        assert offered["apply_patch"] == "freeform" and "web_search" not in offered
+        with pytest.raises(FatalError, match="features has no 'wings'"):
+            agent.setup(features={"wings": True})

@@ -116,7 +116,7 @@ def test_results_become_text_within_the_budget():
         return "x" * 5000
 
     output = handle(long, turn=Turn(output_budget=100))
-    assert len(output.text) < 200
+    assert len(output.details["output"]) < 200
     assert "characters left out" in output.text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.handles import HandleStore, is_handle
+from agent_magics.dispatch.handles import TEXT_LIMIT, HandleStore, is_handle
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -121,3 +121,68 @@ def test_the_end_removes_the_files_of_this_process_alone():
     assert not path.parent.exists()
     with pytest.raises(RespondToModel, match="no @r1"):
         store.path_of("@r1")
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+class Big:
+    """Takes as much memory as it says, and lets itself be watched."""
+
+    def __init__(self, size: int) -> None:
+        self.held = "x" * size
+
+
+def test_a_value_is_the_object_itself_and_keeps_its_name():
+    store, value, other = HandleStore(), {"a": [1]}, {"a": [1]}
+    assert [store.keep_value(value), store.keep_value(other)] == ["@r1", "@r2"]
+    assert store.keep_value(value) == "@r1"
+    assert store.value_of("@r1") is value
+    assert store.value_of("@r2") is other
+
+
+def test_a_text_and_a_file_stand_for_each_other():
+    store, value = HandleStore(memory_limit=3), {"a": [1]}
+    text, kept = store.keep("words"), store.keep_value(value)
+    assert store.value_of(text) == "words"
+    assert store.path_of(kept).read_text() == '{\n "a": [\n  1\n ]\n}'
+    value["a"].append(2)
+    assert "2" in store.path_of(kept).read_text()
+
+
+def test_a_table_is_a_file_of_comma_separated_values():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    store = HandleStore()
+    name = store.keep_value(pandas.DataFrame({"a": [1, 2]}))
+    assert store.path_of(name).read_text() == ",a\n0,1\n1,2\n"
+
+
+def test_the_oldest_values_are_let_go_by_name_and_the_newest_never():
+    store = HandleStore(memory_limit=1000)
+    first, second = Big(900), [1] * 500
+    store.keep_value(first)
+    store.keep_value(second)
+    assert store.take_let_go() == ["@r1"]
+    assert store.take_let_go() == []
+    assert store.value_of("@r2") is second
+    assert store.value_of("@r1") is first, "a variable holds it still"
+    del first
+    with pytest.raises(RespondToModel, match=r"@r1 is gone: .*no variable holds it.*: @r2\.$"):
+        store.value_of("@r1")
+    with pytest.raises(RespondToModel, match="@r1 is gone"):
+        store.path_of("@r1")
+
+
+def test_a_value_that_came_back_gets_a_new_name():
+    store, value = HandleStore(memory_limit=100), Big(900)
+    store.keep_value(value)
+    store.keep_value([1] * 100)
+    assert store.keep_value(value) == "@r3"
+
+
+def test_what_is_huge_is_not_written_out():
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    store = HandleStore()
+    name = store.keep_value(numpy.zeros(TEXT_LIMIT // 8 + 1))
+    with pytest.raises(RespondToModel, match=r"too large to be written out.*use _r1 in python"):
+        store.path_of(name)

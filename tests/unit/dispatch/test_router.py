@@ -156,9 +156,9 @@ def test_a_fatal_error_goes_through():
 
 def test_what_may_run_side_by_side():
     router = make_router(read_file, apply_patch)
-    assert router.supports_parallel("read_file")
-    assert not router.supports_parallel("apply_patch")
-    assert router.supports_parallel("unknown")
+    assert router.supports_parallel(function_call("read_file"))
+    assert not router.supports_parallel(function_call("apply_patch"))
+    assert router.supports_parallel(function_call("unknown"))
     assert [spec.supports_parallel_tool_calls for spec in router.specs] == [True, False]
 
 

@@ -47,6 +47,7 @@ from typing import (
 
 import annotated_types
 import numpy as np
+import numpy.typing as npt  # noqa: F401 - signatures name it
 import pandas as pd
 import pydantic
 import pytest
@@ -723,31 +724,32 @@ WAY_OUT = (
 )
 NO_BYTES = " (JSON has no bytes; pydantic.Base64Bytes works)"
 REFUSED_TYPES = [
-    ("x: pd.DataFrame", "pandas.DataFrame", ""),
-    ("x: pd.Series | None = None", "pandas.Series | None", ""),
-    ("x: np.ndarray", "numpy.ndarray", ""),
     ("x: np.int64", "numpy.int64", ""),
-    ("x: list[pd.DataFrame]", "list[pandas.DataFrame]", ""),
     ("x: Callable", "collections.abc.Callable", ""),
     ("x: Callable[[int], int] | None = None", "Callable[[int], int] | None", ""),
-    ("x: io.StringIO", "_io.StringIO", ""),
     ("x: typing.IO[str]", "IO[str]", ""),
     ("x: typing.TextIO", "typing.TextIO", ""),
     ("x: bytes", "bytes", NO_BYTES),
     ("x: bytes | None = None", "bytes | None", NO_BYTES),
     ("x: dict[str, bytes]", "dict[str, bytes]", NO_BYTES),
-    ("x: bytearray", "bytearray", ""),
-    ("x: memoryview", "memoryview", ""),
     ("x: type", "type", ""),
     ("x: type[int]", "type[int]", " (a class is no JSON value)"),
-    ("x: slice", "slice", ""),
     ("x: range", "range", ""),
-    ("x: argparse.Namespace", "argparse.Namespace", ""),
-    ("x: Exception", "Exception", ""),
-    ("x: array.array", "array.array", ""),
     ("x: typing.NoReturn", "NoReturn", ""),
-    ("a: int, x: pd.DataFrame, b: Path", "pandas.DataFrame", ""),
-    ("a: str, **x: pd.DataFrame", "pandas.DataFrame", ""),
+]
+
+# Types whose objects are handed over by reference: signature, and what the handle leads to.
+BY_REFERENCE = [
+    ("x: pd.DataFrame", "pandas.DataFrame"),
+    ("x: np.ndarray", "numpy.ndarray"),
+    ("x: npt.NDArray[np.float64]", "numpy.ndarray"),
+    ("x: io.StringIO", "_io.StringIO"),
+    ("x: bytearray", "bytearray"),
+    ("x: memoryview", "memoryview"),
+    ("x: slice", "slice"),
+    ("x: argparse.Namespace", "argparse.Namespace"),
+    ("x: Exception", "Exception"),
+    ("x: array.array", "array.array"),
 ]
 
 
@@ -797,7 +799,7 @@ def test_signature(signature, properties, required, reason, future):
 
 
 def test_there_are_enough_signatures():
-    assert len({case[0] for case in CASES}) + len(REFUSED_TYPES) >= 150
+    assert len({case[0] for case in CASES}) + len(REFUSED_TYPES) + len(BY_REFERENCE) >= 150
 
 
 def test_rest_parameters_open_the_object():
@@ -812,6 +814,38 @@ def test_type_without_json_form_is_refused(signature, kind, detail, future):
     message = refusal(make(signature, future))
     expected = f"f: parameter 'x' has the type {kind}, which a model cannot send as JSON{detail}"
     assert message == expected + WAY_OUT
+
+
+@pytest.mark.parametrize("future", [False, True], ids=["objects", "strings"])
+@pytest.mark.parametrize(("signature", "kind"), BY_REFERENCE)
+def test_an_object_is_asked_for_by_handle(signature, kind, future):
+    schema, strict, _ = derive_parameters(make(signature, future))
+    words = f"a handle, such as @r7, of a kept {kind}"
+    assert schema["properties"] == {
+        "x": {"type": "string", "format": "handle", "description": words}
+    }
+    assert strict
+
+
+def test_handles_stand_inside_other_types_too():
+    fn = make(
+        "a: int, x: list[pd.DataFrame], y: pd.Series | None = None, **rest: pd.DataFrame",
+        doc="Do.\n\nArgs:\n    x: the tables.\n",
+    )
+    schema = derive_parameters(fn)[0]
+    frame = {
+        "type": "string",
+        "format": "handle",
+        "description": "a handle, such as @r7, of a kept pandas.DataFrame",
+    }
+    series = {**frame, "description": frame["description"].replace("DataFrame", "Series")}
+    assert schema["properties"]["x"] == {
+        "type": "array",
+        "items": frame,
+        "description": "the tables.",
+    }
+    assert schema["properties"]["y"]["anyOf"] == [series, {"type": "null"}]
+    assert schema["additionalProperties"] == frame
 
 
 @pytest.mark.parametrize("signature", ["*names", "*names: str", "a: int, *names: pd.DataFrame"])
@@ -1126,8 +1160,74 @@ def test_null_with_default_is_absent_only_where_it_was_refused():
 
 
 def test_bind_refuses_an_unusable_function_with_the_persons_error():
-    with pytest.raises(FatalError, match=r"^f: parameter 'x' has the type pandas"):
-        ArgumentBinder(make("x: pd.DataFrame")).bind_json('{"x": 1}')
+    with pytest.raises(FatalError, match=r"^f: parameter 'x' has the type collections"):
+        ArgumentBinder(make("x: Callable")).bind_json('{"x": 1}')
+
+
+class Kept:
+    """Results by name, as a conversation keeps them."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = {f"@{name}": value for name, value in values.items()}
+
+    def __call__(self, name: str) -> Any:
+        if name not in self.values:
+            raise RespondToModel(f"There is no {name}.")
+        return self.values[name]
+
+
+def test_the_object_itself_arrives_where_no_text_is_asked_for():
+    frame, numbers = pd.DataFrame({"a": [1]}), [1.0, 2.0]
+    fn = make(
+        "df: pd.DataFrame, many: list[pd.DataFrame], xs: list[float], one: Any, free, "
+        "either: pd.DataFrame | str, named: dict[str, Any], path: Path, text: str, "
+        "choice: Literal['@r1'], other: str | None = None"
+    )
+    text = (
+        '{"df": "@r1", "many": ["@r1"], "xs": "@r2", "one": "@r1", "free": "@r2", '
+        '"either": "@r1", "named": {"k": "@r1"}, "path": "@r1", "text": "@r1", '
+        '"choice": "@r1", "other": "@r1"}'
+    )
+    _, named = ArgumentBinder(fn).bind_json(text, Kept(r1=frame, r2=numbers))
+    assert named["df"] is named["many"][0] is named["one"] is named["either"] is frame
+    assert named["named"]["k"] is frame
+    assert named["xs"] is named["free"] is numbers
+    assert named["path"] == Path("@r1")
+    assert named["text"] == named["other"] == named["choice"] == "@r1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"df": "@r2"}', "df: {wanted}, got @r2, a list, 2 elements, "),
+        ('{"df": "sales"}', "df: {wanted}, got 'sales' (string)"),
+        ('{"df": {"a": [1]}}', 'df: {wanted}, got {{"a": [1]}} (object)'),
+        ('{"df": "@r1", "many": ["@r2"]}', "many[0]: {wanted}, got @r2, a list, 2 elements"),
+        ('{"df": "@r9"}', "There is no @r9."),
+        ("{}", "df: expected a handle such as @r7, got nothing (required)"),
+    ],
+)
+def test_another_object_is_refused_in_a_sentence(arguments, told):
+    fn = make("df: pd.DataFrame, many: list[pd.DataFrame] = []")
+    with pytest.raises(RespondToModel) as caught:
+        ArgumentBinder(fn).bind_json(arguments, Kept(r1=pd.DataFrame(), r2=[1, 2]))
+    wanted = "expected a handle of a kept pandas.DataFrame, such as @r7"
+    assert str(caught.value).startswith(told.format(wanted=wanted))
+
+
+def test_a_refused_object_is_not_asked_to_show_itself():
+    class Hostile:
+        def __repr__(self):
+            raise AssertionError("nobody may ask for it")
+
+    with pytest.raises(RespondToModel, match=r"got @r1, a .*Hostile$"):
+        ArgumentBinder(make("df: pd.DataFrame")).bind_json('{"df": "@r1"}', Kept(r1=Hostile()))
+
+
+def test_what_only_looks_like_a_handle_stays_text():
+    fn = make("x: Any, y: list[str]")
+    _, named = ArgumentBinder(fn).bind_json('{"x": "@r7", "y": ["@r7"]}', Kept(r1="kept"))
+    assert named == {"x": "@r7", "y": ["@r7"]}
 
 
 def test_error_of_a_models_own_validator_is_told():

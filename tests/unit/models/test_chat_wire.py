@@ -6,33 +6,28 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, PNG, SCHEMA, offered
 
 from agent_magics.engine.history import History
-from agent_magics.models.chat_wire import (
-    ChatForm,
-    decode_call,
-    decode_usage,
-    encode_tools,
-    tool_json,
-)
+from agent_magics.models.chat_reasoning import ReasoningDetails
+from agent_magics.models.chat_tools import encode_choice, encode_tools, tool_json
+from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage
 from agent_magics.models.endpoints import Dialect, dialect_of
 from agent_magics.models.responses_wire import ResponsesTranscript
 from agent_magics.models.transforms import strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
+    Citation,
     CustomToolCall,
     FunctionCall,
-    InputImage,
-    InputText,
     LocalShellCall,
     Reasoning,
     ToolCallOutput,
     Usage,
     UserMessage,
+    WebSearchCall,
 )
 from agent_magics.protocol.tools import (
-    ConfiguredToolSpec,
-    FreeformToolSpec,
     FunctionToolSpec,
     LocalShellSpec,
     WebSearchSpec,
@@ -40,10 +35,9 @@ from agent_magics.protocol.tools import (
 
 PLAIN = Dialect()
 OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")
-IMAGE = InputImage("data:image/png;base64,AA==", "low")
 IMAGE_JSON = {
     "type": "image_url",
-    "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"},
+    "image_url": {"url": PNG, "detail": "low"},
 }
 
 
@@ -103,7 +97,7 @@ def test_each_step_of_a_growing_history_is_valid_and_encoded_once():
         FunctionCall("1", "f", "{}"),
         FunctionCall("2", "f", "{}"),
         ToolCallOutput("1", "x"),
-        ToolCallOutput("2", (InputText("see"), IMAGE)),
+        ToolCallOutput("2", PARTS),
         UserMessage("and?"),
         AssistantMessage("b"),
     ]
@@ -132,7 +126,7 @@ def test_images_of_outputs_follow_the_last_output_of_the_row():
     outputs = (
         FunctionCall("a", "f", "{}"),
         FunctionCall("b", "f", "{}"),
-        ToolCallOutput("a", (InputText("see"), IMAGE)),
+        ToolCallOutput("a", PARTS),
         ToolCallOutput("b", "plain"),
     )
     images = [{"type": "text", "text": "Image of the output of a:"}, IMAGE_JSON]
@@ -180,6 +174,46 @@ def test_what_the_model_wrote_wrongly_goes_back_readable():
     assert message["tool_calls"] == [call_of("a", "functions_f_x", '{"invalid_json":"{\\"cut"}')]
 
 
+def test_structured_reasoning_goes_back_with_what_was_said_next_and_nowhere_else():
+    blocks = [{"type": "reasoning.text", "text": "é", "index": 0}]
+    details = ReasoningDetails()
+    details.add(blocks)
+    items = (Reasoning(("é",), details.kept()), AssistantMessage("a"), FunctionCall("1", "f", "{}"))
+    wanted = Dialect(reasoning_details=True)
+    (message,) = messages_of(*items, dialect=wanted)
+    assert message["reasoning_details"] == blocks
+    assert messages_of(items[0], UserMessage("x"), AssistantMessage("b"), dialect=wanted) == [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "b"},
+    ]
+    assert "reasoning_details" not in messages_of(*items)[0]
+    assert (
+        "reasoning_details" not in messages_of(Reasoning((), "enc"), *items[1:], dialect=wanted)[0]
+    )
+
+
+def test_a_web_search_of_the_other_wire_is_left_out_with_its_citations():
+    said = AssistantMessage("Cats.", citations=(Citation("https://a", "A"),))
+    assert messages_of(UserMessage("?"), WebSearchCall({"type": "search"}), said) == [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "Cats."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "dialect", "sent"),
+    [
+        ("required", PLAIN, "required"),
+        ("f", PLAIN, {"type": "function", "function": {"name": "f"}}),
+        ("patch", PLAIN, {"type": "function", "function": {"name": "patch"}}),
+        ("patch", OPENAI, {"type": "custom", "custom": {"name": "patch"}}),
+    ],
+)
+def test_which_tool_must_be_called(choice, dialect, sent):
+    tools = offered(FunctionToolSpec("f", "Do.", SCHEMA), GRAMMAR)
+    assert encode_choice(choice, tools, dialect) == sent
+
+
 def test_ids_that_do_not_fit_are_made_anew_alike_for_call_and_output():
     long = "call_" + "x" * 60
     for dialect, pattern in ((PLAIN, 40), (Dialect(call_ids="mistral"), 9)):
@@ -198,22 +232,16 @@ def test_what_a_server_wants_back_with_a_call_comes_back():
     assert message["tool_calls"][0]["extra_content"] == extra
 
 
-TEXTS = st.text() | st.just("\ud800\udc00x\udc80")
-ITEMS = st.one_of(
-    st.builds(UserMessage, TEXTS, st.sampled_from(["user", "developer"])),
-    st.builds(UserMessage, st.tuples(st.builds(InputText, TEXTS), st.just(IMAGE))),
-    st.builds(AssistantMessage, TEXTS),
-    st.builds(Reasoning, st.tuples(TEXTS)),
-    st.builds(FunctionCall, TEXTS, TEXTS, TEXTS),
-    st.builds(CustomToolCall, TEXTS, TEXTS, TEXTS),
-    st.builds(ToolCallOutput, TEXTS, TEXTS),
-    st.builds(ToolCallOutput, TEXTS, st.just((IMAGE,))),
-)
-
-
 @given(
-    st.lists(ITEMS, max_size=12),
-    st.sampled_from([PLAIN, OPENAI, Dialect(reasoning_field="reasoning_content")]),
+    HISTORIES,
+    st.sampled_from(
+        [
+            PLAIN,
+            OPENAI,
+            Dialect(reasoning_field="reasoning_content"),
+            Dialect(reasoning_details=True),
+        ]
+    ),
     st.lists(st.integers(0, 12), max_size=4),
 )
 def test_any_history_is_json_whenever_it_is_asked_for(items, dialect, stops):
@@ -229,9 +257,6 @@ def test_any_history_is_json_whenever_it_is_asked_for(items, dialect, stops):
 
 
 # -- tools ---------------------------------------------------------------------------------------
-
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-GRAMMAR = FreeformToolSpec("patch", "Change files.", "lark", "start: /x/")
 
 
 def test_tools_by_dialect():
@@ -260,7 +285,7 @@ def test_freeform_tools_are_functions_with_one_text_or_custom_tools():
 
 
 def test_the_native_shell_is_a_function_and_web_search_is_left_out():
-    tools = (ConfiguredToolSpec(LocalShellSpec()), ConfiguredToolSpec(WebSearchSpec()))
+    tools = offered(LocalShellSpec(), WebSearchSpec())
     (only,) = json.loads(encode_tools(tools, PLAIN))
     assert only["function"]["name"] == "local_shell"
     assert encode_tools(tools[1:], PLAIN) == b""

@@ -3,12 +3,15 @@
 Each file says what of it is from the server's documentation and what from memory.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 
 from agent_magics.models.base import ItemDone, ReasoningChunk, ResponseDone, TextChunk
 from agent_magics.models.chat import ChatDecoder
+from agent_magics.models.chat_reasoning import details_of
+from agent_magics.models.endpoints import dialect_of
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
 
@@ -46,11 +49,21 @@ EXPECTED = {
         ],
         Usage(120, 24),
     ),
+    "lmstudio_tools": (
+        "Let me see.",
+        "",
+        [
+            AssistantMessage("Let me see."),
+            FunctionCall("814890118", "get_current_weather", '{"location":"San Francisco"}'),
+            FunctionCall("365174485", "get_current_weather", '{"location":"Oslo"}'),
+        ],
+        Usage(),
+    ),
     "openrouter_text": (
         "Good morning.",
         "Greet.",
         [AssistantMessage("Good morning.")],
-        Usage(14, 9, 0, 3),
+        Usage(14, 9, 0, 3, 0.0001),
     ),
 }
 
@@ -73,6 +86,15 @@ def test_documented_streams(name, line_end):
         assert texts_of(events, ReasoningChunk) == reasoning
         assert [event.item for event in events if isinstance(event, ItemDone)] == items
         assert decoder.done == ResponseDone(usage)
+
+
+def test_openrouter_s_structured_reasoning_is_kept_to_be_sent_back():
+    decoder = ChatDecoder(dialect=dialect_of("https://openrouter.ai/api/v1", "claude"))
+    events = decoder.feed((GOLDEN / "openrouter_text.sse").read_bytes())
+    reasoning = next(event.item for event in events if isinstance(event, ItemDone))
+    blocks = json.loads(b"[%s]" % details_of(reasoning.encrypted))
+    thought = {"type": "reasoning.text", "text": "Greet.", "format": "anthropic-claude-v1"}
+    assert blocks == [{**thought, "index": 0}]
 
 
 def test_a_documented_error_passes():

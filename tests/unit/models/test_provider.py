@@ -17,14 +17,14 @@ from agent_magics.models.endpoints import (
     dialect_of,
     endpoint_of,
     forget_wires,
-    key_name_of,
-    key_of,
     split_query,
     whole_address,
     wires_of,
 )
+from agent_magics.models.keys import key_names_of, key_of
 from agent_magics.models.provider import open_model
-from agent_magics.models.replay import RecordingModel, ReplayModel
+from agent_magics.models.recorder import RecordingModel
+from agent_magics.models.replay import ReplayModel
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.models.schema_forms import RULES
 from agent_magics.models.scripted import SeenHistory
@@ -208,7 +208,7 @@ def test_azure(monkeypatch):
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key")
     monkeypatch.setenv("OPENAI_API_KEY", "openai-key")
     assert key_of("https://x.openai.azure.com/openai/v1") == "azure-key"
-    assert key_of("http://localhost:8000/v1") == "openai-key"
+    assert key_of("https://api.openai.com/v1") == "openai-key"
 
 
 def test_azures_old_address_keeps_its_query_and_gets_its_key_header():
@@ -224,7 +224,8 @@ def test_azures_old_address_keeps_its_query_and_gets_its_key_header():
 def test_the_key_that_is_missing_is_named():
     with pytest.raises(FatalError, match="OPENROUTER_API_KEY"):
         ask(open_model(base_url="https://openrouter.ai/api/v1"))
-    assert key_name_of("http://example.org") == "OPENAI_API_KEY"
+    assert key_names_of("https://api.openai.com/v1") == ("OPENAI_API_KEY",)
+    assert key_names_of("http://example.org") == ()
 
 
 # -- a whole turn on the chat wire ---------------------------------------------------------------

@@ -18,9 +18,10 @@ from agent_magics.models.base import (
     ModelRequest,
     ReasoningChunk,
     ResponseDone,
+    SearchProgress,
     TextChunk,
 )
-from agent_magics.models.responses import ResponseDecoder, ResponsesModel, decode_stream, reasons
+from agent_magics.models.responses import ResponseDecoder, ResponsesModel, decode_stream
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.models.scripted import SeenHistory
 from agent_magics.models.sse import encode_event
@@ -32,6 +33,7 @@ from agent_magics.protocol.items import (
     ToolCallOutput,
     Usage,
     UserMessage,
+    WebSearchCall,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
 
@@ -105,7 +107,7 @@ data: {"type":"response.output_item.done","item":{"id":"fc_1","type":"function_c
 "status":"completed","arguments":"{\\"a\\":1}","call_id":"call_9","name":"f"}}
 
 event: response.output_item.done
-data: {"type":"response.output_item.done","item":{"id":"ws_1","type":"web_search_call"}}
+data: {"type":"response.output_item.done","item":{"id":"x_1","type":"image_generation_call"}}
 
 event: response.completed
 data: {"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":7,\
@@ -181,6 +183,48 @@ def test_reasoning_that_cannot_be_sent_back_is_only_shown():
     assert play(*items, end) == [ResponseDone()]
 
 
+SEARCH = {"type": "search", "query": "cats"}
+
+
+def search_item(**fields):
+    return {"id": "ws_1", "type": "web_search_call", "status": "completed", **fields}
+
+
+def test_a_web_search_is_told_as_it_runs_and_kept_with_its_reasoning():
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "enc"}
+    begun = {"id": "ws_1", "type": "web_search_call", "status": "in_progress"}
+    events = play(
+        encode_event("response.output_item.done", {"output_index": 0, "item": thought}),
+        encode_event("response.output_item.added", {"output_index": 1, "item": begun}),
+        encode_event("response.web_search_call.searching", {"output_index": 1, "item_id": "ws_1"}),
+        encode_event(
+            "response.output_item.done", {"output_index": 1, "item": search_item(action=SEARCH)}
+        ),
+        encode_event("response.completed", {"response": {}}),
+    )
+    assert events == [
+        SearchProgress("1", "running"),
+        SearchProgress("1", "completed", SEARCH),
+        ItemDone(Reasoning((), "enc", "rs_1")),
+        ItemDone(WebSearchCall(SEARCH, "completed", "ws_1")),
+        ResponseDone(),
+    ]
+
+
+def test_events_of_an_unknown_kind_are_ignored_with_a_line_for_debugging(caplog):
+    caplog.set_level("DEBUG", "agent_magics")
+    stream = (
+        encode_event("response.brand_new", {"delta": "?"}),
+        b'data: {"type": "response.newer"}\n\n',
+        encode_event("response.content_part.added", {"part": {}}),
+        encode_event("response.completed", {"response": {}}),
+    )
+    assert play(*stream) == [ResponseDone()]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "response.brand_new" in said[0] and "response.newer" in said[1]
+
+
 def incomplete_answer(reason, status):
     call = {**function_call("f", '{"a"'), "status": status}
     done = encode_event("response.output_item.done", {"item": call})
@@ -190,7 +234,12 @@ def incomplete_answer(reason, status):
 
 @pytest.mark.parametrize(
     ("reason", "finish"),
-    [("max_output_tokens", "length"), ("content_filter", "content_filter"), (None, "length")],
+    [
+        ("max_output_tokens", "length"),
+        ("content_filter", "content_filter"),
+        ("something_new", "incomplete"),
+        (None, "length"),
+    ],
 )
 def test_answers_that_were_cut_short_by_the_provider(reason, finish):
     assert play(*incomplete_answer(reason, "incomplete")) == [ResponseDone(finish=finish)]
@@ -309,9 +358,21 @@ def test_a_key_set_later_is_used(monkeypatch):
         assert model.secrets() == (KEY,)
 
 
-def test_models_that_reason():
-    names = ("gpt-5.5", "openai/gpt-5", "o3-mini", "codex-mini", "gpt-5-chat-latest", "gpt-4o")
-    assert [reasons(name) for name in names] == [True, True, True, True, False, False]
+def test_what_may_be_set_for_a_request_is_sent_and_nothing_else_is():
+    settings = {"tool_choice": "f", "service_tier": "flex", "reasoning_summary": "auto"}
+    with ResponsesServer(["Ok."]) as server:
+        ask(
+            ResponsesModel(base_url=server.base_url),
+            request_of(tools=TOOLS, **settings),
+            request_of(tools=TOOLS, tool_choice="none", parallel_tool_calls=False),
+            request_of(model="gpt-4.1", reasoning_summary="auto"),
+        )
+        first, second, third = [request.body for request in server.requests]
+    assert first["tool_choice"] == {"type": "function", "name": "f"}
+    assert (first["service_tier"], first["reasoning"]) == ("flex", {"summary": "auto"})
+    assert (second["tool_choice"], second["parallel_tool_calls"]) == ("none", False)
+    assert not {"service_tier", "reasoning"} & second.keys()
+    assert not {"include", "reasoning", "tool_choice"} & third.keys()
 
 
 # -- errors ---------------------------------------------------------------------------------------

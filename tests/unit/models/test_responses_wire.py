@@ -1,43 +1,56 @@
 """Items and tool specs as the Responses API's JSON, and its items back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_shapes import GRAMMAR, HISTORIES, LOOSE, PARTS, PNG, SCHEMA, offered
 
+from agent_magics.models.chat_reasoning import MARK
 from agent_magics.models.responses_wire import (
+    ResponsesTranscript,
     decode_item,
     decode_usage,
+    encode_choice,
     encode_item,
     encode_tools,
 )
-from agent_magics.models.transforms import strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
+    Citation,
     CustomToolCall,
     FunctionCall,
-    InputImage,
-    InputText,
     LocalShellCall,
     Reasoning,
     ToolCallOutput,
     Usage,
     UserMessage,
+    WebSearchCall,
 )
 from agent_magics.protocol.tools import (
-    ConfiguredToolSpec,
-    FreeformToolSpec,
     FunctionToolSpec,
     LocalShellSpec,
     WebSearchSpec,
 )
 
-PARTS = (InputText("see"), InputImage("data:image/png;base64,AA==", "low"))
 PARTS_JSON = [
     {"type": "input_text", "text": "see"},
-    {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"},
+    {"type": "input_image", "image_url": PNG, "detail": "low"},
 ]
+
+
+CAT = Citation("https://cats.example/", "Cats", 0, 4)
+CAT_JSON = {
+    "type": "url_citation",
+    "url": "https://cats.example/",
+    "title": "Cats",
+    "start_index": 0,
+    "end_index": 4,
+}
+FILE = Citation(title="a.txt", start=5, file_id="file_1")
+FILE_JSON = {"type": "file_citation", "file_id": "file_1", "filename": "a.txt", "index": 5}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +67,29 @@ PARTS_JSON = [
                 "type": "message",
                 "role": "assistant",
                 "content": [{"type": "output_text", "text": "yes"}],
+            },
+        ),
+        (
+            AssistantMessage("Cats.", citations=(CAT, FILE)),
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [
+                    {
+                        "type": "output_text",
+                        "text": "Cats.",
+                        "annotations": [CAT_JSON, FILE_JSON],
+                    }
+                ],
+            },
+        ),
+        (
+            WebSearchCall({"type": "search", "query": "cats"}, "completed", "ws_1"),
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {"type": "search", "query": "cats"},
             },
         ),
         (
@@ -114,6 +150,14 @@ def test_items_as_the_api_wants_them(item, expected):
     assert b'": ' not in encoded.replace(b'{\\"a\\": 1}', b"")
 
 
+@given(HISTORIES)
+def test_any_history_is_json(items):
+    transcript = ResponsesTranscript()
+    for item in items:
+        transcript.add(item)
+    assert isinstance(json.loads(b"[%s]" % transcript.encoded()), list)
+
+
 @given(st.text())
 def test_any_text_can_be_sent(text):
     odd = text + "\udc80"
@@ -133,6 +177,33 @@ def test_messages_with_refusals_are_text():
     assert decode_item(message) == AssistantMessage("So: no.", "m")
 
 
+def test_what_an_answer_cites_is_kept_and_placed_in_the_whole_text():
+    odd = [{"type": "url_citation"}, {"type": "new", "url": 3}, "x", None]
+    parts = [
+        {"type": "output_text", "text": "So: ", "annotations": odd},
+        {"type": "output_text", "text": "Cats.", "annotations": [CAT_JSON, FILE_JSON]},
+    ]
+    decoded = decode_item({"type": "message", "content": parts})
+    assert decoded == AssistantMessage(
+        "So: Cats.", citations=(replace(CAT, start=4, end=8), replace(FILE, start=9))
+    )
+    assert decode_item(json.loads(encode_item(decoded))) == decoded
+
+
+def test_a_web_search_comes_back_whatever_it_did():
+    for status in ("completed", "failed"):
+        search = WebSearchCall({"type": "open_page", "url": "https://x"}, status, "ws")
+        assert decode_item(json.loads(encode_item(search))) == search
+    assert decode_item({"type": "web_search_call", "action": "?"}) == WebSearchCall()
+
+
+def test_reasoning_in_another_server_s_form_is_not_sent():
+    transcript = ResponsesTranscript()
+    transcript.add(Reasoning(("a",), MARK + "[]"))
+    transcript.add(Reasoning(("a",)))
+    assert transcript.encoded() == b""
+
+
 def test_reasoning_and_local_shell_come_back():
     reasoning = Reasoning(("a", "b"), "enc", "rs")
     assert decode_item(json.loads(encode_item(reasoning))) == reasoning
@@ -143,7 +214,7 @@ def test_reasoning_and_local_shell_come_back():
 
 
 def test_unknown_items_are_nothing():
-    assert decode_item({"type": "web_search_call", "id": "w"}) is None
+    assert decode_item({"type": "image_generation_call", "id": "w"}) is None
     assert decode_item({}) is None
 
 
@@ -160,29 +231,37 @@ def test_usage_with_and_without_details():
 
 
 def tools_json(*specs):
-    return json.loads(encode_tools([ConfiguredToolSpec(spec) for spec in specs]))
+    return json.loads(encode_tools(offered(*specs)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        ("f", {"type": "function", "name": "f"}),
+        ("patch", {"type": "custom", "name": "patch"}),
+        ("web_search", {"type": "web_search"}),
+    ],
+)
+def test_which_tool_must_be_called(choice, sent):
+    specs = (FunctionToolSpec("f", "Do.", SCHEMA), GRAMMAR, WebSearchSpec())
+    assert encode_choice(choice, offered(*specs)) == sent
 
 
 def test_native_and_freeform_tools():
-    patch = FreeformToolSpec("apply_patch", "Edit.", "lark", "start: x")
-    assert tools_json(patch, LocalShellSpec(), WebSearchSpec(), WebSearchSpec(False)) == [
+    assert tools_json(GRAMMAR, LocalShellSpec(), WebSearchSpec(), WebSearchSpec(False)) == [
         {
             "type": "custom",
-            "name": "apply_patch",
-            "description": "Edit.",
-            "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"},
+            "name": "patch",
+            "description": "Change files.",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /x/"},
         },
         {"type": "local_shell"},
         {"type": "web_search"},
         {"type": "web_search", "external_web_access": False},
     ]
-
-
-LOOSE = {
-    "type": "object",
-    "properties": {"a": {"type": "string"}, "n": {"type": "integer", "default": 5}},
-    "required": ["a"],
-}
 
 
 def test_a_strict_function_is_sent_in_strict_form():
@@ -212,129 +291,3 @@ def test_what_has_no_strict_form_is_sent_unenforced():
     (tool,) = tools_json(FunctionToolSpec("f", "Do.", mapping, strict=True))
     assert tool["strict"] is False
     assert tool["parameters"] == mapping
-
-
-def property_form(schema, *, required=False):
-    whole = {"type": "object", "properties": {"p": schema}, "required": ["p"] if required else []}
-    strict = strict_form(whole)
-    return strict and strict["properties"]["p"]
-
-
-NULL = {"type": "null"}
-
-
-@pytest.mark.parametrize(
-    ("schema", "optional"),
-    [
-        ({"type": "string"}, {"type": ["string", "null"]}),
-        ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
-        (
-            {"type": "string", "enum": ["a"]},
-            {"type": ["string", "null"], "enum": ["a", None]},
-        ),
-        ({"const": 1}, {"anyOf": [{"const": 1}, NULL]}),
-        (
-            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-            {"anyOf": [{"type": "string"}, {"type": "integer"}, NULL]},
-        ),
-        (
-            {"anyOf": [{"type": "string"}, NULL], "default": None},
-            {"anyOf": [{"type": "string"}, NULL]},
-        ),
-        (
-            {"$ref": "#/$defs/X", "description": "An X."},
-            {"anyOf": [{"$ref": "#/$defs/X"}, NULL], "description": "An X."},
-        ),
-        (
-            {"type": "array", "items": {"type": "string", "minLength": 1}, "description": "All."},
-            {
-                "anyOf": [
-                    {
-                        "type": "array",
-                        "items": {"type": "string", "description": "(minLength: 1)"},
-                    },
-                    NULL,
-                ],
-                "description": "All.",
-            },
-        ),
-        (
-            {"type": "string", "maxLength": 9, "default": "x", "description": "A name."},
-            {
-                "type": ["string", "null"],
-                "description": 'A name. (maxLength: 9; default: "x")',
-            },
-        ),
-    ],
-)
-def test_optional_properties_may_be_null(schema, optional):
-    assert property_form(schema) == optional
-
-
-def test_what_strict_mode_knows_stays():
-    schema = {"type": "integer", "minimum": 1, "maximum": 5, "title": "P"}
-    assert property_form(schema, required=True) == {"type": "integer", "minimum": 1, "maximum": 5}
-    date = {"type": "string", "format": "date"}
-    assert property_form(date, required=True) == date
-
-
-def test_what_it_refuses_is_told_in_words():
-    schema = {"type": "string", "format": "path", "pattern": "^(?=a)", "description": "A file."}
-    assert property_form(schema, required=True) == {
-        "type": "string",
-        "description": 'A file. (format: "path"; pattern: "^(?=a)")',
-    }
-
-
-def test_references_stand_alone_and_definitions_are_strict_too():
-    item = {"type": "object", "properties": {"y": {"type": "integer"}}, "title": "X"}
-    whole = {
-        "type": "object",
-        "properties": {"x": {"$ref": "#/$defs/X", "description": "One."}},
-        "required": ["x"],
-        "$defs": {"X": item},
-    }
-    assert strict_form(whole) == {
-        "type": "object",
-        "properties": {"x": {"anyOf": [{"$ref": "#/$defs/X"}], "description": "One."}},
-        "required": ["x"],
-        "additionalProperties": False,
-        "$defs": {
-            "X": {
-                "type": "object",
-                "properties": {"y": {"type": ["integer", "null"]}},
-                "required": ["y"],
-                "additionalProperties": False,
-            }
-        },
-    }
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {},
-        {"type": "object"},
-        {"type": "object", "additionalProperties": True},
-        {"type": ["object", "null"]},
-        {"type": "array"},
-        {"type": "array", "items": {}},
-        {"type": "array", "prefixItems": [{"type": "string"}]},
-        {"allOf": [{"type": "string"}]},
-        {"type": "string", "not": {"const": "x"}},
-    ],
-)
-def test_schemas_without_strict_form(schema):
-    assert property_form(schema) is None
-
-
-def test_the_root_must_be_an_object_and_the_input_is_not_changed():
-    assert strict_form({"anyOf": [LOOSE, NULL]}) is None
-    before = json.dumps(LOOSE)
-    strict_form(LOOSE)
-    assert json.dumps(LOOSE) == before
-
-
-def test_a_function_without_parameters():
-    empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    assert strict_form({"type": "object", "properties": {}}) == empty

@@ -22,6 +22,10 @@ class GrowingHistory:
     def __init__(self):
         self.items = [UserMessage("hi")]
 
+    @property
+    def sent(self):
+        return self.items
+
     def encoded(self, maker):
         return SeenHistory(tuple(self.items)).encoded(maker)
 

@@ -116,6 +116,15 @@ def test_usage():
     assert "2 requests" in to_plain({**USAGE, "requests": 2, "cached_tokens": 0})
 
 
+def test_usage_with_reasoning_and_cost():
+    item = {**USAGE, "reasoning_tokens": 3, "cost": "0.042 USD"}
+    line = "12,000 tokens in (1,000 cached), 5 out (3 reasoning), 1 request, 0.042 USD"
+    assert to_plain(item) == line
+    assert to_markdown(item) == f"*{line}*"
+    bold = to_markdown({**USAGE, "cost": "price of a*b<i>c not known"})
+    assert "<i>" not in bold
+
+
 def test_a_notice_of_several_lines_stays_in_its_quotation():
     item = {"kind": "notice", "level": "error", "text": "one\ntwo"}
     assert to_markdown(item) == "> **Error:** one\n> two"

@@ -19,6 +19,7 @@ from agent_magics.protocol.events import (
     PlanStep,
     PlanUpdated,
     QuestionResolved,
+    ReasoningDelta,
     TextDelta,
     TokensCounted,
     ToolCallCompleted,
@@ -29,11 +30,14 @@ from agent_magics.protocol.events import (
     TurnAborted,
     TurnCompleted,
     TurnFailed,
+    TurnStarted,
     Warned,
 )
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
+from agent_magics.render.describe import SAVED_CHARACTERS, describe_call, shorten
 from agent_magics.render.mime import ITEM_MIME, blocks_item, harmless, to_bundle
-from agent_magics.render.view import SAVED_CHARACTERS, TurnView, describe_call, shorten
+from agent_magics.render.text import to_plain
+from agent_magics.render.view import TurnView
 
 
 def fold(*events):
@@ -86,7 +90,7 @@ def test_a_whole_turn():
         completed("exit code 0\na\n", details={"output": "a\n", "exit_code": 0}),
         TextDelta(text="Done."),
         ItemCompleted(item=AssistantMessage("Done.")),
-        TurnCompleted(text="Done.", usage=Usage(10, 5, 2), requests=2),
+        TurnCompleted(text="Done.", usage=Usage(10, 5, 2, 1), requests=2, cost=0.0421),
     ) == [
         {"version": 1, "kind": "text", "text": "I look."},
         {
@@ -108,7 +112,9 @@ def test_a_whole_turn():
             "input_tokens": 10,
             "output_tokens": 5,
             "cached_tokens": 2,
+            "reasoning_tokens": 1,
             "requests": 2,
+            "cost": "0.042 USD",
         },
     ]
 
@@ -247,13 +253,73 @@ def test_a_bundle_has_the_item_and_two_readable_forms():
         (TurnAborted(reason="interrupted by the person"), "warning", "interrupted by the person"),
         (TurnFailed(error="No key."), "error", "No key."),
         (Warned(message="w"), "warning", "w"),
-        (ModelRetry(reason="Busy", attempt=2, delay=1.0), "warning", "Busy"),
     ],
 )
 def test_notices(event, level, words):
     [item] = items(event)
     assert (item["kind"], item["level"]) == ("notice", level)
     assert words.lower() in item["text"].lower()
+
+
+def test_thoughts_are_one_block_that_ends_when_the_model_speaks_or_acts():
+    for end in (TextDelta(text="Hi"), pending(), TurnAborted(reason="r"), TurnFailed(error="e")):
+        view = fold(ReasoningDelta(text="**Look"), ReasoningDelta(text="ing**"))
+        [block] = view.blocks
+        assert not block.done
+        assert block.item["text"] == "**Looking**"
+        assert block in view.apply(end) and block.done
+    again = fold(ReasoningDelta(text="a"), TextDelta(text="b"), ReasoningDelta(text="c"))
+    assert [block.item["kind"] for block in again.blocks] == ["reasoning", "text", "reasoning"]
+    assert to_bundle(block)["text/plain"] == "Thinking: **Looking**"
+    assert to_bundle(block)["text/markdown"] == "> **Thinking:** **Looking**"
+
+
+def test_of_long_thoughts_the_end_is_kept():
+    words = [f"word {number}\n" for number in range(1_000)]
+    [item] = items(*(ReasoningDelta(text=word) for word in words))
+    assert len(item["text"]) <= SAVED_CHARACTERS
+    assert item["text"].endswith(words[-1])
+    assert item["left_out"] + len(item["text"]) == len("".join(words))
+    assert "characters left out" in to_plain(item)
+
+
+BUSY = ModelRetry(reason="Busy.", attempt=1, delay=11.2, tries=6)
+
+
+def test_a_wait_is_counted_down_in_whole_seconds():
+    view = fold(BUSY)
+    [block] = view.blocks
+    assert (block.done, block.item["level"]) == (False, "warning")
+    assert block.item["text"] == "Trying again in 12 s (attempt 2 of 6): Busy."
+    assert view.count_down(11.1) == []
+    assert view.count_down(11.0) == [block]
+    assert block.item["text"] == "Trying again in 11 s (attempt 2 of 6): Busy."
+    assert view.count_down(-0.1) == [block]
+    assert block.item["text"] == "Trying again (attempt 2 of 6): Busy."
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (TextDelta(text="Hi"), "The model answered at attempt 3; before that: Cut off."),
+        (ReasoningDelta(text="Hm"), "The model answered at attempt 3; before that: Cut off."),
+        (TurnAborted(reason="r"), "Stopped before attempt 3: Cut off."),
+        (TurnFailed(error="e"), "Gave up after attempt 3: Cut off."),
+    ],
+)
+def test_of_several_waits_one_quiet_line_stays(end, says):
+    view = fold(BUSY, ModelRetry(reason="Cut off", attempt=2, delay=1.0, tries=6))
+    [block] = view.blocks
+    assert view.waits
+    view.apply(end)
+    assert (block.done, block.item["level"], block.item["text"]) == (True, "info", says)
+    assert not view.waits and view.count_down(1.0) == []
+
+
+def test_the_next_request_has_a_wait_of_its_own():
+    view = fold(BUSY, TextDelta(text="Hi"), BUSY)
+    assert [block.item["kind"] for block in view.blocks] == ["notice", "text", "notice"]
+    assert view.blocks[0].done and not view.blocks[2].done
 
 
 @pytest.mark.parametrize("end", [TurnAborted(reason="r"), TurnFailed(error="e")])
@@ -263,6 +329,27 @@ def test_when_the_turn_is_over_nothing_runs_any_more(end):
     assert view.blocks[1].item["status"] == "failed"
     assert view.blocks[1].item["output"] == "Interrupted."
     assert view.apply(completed())[0] is not view.blocks[1]
+
+
+def test_the_usage_line_says_what_is_not_known_of_the_cost():
+    [item] = items(TurnCompleted(text="x", usage=Usage(1, 1), unpriced="gpt-99"))
+    assert item["cost"] == "price of gpt-99 not known"
+    [item] = items(TurnCompleted(text="x", usage=Usage(1, 1)))
+    assert item["cost"] == "cost not known"
+
+
+def test_an_answer_of_a_type_is_shown_as_code():
+    message = ItemCompleted(item=AssistantMessage('{"a_b": [1, "*x*"]}'))
+    [item] = items(TurnStarted(prompt="x", output="Row"), message)
+    assert item["text"].startswith("```json\n{\n")
+    assert json.loads(item["text"].strip("`").removeprefix("json")) == {"a_b": [1, "*x*"]}
+    assert items(TurnStarted(prompt="x"), message)[0]["text"] == '{"a_b": [1, "*x*"]}'
+
+
+@pytest.mark.parametrize("text", ["words", "7", "[" * 100_000, '{"half'])
+def test_what_is_no_json_object_stays_text(text):
+    started = TurnStarted(prompt="x", output="int")
+    assert items(started, ItemCompleted(item=AssistantMessage(text)))[0]["text"] == text
 
 
 def test_no_tokens_no_usage_line():

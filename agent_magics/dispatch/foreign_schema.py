@@ -1,0 +1,362 @@
+"""JSON schemas written by others, brought into the few words that models and providers share.
+
+MCP servers and clients write any dialect of JSON Schema; what comes out here is always of the
+subset that is sent: typed values, objects, arrays, enum, anyOf and references into `$defs`. Where
+that cannot say what the author said, it says less, and what is left out is told in the description:
+whoever answers the call checks it anyway. One rule a function; the same input gives the same
+output, and what is clean already stays as it is.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_magics.dispatch.schema_words import (
+    LEFT_OUT,
+    fits,
+    inferred_type,
+    kinds_of,
+    types_of,
+    values_of,
+)
+
+Schema = dict[str, Any]
+
+# Deeper parts become values of their type with nothing said about their inside.
+DEEPEST = 10
+# A schema with more parts than this is cut; references may multiply parts without end.
+MOST_PARTS = 5_000
+MOST_ALTERNATIVES = 100
+# Characters of JSON; about 5,000 tokens for one tool, in every request.
+MOST_CHARACTERS = 20_000
+_LONGEST_NAME = 64
+_MOST_PASSES = 5
+
+# Tried in this order until the schema is short enough: (deepest part, longest description).
+_CUTS = ((DEEPEST, 2_000), (DEEPEST, 300), (DEEPEST, 80), (6, 80), (4, 0), (3, 0), (2, 0), (1, 0))
+_FREE_OBJECT: Schema = {
+    "type": "object",
+    "properties": {},
+    "required": [],
+    "additionalProperties": True,
+}
+_STRUCTURE = ("type", "properties", "items", "enum", "const", "$ref", "prefixItems")
+
+
+def sanitize_json_schema(schema: Any) -> Schema:
+    """Return a schema of the subset that is sent; never raises, whatever `schema` is.
+
+    Args:
+        schema: a JSON schema of any dialect, or anything else.
+    """
+    return _settled(schema, is_root_object=False)
+
+
+def sanitize_parameters(schema: Any) -> Schema:
+    """Return the schema of a tool's parameters: like `sanitize_json_schema`, always an object."""
+    return _settled(schema, is_root_object=True)
+
+
+def _settled(schema: Any, *, is_root_object: bool) -> Schema:
+    """Clean until nothing changes: what was cut in one pass may make the next one shorter."""
+    clean = _shortest(schema, is_root_object=is_root_object)
+    for _ in range(_MOST_PASSES):
+        again = _shortest(clean, is_root_object=is_root_object)
+        if again == clean:
+            return clean
+        clean = again
+    return dict(_FREE_OBJECT)
+
+
+def _shortest(schema: Any, *, is_root_object: bool) -> Schema:
+    for deepest, longest in _CUTS:
+        clean = _Cleaner(schema, deepest, longest).run(is_root_object=is_root_object)
+        if len(json.dumps(clean, ensure_ascii=False)) <= MOST_CHARACTERS:
+            return clean
+    return dict(_FREE_OBJECT)
+
+
+class _Cleaner:
+    """One pass over one schema.
+
+    Args:
+        root: the schema, where references lead into.
+        deepest: parts below are cut.
+        longest: characters of a description; 0 drops them.
+    """
+
+    def __init__(self, root: Any, deepest: int, longest: int) -> None:
+        self._root = root
+        self._deepest = deepest
+        self._longest = longest
+        self._parts = 0
+        self._names: dict[str, str] = {}  # pointer -> name in $defs
+        self._defs: Schema = {}
+
+    def run(self, *, is_root_object: bool) -> Schema:
+        root = self._followed(self._root)
+        clean = self._object_root(root) if is_root_object else self._clean(root, 0)
+        waiting = list(self._names)
+        while waiting:  # definitions may refer to further ones
+            for pointer in waiting:
+                name = self._names[pointer]
+                self._defs[name] = self._clean(self._at(pointer), 1)
+            waiting = [p for p in self._names if self._names[p] not in self._defs]
+        if self._defs:
+            clean = {**clean, "$defs": self._defs}
+        return clean
+
+    def _object_root(self, root: Any) -> Schema:
+        """A tool takes an object: alternatives become the properties of one, none required."""
+        if not isinstance(root, Mapping):
+            return dict(_FREE_OBJECT)
+        clean = self._clean({**root, "type": "object"} if "properties" in root else root, 0)
+        if clean.get("type") == "object":
+            return clean
+        merged: Schema = {}
+        for each in clean.get("anyOf", ()):
+            inner = self._clean(self._followed(self._target(each)), 0) if "$ref" in each else each
+            merged = {**inner.get("properties", {}), **merged}
+        if not merged:
+            return dict(_FREE_OBJECT)
+        described = {"description": clean["description"]} if "description" in clean else {}
+        return {
+            "type": "object",
+            "properties": merged,
+            "required": [],
+            "additionalProperties": False,
+            **described,
+        }
+
+    # -- one part ----------------------------------------------------------------------------------
+
+    def _clean(self, schema: Any, depth: int) -> Schema:
+        self._parts += 1
+        if not isinstance(schema, Mapping) or self._parts > MOST_PARTS:
+            return {"type": "string"}  # true, false, or no schema at all: any value, as text
+        if "allOf" in schema:
+            schema = self._merged(schema)
+        if isinstance(schema.get("$ref"), str):
+            return self._reference(schema, depth)
+        alternatives = self._alternatives(schema)
+        if alternatives is not None and depth >= self._deepest:
+            return self._described({"type": "string"}, schema)
+        if alternatives is not None:
+            return self._any_of(alternatives, schema, depth)
+        kind = (types_of(schema) or kinds_of(values_of(schema)) or [inferred_type(schema)])[0]
+        if depth >= self._deepest and kind in ("object", "array"):
+            return self._described(_closed_form(kind), schema)
+        if kind == "object":
+            return self._described(self._object(schema, depth), schema)
+        if kind == "array":
+            return self._described(self._array(schema, depth), schema)
+        clean: Schema = {"type": kind}
+        values = [v for v in values_of(schema) if fits(v, kind)]
+        if values and kind != "null":
+            clean["enum"] = values
+        return self._described(clean, schema)
+
+    def _described(self, clean: Schema, schema: Mapping[str, Any]) -> Schema:
+        """Add the description, and in words what the subset cannot say."""
+        said = schema.get("description")
+        words = said if isinstance(said, str) else ""
+        left_out = [f"{name}: {_json_text(schema[name])}" for name in LEFT_OUT if name in schema]
+        if left_out:
+            words = f"{words} ({', '.join(left_out)})".strip()
+        if len(words) > self._longest:
+            words = words[: max(self._longest - 1, 0)].rstrip() + "…" if self._longest else ""
+        return {**clean, "description": words} if words else clean
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        given = schema.get("properties")
+        given = given if isinstance(given, Mapping) else {}
+        properties = {
+            str(name): self._clean(each, depth + 1)
+            for name, each in given.items()
+            if each is not False  # which no value fits
+        }
+        required = schema.get("required")
+        names = required if isinstance(required, (list, tuple)) else ()
+        clean: Schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(dict.fromkeys(n for n in names if isinstance(n, str))),
+            "additionalProperties": self._additional(schema, bool(given), depth),
+        }
+        clean["required"] = [name for name in clean["required"] if name in properties]
+        return clean
+
+    def _additional(self, schema: Mapping[str, Any], has_names: bool, depth: int) -> bool | Schema:
+        """Free keys only where the author says so, or names none."""
+        rest = schema.get("additionalProperties")
+        patterns = schema.get("patternProperties")
+        if rest is None and isinstance(patterns, Mapping) and patterns:
+            rest = next(iter(patterns.values()))
+        if isinstance(rest, Mapping):
+            return self._clean(rest, depth + 1) if rest else True
+        return rest if isinstance(rest, bool) else not has_names
+
+    def _array(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        """An array has one schema for all elements; a tuple's become alternatives."""
+        items = schema.get("prefixItems", schema.get("items"))
+        if not isinstance(items, (list, tuple)):
+            return {"type": "array", "items": self._clean(items, depth + 1)}
+        heads = [each for each in items if isinstance(each, (Mapping, bool))]
+        rest = schema.get("items") if "prefixItems" in schema else None
+        heads += [rest] if isinstance(rest, Mapping) else []
+        clean = self._any_of(heads, {}, depth + 1) if heads else {"type": "string"}
+        return {"type": "array", "items": clean}
+
+    # -- alternatives ------------------------------------------------------------------------------
+
+    def _alternatives(self, schema: Mapping[str, Any]) -> list[Any] | None:
+        """Return what a schema offers to choose from; None where it is one thing."""
+        given = schema.get("anyOf", schema.get("oneOf"))
+        rest = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", "nullable")}
+        bare = {k: v for k, v in rest.items() if k not in ("description", *LEFT_OUT)}
+        if isinstance(given, (list, tuple)) and given:
+            if not any(key in bare for key in _STRUCTURE):
+                return [*given, *([{"type": "null"}] if schema.get("nullable") is True else [])]
+            if any(_says_structure(each) for each in given):
+                return [{"allOf": [bare, each]} for each in given]
+        if schema.get("nullable") is True and types_of(schema) != ["null"]:
+            return [bare, {"type": "null"}]
+        values = values_of(schema)
+        kinds = types_of(schema) or kinds_of(values)
+        fitting = [k for k in kinds if not values or any(fits(value, k) for value in values)]
+        if not fitting and kinds:  # none of the values is of the type: the values are right
+            fitting = kinds_of(values)
+        if len(fitting) > 1 or (fitting and types_of(schema) not in ([], fitting)):
+            return [{**bare, "type": kind} for kind in fitting]
+        return None
+
+    def _any_of(self, given: Sequence[Any], schema: Mapping[str, Any], depth: int) -> Schema:
+        found: dict[str, Schema] = {}  # by their text: comparing all with all takes too long
+        for each in given:
+            if each is False:
+                continue
+            clean = self._clean(each, depth + 1)
+            inner = clean.get("anyOf") if "description" not in clean else None
+            found |= {json.dumps(m, sort_keys=True): m for m in inner or [clean]}
+            if len(found) >= MOST_ALTERNATIVES:
+                break
+        members = list(found.values())[:MOST_ALTERNATIVES]
+        if not members:
+            return self._described({"type": "string"}, schema)
+        if len(members) > 1:
+            return self._described({"anyOf": members}, schema)
+        only = members[0]
+        said = [part for part in (schema.get("description"), only.get("description")) if part]
+        merged = {"description": " ".join(said)} if all(isinstance(s, str) for s in said) else {}
+        words = {name: schema[name] for name in LEFT_OUT if name in schema}
+        plain = {key: value for key, value in only.items() if key != "description"}
+        return self._described(plain, {**merged, **words})
+
+    # -- references --------------------------------------------------------------------------------
+
+    def _reference(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        pointer = schema["$ref"]
+        target, pointer = self._resolved(pointer)
+        if target is None:
+            return self._described({"type": "string"}, schema)
+        if not isinstance(target, Mapping):
+            return self._clean(target, depth)
+        if pointer not in self._names:
+            self._names[pointer] = self._name_for(pointer)
+        return self._described({"$ref": f"#/$defs/{self._names[pointer]}"}, schema)
+
+    def _name_for(self, pointer: str) -> str:
+        last = pointer.rpartition("/")[2].lstrip("#") or "root"
+        base = re.sub(r"[^A-Za-z0-9_.-]", "_", last)[:_LONGEST_NAME]
+        name, number = base, 2
+        while name in self._names.values():
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+    def _resolved(self, pointer: str) -> tuple[Any, str]:
+        """Follow a reference to what is more than one; (None, "") where it leads nowhere."""
+        seen = set()
+        while pointer not in seen:
+            seen.add(pointer)
+            target = self._at(pointer)
+            if not isinstance(target, Mapping) or not isinstance(target.get("$ref"), str):
+                return target, pointer
+            pointer = target["$ref"]
+        return None, ""
+
+    def _at(self, pointer: str) -> Any:
+        if not pointer.startswith("#"):
+            return None
+        place = self._root
+        for part in filter(None, pointer[1:].split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(place, Mapping) and key in place:
+                place = place[key]
+            elif isinstance(place, list) and key.isdecimal() and int(key) < len(place):
+                place = place[int(key)]
+            else:
+                return None
+        return place
+
+    def _target(self, clean: Mapping[str, Any]) -> Any:
+        """Return the author's schema behind one of our own references."""
+        name = str(clean["$ref"]).removeprefix("#/$defs/")
+        return self._at(next(p for p, known in self._names.items() if known == name))
+
+    def _followed(self, schema: Any) -> Any:
+        """Return what a schema that is only a reference stands for."""
+        if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
+            return self._resolved(schema["$ref"])[0]
+        return schema
+
+    def _merged(self, schema: Mapping[str, Any]) -> Schema:
+        """Return one schema in the place of all that must hold."""
+        merged = {key: value for key, value in schema.items() if key != "allOf"}
+        waiting = _parts_of(schema)
+        is_bare = not any(key in merged for key in _STRUCTURE)
+        if is_bare and len(waiting) == 1 and isinstance(waiting[0].get("$ref"), str):
+            return {**waiting[0], **merged}  # a reference with a description of its own
+        seen: set[int] = set()  # what goes round, or is said twice, adds nothing
+        while waiting:
+            each = self._followed(waiting.pop(0))
+            if isinstance(each, Mapping) and id(each) not in seen:
+                seen.add(id(each))
+                waiting = [*_parts_of(each), *waiting]
+                merged = _both(merged, {k: v for k, v in each.items() if k != "allOf"})
+        return merged
+
+
+def _parts_of(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    given = schema.get("allOf")
+    parts = given if isinstance(given, (list, tuple)) else ()
+    return [part for part in parts if isinstance(part, Mapping)]
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> Schema:
+    """Return a schema that holds what both say; of two words about one thing the first counts."""
+    both = {**other, **one}
+    maps = [m["properties"] for m in (one, other) if isinstance(m.get("properties"), Mapping)]
+    if maps:
+        both["properties"] = {name: each for m in reversed(maps) for name, each in m.items()}
+    lists = [m["required"] for m in (one, other) if isinstance(m.get("required"), list)]
+    if lists:
+        both["required"] = [name for names in lists for name in names]
+    return both
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return "…"
+
+
+def _says_structure(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and any(key in schema for key in (*_STRUCTURE, "allOf"))
+
+
+def _closed_form(kind: str) -> Schema:
+    if kind == "object":
+        return dict(_FREE_OBJECT)
+    return {"type": "array", "items": {"type": "string"}}

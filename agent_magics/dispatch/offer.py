@@ -1,0 +1,127 @@
+"""Which tools a request carries: all of them, or where that costs too much, those that are needed.
+
+A specification is paid for in every request. Past a budget only the built-in tools and
+`tool_search` are offered; what a search finds is offered from the next request on, behind
+everything that was offered before, so that the beginning of the request (the part that a provider
+keeps in its cache) stays as it was. A tool that is not offered can be called all the same.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from agent_magics.dispatch.ranking import Ranking, words_of
+from agent_magics.protocol.tools import (
+    ConfiguredToolSpec,
+    FreeformToolSpec,
+    FunctionToolSpec,
+    ToolSpec,
+)
+
+# Estimated tokens of all specifications together, above which they are deferred.
+TOOL_BUDGET = 10_000
+SEARCH = "tool_search"
+
+# JSON of English words comes to about four characters a token with the tokenizers of today; no
+# tokenizer is loaded for an estimate.
+_CHARACTERS_PER_TOKEN = 4
+_NAME_WEIGHT = 3  # a word in a tool's name counts as so many in its description
+
+
+def estimated_tokens(spec: ToolSpec) -> int:
+    """Return what a specification costs in each request: its JSON, four characters a token."""
+    if isinstance(spec, FunctionToolSpec):
+        text = json.dumps([spec.name, spec.description, spec.parameters], ensure_ascii=False)
+    elif isinstance(spec, FreeformToolSpec):
+        text = spec.name + spec.description + spec.definition
+    else:
+        text = spec.name
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+
+
+class ToolOffer:
+    """The tools of a run as they are offered; nothing is computed before the first request.
+
+    Args:
+        specs: all tools, in order.
+        core: names that are always offered.
+        budget: estimated tokens above which the others are deferred.
+        search: the specification of the search, offered where something is deferred.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ConfiguredToolSpec],
+        core: Collection[str] = (),
+        budget: int = TOOL_BUDGET,
+        search: ConfiguredToolSpec | None = None,
+    ) -> None:
+        self.all = tuple(specs)
+        self._core = core
+        self._budget = budget
+        self._search = search
+        self._last: tuple[tuple[str, ...], tuple[ConfiguredToolSpec, ...]] | None = None
+
+    @cached_property
+    def costs(self) -> Mapping[str, int]:
+        """Name -> estimated tokens of its specification."""
+        return {each.spec.name: estimated_tokens(each.spec) for each in self.all}
+
+    @cached_property
+    def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
+        """The tools that are not offered until a search finds them; empty within the budget."""
+        others = {e.spec.name: e for e in self.all if e.spec.name not in self._core}
+        if not others or self._search is None or sum(self.costs.values()) <= self._budget:
+            return {}
+        return others
+
+    @cached_property
+    def _first(self) -> tuple[ConfiguredToolSpec, ...]:
+        """What is offered before anything was found."""
+        if not self.deferred or self._search is None:
+            return self.all
+        search = ConfiguredToolSpec(_listing(self._search.spec, self.deferred), True)
+        return (*(each for each in self.all if each.spec.name not in self.deferred), search)
+
+    def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
+        """Return what the next request offers; the same tuple as long as nothing changes.
+
+        Args:
+            found: names that searches of this conversation found, in that order.
+        """
+        if not found or not self.deferred:
+            return self._first
+        names = tuple(found)
+        if self._last is None or self._last[0] != names:
+            more = (self.deferred[name] for name in names if name in self.deferred)
+            self._last = names, (*self._first, *more)
+        return self._last[1]
+
+    def search(self, query: str, limit: int) -> list[ToolSpec]:
+        """Return the deferred tools that fit `query`, the best first."""
+        return [self.deferred[name].spec for name in self._ranking.best(query, limit)]
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return Ranking({name: _words(each.spec) for name, each in self.deferred.items()})
+
+
+def _words(spec: ToolSpec) -> list[str]:
+    words = words_of(spec.name) * _NAME_WEIGHT
+    if isinstance(spec, FunctionToolSpec):
+        properties: Mapping[str, Any] = spec.parameters.get("properties", {})
+        for name, each in properties.items():
+            told = each.get("description", "") if isinstance(each, Mapping) else ""
+            words += words_of(f"{name} {told}")
+    return words + words_of(getattr(spec, "description", ""))
+
+
+def _listing(search: ToolSpec, deferred: Collection[str]) -> ToolSpec:
+    """Return the search's specification with the names of what it can find."""
+    if not isinstance(search, FunctionToolSpec):
+        return search
+    text = f"{search.description}\n\nThe tools that it finds: {', '.join(deferred)}."
+    return FunctionToolSpec(
+        search.name, text, search.parameters, search.strict, search.strict_reason
+    )

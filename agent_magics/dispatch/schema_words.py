@@ -1,0 +1,100 @@
+"""The words of JSON Schema and its neighbours: which types there are, and what implies one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TYPES = frozenset(("boolean", "string", "number", "integer", "array", "object", "null"))
+
+# What people write where JSON Schema has another word: Python's and OpenAPI's names of types.
+_ALIASES = {
+    **dict.fromkeys(("str", "text", "date", "datetime", "date-time", "uuid", "file"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    "bool": "boolean",
+    **dict.fromkeys(("dict", "map", "mapping"), "object"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    **dict.fromkeys(("none", "nil"), "null"),
+}
+
+# Keywords that imply a type where none is given; the first that is there decides.
+_IMPLIED = (
+    (
+        (
+            *("properties", "required", "additionalProperties", "patternProperties"),
+            *("minProperties", "maxProperties", "propertyNames"),
+        ),
+        "object",
+    ),
+    (("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"), "array"),
+    (("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
+)
+
+# What the subset cannot say and a description can.
+LEFT_OUT = (
+    *("default", "format", "pattern", "minLength", "maxLength"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "examples"),
+)
+
+
+def types_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a schema names, in JSON Schema's words; [] where it names none."""
+    given = schema.get("type")
+    names = given if isinstance(given, (list, tuple)) else [given]
+    known = [_ALIASES.get(n.lower(), n.lower()) for n in names if isinstance(n, str)]
+    return list(dict.fromkeys(name for name in known if name in TYPES))
+
+
+def inferred_type(schema: Mapping[str, Any]) -> str:
+    """Return the type that the other keywords imply; a string where none does."""
+    for keywords, kind in _IMPLIED:
+        if any(keyword in schema for keyword in keywords):
+            return kind
+    for word in ("const", "default"):
+        if schema.get(word) is not None:
+            return type_of_value(schema[word])
+    values = schema.get("enum")
+    if isinstance(values, (list, tuple)) and values:
+        return type_of_value(values[0])
+    return "string"
+
+
+def type_of_value(value: Any) -> str:
+    """Return the type of a JSON value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    for kinds, name in ((str, "string"), (int, "integer"), (float, "number")):
+        if isinstance(value, kinds):
+            return name
+    return "array" if isinstance(value, (list, tuple)) else "object"
+
+
+def values_of(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the plain values that an enum or a const allows, each once."""
+    given = schema.get("enum")
+    if "const" in schema:
+        given = [schema["const"]]
+    if not isinstance(given, (list, tuple)):
+        return []
+    plain = [v for v in given if v is None or isinstance(v, (str, int, float, bool))]
+    unique: list[Any] = []
+    for value in plain:
+        if not any(value == known and type(value) is type(known) for known in unique):
+            unique.append(value)
+    return unique
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Tell whether a plain value is of a type."""
+    found = type_of_value(value)
+    return found == kind or (kind == "number" and found == "integer")
+
+
+def kinds_of(values: Sequence[Any]) -> list[str]:
+    """Return the types of plain values; whole numbers among others are numbers."""
+    kinds = list(dict.fromkeys(map(type_of_value, values)))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    return kinds

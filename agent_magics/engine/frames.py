@@ -1,0 +1,162 @@
+"""A pandas DataFrame as a model answers with one: columns with types, and rows of plain values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_magics.protocol.errors import RespondToModel
+
+ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime"]
+
+_SHOWN_PROBLEMS = 30
+
+
+def is_frame_type(kind: Any) -> bool:
+    """Return whether `kind` is pandas' DataFrame; pandas is not imported for that."""
+    module = getattr(kind, "__module__", "") or ""
+    return (
+        isinstance(kind, type)
+        and kind.__name__ == "DataFrame"
+        and module.partition(".")[0] == "pandas"
+    )
+
+
+@dataclass
+class Column:
+    """One column of the table.
+
+    Attributes:
+        name: the column's name.
+        type: the type of all its values; a missing value is null in the rows.
+    """
+
+    name: str
+    type: ColumnType
+
+
+@dataclass
+class Table:
+    """A table.
+
+    Attributes:
+        columns: the columns, in order.
+        rows: the rows; each has one value for each column, in their order. Dates are ISO 8601.
+    """
+
+    columns: list[Column]
+    rows: list[list[str | int | float | bool | None]]
+
+
+class FrameForm:
+    """What a model is asked for in place of a frame, and the frame made of it."""
+
+    kind = Table
+
+    def build(self, table: Table) -> Any:
+        """Return the frame, each column with the dtype that its type says.
+
+        Integers are ``int64``, or ``Int64`` where values are missing; booleans likewise ``bool``
+        or ``boolean``; numbers ``float64``; dates and datetimes ``datetime64``; text as pandas
+        has it.
+
+        Raises:
+            RespondToModel: rows are of the wrong length, or values are not of their column's type.
+        """
+        import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
+
+        problems = [
+            f"rows[{number}]: expected {len(table.columns)} values, got {len(row)}"
+            for number, row in enumerate(table.rows)
+            if len(row) != len(table.columns)
+        ]
+        names = [column.name for column in table.columns]
+        problems += [
+            f"columns[{number}].name: expected names that differ, got {name!r} again"
+            for number, name in enumerate(names)
+            if name in names[:number]
+        ]
+        if problems:
+            raise RespondToModel(_listed(problems))
+        series = {}
+        for number, column in enumerate(table.columns):
+            values = [row[number] for row in table.rows]
+            problems += _misfits(values, number, column)
+            if not problems:
+                series[column.name] = _MAKERS[column.type](pd, values)
+        if problems:
+            raise RespondToModel(_listed(problems))
+        return pd.DataFrame(series, index=pd.RangeIndex(len(table.rows)))
+
+
+def _listed(problems: list[str]) -> str:
+    more = len(problems) - _SHOWN_PROBLEMS
+    shown = problems[:_SHOWN_PROBLEMS]
+    return "\n".join([*shown, f"… and {more} more problems"] if more > 0 else shown)
+
+
+_WORDS = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a date such as 2024-03-31",
+    "datetime": "a date and time such as 2024-03-31T12:00:00",
+}
+
+
+def _misfits(values: list[Any], number: int, column: Column) -> list[str]:
+    """Name the values that are not of their column's type."""
+    fits = _FITS[column.type]
+    return [
+        f"rows[{row}][{number}] ({column.name}): expected {_WORDS[column.type]}, got {value!r}"
+        for row, value in enumerate(values)
+        if value is not None and not fits(value)
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_date(value: Any) -> bool:
+    import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
+
+    if not isinstance(value, str):
+        return False
+    try:
+        return pd.to_datetime(value, format="ISO8601") is not pd.NaT
+    except ValueError:
+        return False
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: _is_number(value) and float(value).is_integer(),
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+    "date": _is_date,
+    "datetime": _is_date,
+}
+
+
+def _integers(pd: Any, values: list[Any]) -> Any:
+    whole = [None if value is None else int(value) for value in values]
+    return pd.array(whole, dtype="Int64") if None in whole else pd.array(whole, dtype="int64")
+
+
+def _booleans(pd: Any, values: list[Any]) -> Any:
+    return pd.array(values, dtype="boolean" if None in values else "bool")
+
+
+def _times(pd: Any, values: list[Any]) -> Any:
+    return pd.to_datetime(pd.Series(values, dtype="object"), format="ISO8601")
+
+
+_MAKERS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "string": lambda pd, values: pd.Series(values, dtype=None if values else "str"),
+    "integer": _integers,
+    "number": lambda pd, values: pd.array(values, dtype="float64"),
+    "boolean": _booleans,
+    "date": _times,
+    "datetime": _times,
+}

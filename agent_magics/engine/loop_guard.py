@@ -1,0 +1,280 @@
+"""Notices a model that goes round in circles, across the requests and turns of a conversation.
+
+A call repeats an earlier one when it is the same and *brought the same*: what changes anything, or
+learns anything, is no circle. Two measures, both by equality, so that a call costs the same in a
+long conversation as in a short one:
+
+* **identical**: the tool and its arguments are equal as JSON (the order of keys and white space do
+  not count), and so are the outputs, but for times, durations, addresses and the like.
+* **near-identical**: the same after every number became 0, letters became small, white space and
+  quotes went, and arguments were left out that say how, not what (`_HOW`). Small models turn these
+  knobs: a longer time-out, a line further, other quotes. Leafing through a file turns them too, but
+  brings another page, and so is none.
+
+For each distance of one to four calls there is a count of how many calls in a row equalled the one
+so far before. So A A A is a row of distance 1, and A B A B A B one of distance 2.
+"""
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agent_magics.models.drift import normalise_text
+from agent_magics.protocol.config import LoopLimits
+from agent_magics.protocol.items import (
+    CallItem,
+    Content,
+    CustomToolCall,
+    FunctionCall,
+    text_of,
+)
+
+LONGEST_PERIOD = 4
+
+# Looking whether something has happened yet is no circle, also while nothing has.
+POLLING = frozenset(("write_stdin", "list_sessions"))
+
+# Arguments that say how a call is made, not what it does.
+_HOW = frozenset(
+    ("timeout_ms", "yield_time_ms", "max_output_tokens", "justification", "explanation")
+)
+
+# Longer arguments (a whole file, say) are compared as they are.
+_MOST_PARSED = 20_000
+# Characters from each end of an output that are compared where times and the like may differ.
+_COMPARED = 4_000
+# What is shorter ("Let me see.") is said again and again by everyone.
+_SHORTEST_TEXT = 20
+
+_SAME_WORDS = "the same words beside its calls"
+
+_NUMBERS = re.compile(r"\d+")
+_LOOSE = re.compile(r"[\s\"'`\\]+")
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call, as far as it is compared; the rest is found out when another one is like it."""
+
+    name: str
+    exact: str
+    near: str
+    output: str = ""
+    _normal: str | None = field(default=None, repr=False)
+
+    def brought_the_same(self, other: "_Call") -> bool:
+        return self.output == other.output or self.normal == other.normal
+
+    @property
+    def normal(self) -> str:
+        """The output without what differs from run to run; of a long one, both ends."""
+        if self._normal is None:
+            text = self.output
+            ends = text[:_COMPARED] + text[max(len(text) - _COMPARED, _COMPARED) :]
+            self._normal = normalise_text(ends)
+        return self._normal
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """A row of repetitions: in words, and how far it went."""
+
+    words: str
+    times: int
+
+
+class LoopGuard:
+    """Counts the repetitions of one conversation.
+
+    Attributes:
+        limits: when to say something; may change from turn to turn.
+        denied: the person (or nobody) did not want a repetition; the turn is to end politely.
+    """
+
+    def __init__(self, limits: LoopLimits | None = None) -> None:
+        self.limits = limits or LoopLimits()
+        self.denied = False
+        self.forget()
+        self.begin_turn()
+
+    def begin_turn(self) -> None:
+        """The person has spoken: that a cell is run again is not the model's doing."""
+        self._in_turn = 0
+        self._notes_given = 0
+        self._note_at = {}
+        self._notes: list[str] = []
+        self.denied = False
+
+    def forget(self) -> None:
+        """Begin to count afresh."""
+        self._calls: deque[_Call] = deque(maxlen=LONGEST_PERIOD)
+        self._exact = [0] * (LONGEST_PERIOD + 1)  # by distance: calls in a row that repeat
+        self._near = 0  # these two at distance 1 only
+        self._changing = 0
+        self._text = ""
+        self._texts = 0
+        self._note_at: dict[str, int] = {}
+        self._notes_given = 0
+        self._arrived: dict[str, _Call] = {}
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def arrived(self, items: Iterable[CallItem]) -> None:
+        """Take the calls of an answer, before they run."""
+        self._arrived = {item.call_id: _read(item) for item in items if item.call_id}
+
+    def question_about(self, call_id: str) -> str:
+        """Return why the person is to be asked before this call runs, or "".
+
+        It would go on with what the model was told to end.
+        """
+        if not self._notes_given:
+            return ""
+        call, circle = self._arrived.get(call_id), self._circle()
+        if call is None or circle is None or not self._goes_on(call, circle):
+            return ""
+        noted = self._note_at.get(circle.words)
+        times = circle.times + (circle.words != _SAME_WORDS)  # words are counted when they are said
+        patient = noted is not None and times < noted + self.limits.patience
+        if patient or (noted is None and self._notes_given < self.limits.notes):
+            return ""
+        return f"the agent goes round in circles: {circle.words}, {circle.times} times so far"
+
+    def answered(self, call_id: str, output: Content) -> None:
+        """Take a call's output, in the order of the calls."""
+        call = self._arrived.pop(call_id, None)
+        if call is None:
+            return
+        call.output = text_of(output)
+        self._in_turn += 1
+        self._count(call)
+        self._calls.append(call)
+        self._notice()
+
+    def said(self, text: str) -> None:
+        """Take what the model said beside its calls."""
+        text = " ".join(text.split()).casefold()
+        if len(text) < _SHORTEST_TEXT:
+            return
+        self._texts = self._texts + 1 if text == self._text else 1
+        self._text = text
+        self._notice()
+
+    def take_notes(self) -> list[str]:
+        """Return (and forget) what the model is to be told."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    # -- counting ---------------------------------------------------------------------------------
+
+    def _count(self, call: _Call) -> None:
+        for distance in range(1, LONGEST_PERIOD + 1):
+            before = self._before(distance)
+            same = before is not None and before.exact == call.exact
+            repeats = same and before is not None and before.brought_the_same(call)
+            self._exact[distance] = self._exact[distance] + 1 if repeats else 0
+        last = self._before(1)
+        is_same = last is not None and last.exact == call.exact
+        self._changing = self._changing + 1 if is_same else 0
+        is_near = last is not None and last.near == call.near and last.brought_the_same(call)
+        self._near = self._near + 1 if is_near else 0
+
+    def _before(self, distance: int) -> _Call | None:
+        return self._calls[-distance] if len(self._calls) >= distance else None
+
+    def _goes_on(self, call: _Call, circle: Circle) -> bool:
+        """Return whether `call` goes on with the row that was noticed."""
+        last = self._before(1)
+        if circle.words == _SAME_WORDS or (last is not None and last.near == call.near):
+            return True
+        earlier = map(self._before, range(2, LONGEST_PERIOD + 1))
+        return any(before is not None and before.exact == call.exact for before in earlier)
+
+    def _circle(self) -> Circle | None:
+        """Return the row that has become too long, if there is one."""
+        limits = self.limits
+        last = self._before(1)
+        found = None
+        if last is not None and last.name in POLLING:
+            found = self._row(self._changing, limits.changing, last, "the same call")
+        elif last is not None:
+            found = (
+                self._row(self._exact[1], limits.identical, last, "the same call, the same result")
+                or self._period()
+                or self._near_row(last)
+                or self._row(self._changing, limits.changing, last, "the same call")
+            )
+        if found is None and self._texts >= limits.texts and self._in_turn >= limits.texts:
+            found = Circle(_SAME_WORDS, self._texts)
+        return found
+
+    def _row(self, repeats: int, most: int, call: _Call, words: str) -> Circle | None:
+        # Two of them must be of this turn: one call for each of three prompts is no circle.
+        if repeats + 1 < most or self._in_turn < 2:
+            return None
+        return Circle(f"{words} ({call.name})", repeats + 1)
+
+    def _near_row(self, last: _Call) -> Circle | None:
+        if self._near <= self._exact[1]:  # there is no difference in it: a row of the other kind
+            return None
+        return self._row(self._near, self.limits.near_identical, last, "nearly the same call")
+
+    def _period(self) -> Circle | None:
+        if self._exact[1]:  # these are all the same: a row of distance 1
+            return None
+        for distance in range(2, LONGEST_PERIOD + 1):
+            times = self._exact[distance] // distance + 1
+            if times >= self.limits.periods and self._in_turn >= 2 * distance:
+                return Circle(f"the same {distance} calls in turn", times)
+        return None
+
+    def _notice(self) -> None:
+        """Note for the model what has just become too long, once for each row."""
+        circle = self._circle()
+        if circle is None:
+            self._note_at.clear()
+            return
+        if circle.words in self._note_at or self._notes_given >= self.limits.notes:
+            return
+        self._note_at[circle.words] = circle.times
+        self._notes_given += 1
+        self._notes.append(_note(circle))
+
+
+def _note(circle: Circle) -> str:
+    return (
+        f"You repeat yourself: {circle.words}, {circle.times} times so far. Once more will not "
+        "bring anything new. Look at what you have, go another way, or say what keeps you from it."
+    )
+
+
+def _read(item: CallItem) -> _Call:
+    if isinstance(item, FunctionCall):
+        exact, near = _forms(item.arguments)
+        return _Call(item.name, f"{item.name} {exact}", f"{item.name} {near}")
+    if isinstance(item, CustomToolCall):
+        text = item.input.strip()
+        return _Call(item.name, f"{item.name} {text}", f"{item.name} {_loosen(text)}")
+    text = json.dumps([item.command, item.workdir])
+    return _Call("local_shell", f"local_shell {text}", f"local_shell {_loosen(text)}")
+
+
+def _forms(arguments: str) -> tuple[str, str]:
+    """Return arguments in one form for all ways of writing them, and in the loose one."""
+    if len(arguments) > _MOST_PARSED:
+        return arguments, arguments
+    try:
+        fields = json.loads(arguments)
+        exact = json.dumps(fields, sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):  # not JSON, or nested a thousand times
+        return arguments.strip(), _loosen(arguments)
+    if not isinstance(fields, dict) or _HOW.isdisjoint(fields):
+        return exact, _loosen(exact)
+    what = {name: value for name, value in fields.items() if name not in _HOW}
+    return exact, _loosen(json.dumps(what, sort_keys=True, ensure_ascii=False))
+
+
+def _loosen(text: str) -> str:
+    return _NUMBERS.sub("0", _LOOSE.sub("", text)).casefold()

@@ -1,0 +1,132 @@
+"""How many tokens an item is, where nobody has counted it yet: a guess, or tiktoken's count."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    Content,
+    CustomToolCall,
+    FunctionCall,
+    InputImage,
+    InputText,
+    Item,
+    LocalShellCall,
+    Reasoning,
+    ToolCallOutput,
+    UserMessage,
+)
+
+TextCounter: TypeAlias = Callable[[str], int]
+
+# English and code come to about four characters a token. Counted in UTF-8, so that scripts whose
+# characters are a token each come out near the truth.
+BYTES_A_TOKEN = 4
+
+# What the frame around an item costs: role, name, ids.
+ITEM_TOKENS = 5
+
+# OpenAI's guide "Images and vision": 85 tokens for low detail; a tiled or patched picture of the
+# size that we send comes to 700 to 1,600, and one in its original size to a multiple of that.
+IMAGE_TOKENS = {"low": 85, "auto": 1_200, "high": 1_200, "original": 5_000}
+
+# tiktoken loads an encoding from its cache folder, and from the network where it is not there or
+# damaged. So it is only asked for one whose file is there and whole (names, addresses and hashes
+# as in its tiktoken_ext/openai_public.py).
+_FILES = {
+    "cl100k_base": (
+        "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    ),
+    "o200k_base": (
+        "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    ),
+}
+_SAME_FILE = {"o200k_harmony": "o200k_base"}
+
+
+def guess_text(text: str) -> int:
+    """Return about how many tokens `text` is; a long ASCII text costs no more than a short one."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return -(-size // BYTES_A_TOKEN)
+
+
+def count_item(item: Item, count: TextCounter = guess_text) -> int:
+    """Return about how many tokens `item` adds to a request."""
+    return ITEM_TOKENS + sum(map(count, _texts_of(item))) + _images_of(item)
+
+
+def count_items(items: Iterable[Item], count: TextCounter = guess_text) -> int:
+    """Return about how many tokens `items` add to a request."""
+    return sum(count_item(item, count) for item in items)
+
+
+def _texts_of(item: Item) -> tuple[str, ...]:
+    match item:
+        case UserMessage(content=content) | ToolCallOutput(output=content):
+            return _texts_in(content)
+        case AssistantMessage(text=text):
+            return (text,)
+        case Reasoning(summary=summary, encrypted=encrypted):
+            return (*summary, encrypted or "")
+        case FunctionCall(name=name, arguments=text) | CustomToolCall(name=name, input=text):
+            return (name, text)
+        case LocalShellCall(command=command):
+            return command
+    return ()
+
+
+def _texts_in(content: Content) -> tuple[str, ...]:
+    if isinstance(content, str):
+        return (content,)
+    return tuple(part.text for part in content if isinstance(part, InputText))
+
+
+def _images_of(item: Item) -> int:
+    content: Content = ""
+    if isinstance(item, UserMessage):
+        content = item.content
+    elif isinstance(item, ToolCallOutput):
+        content = item.output
+    if isinstance(content, str):
+        return 0
+    return sum(IMAGE_TOKENS[part.detail] for part in content if isinstance(part, InputImage))
+
+
+@cache
+def exact_counter(model: str) -> TextCounter | None:
+    """Return tiktoken's count for `model`, where it is installed and has the encoding at hand.
+
+    Loading an encoding takes up to a second. Nothing is fetched from the network.
+    """
+    try:
+        import tiktoken  # noqa: PLC0415 - optional, and slow to import
+
+        name = tiktoken.encoding_name_for_model(model)
+        if not _is_at_hand(_SAME_FILE.get(name, name)):
+            return None
+        encoding = tiktoken.get_encoding(name)
+    except (ImportError, KeyError, ValueError, OSError):  # a model or file it does not know
+        return None
+    return lambda text: len(encoding.encode(text, disallowed_special=()))
+
+
+def _is_at_hand(encoding: str) -> bool:
+    address, digest = _FILES.get(encoding, ("", ""))
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder is None:
+        folder = f"{tempfile.gettempdir()}/data-gym-cache"
+    if not address or not folder:  # an empty folder name means that nothing is kept
+        return False
+    # tiktoken names its files so (tiktoken/load.py).
+    name = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+    with suppress(OSError):
+        return hashlib.sha256(Path(folder, name).read_bytes()).hexdigest() == digest
+    return False

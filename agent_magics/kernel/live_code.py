@@ -1,0 +1,102 @@
+"""The model's live code afterwards: read it, take it along as cells, put back what it changed."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_magics.kernel.cell import publish_item
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span
+from agent_magics.render.view import VERSION
+
+_FENCES = re.compile(r"`{3,}")
+
+
+def codes_of(notebook: Any, name: str) -> list[str]:
+    """Return the code that ran for an agent in its present conversation, in order."""
+    agent = notebook.agents.get(name)
+    if agent is None:
+        return []
+    ran = notebook.live_kernel.ran
+    return [each.code for each in ran if each.session_id == agent.session.id]
+
+
+def show_code(notebook: Any, arguments: Sequence[str]) -> None:
+    """The code that the model ran in the kernel, as it was approved."""
+    codes = codes_of(notebook, arguments[0] if arguments else notebook.settings.name)
+    _say(notebook, "\n\n".join(map(_fenced, codes)) or "No code has run in this conversation.")
+
+
+def export(notebook: Any, arguments: Sequence[str]) -> None:
+    """The model's code as ordinary cells, in a new notebook FILE or, without FILE, shown here."""
+    if not arguments:
+        show_code(notebook, ())
+        return
+    if len(arguments) > 1:
+        raise FatalError("%agent export takes one file, such as analysis.ipynb.")
+    codes = codes_of(notebook, notebook.settings.name)
+    if not codes:
+        raise FatalError("No code has run in this conversation, so there is nothing to export.")
+    path = Path(arguments[0]).expanduser()
+    if path.suffix != ".ipynb":
+        raise FatalError(f"%agent export {arguments[0]}: the file's name has to end in .ipynb.")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            json.dump(_notebook_of(codes), file, ensure_ascii=False, indent=1)
+            file.write("\n")
+    except FileExistsError:
+        raise FatalError(f"{path} exists and is left as it is; choose another name.") from None
+    except OSError as error:
+        raise FatalError(f"{path} cannot be written: {error.strerror or error}.") from None
+    count = "1 cell" if len(codes) == 1 else f"{len(codes)} cells"
+    _say(notebook, f"{count} written to {code_span(str(path))}.")
+
+
+def undo(notebook: Any, arguments: Sequence[str]) -> None:
+    """Put back what the model's last code changed in the variables: ``undo --namespace``."""
+    if list(arguments) != ["--namespace"]:
+        raise FatalError(
+            "%agent undo takes --namespace: it puts back the variables that the model's last code "
+            "added, changed or deleted. Files are not put back."
+        )
+    done = notebook.live_kernel.changes.put_back(notebook.shell.user_ns)
+    if done is None:
+        raise FatalError("No change of the variables is left that could be put back.")
+    change, left = done
+    back = [name for name in change.was if name not in left]
+    said = [f"Put back: {_names(back)}."] if back else []
+    said += [f"Left alone: {code_span(name)}, since {why}." for name, why in left.items()]
+    _say(notebook, "\n".join(f"- {line}" for line in said))
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(code_span, names))
+
+
+def _fenced(code: str) -> str:
+    fence = "`" * max([3, *(len(found) + 1 for found in _FENCES.findall(code))])
+    return f"{fence}python\n{code.rstrip()}\n{fence}"
+
+
+def _notebook_of(codes: Sequence[str]) -> dict[str, Any]:
+    """Return a notebook of format 4.5, as nbformat describes it."""
+    cells = [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": f"code-{number}",
+            "metadata": {},
+            "outputs": [],
+            "source": code.rstrip().splitlines(keepends=True),
+        }
+        for number, code in enumerate(codes, start=1)
+    ]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _say(notebook: Any, text: str) -> None:
+    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})

@@ -1,0 +1,139 @@
+"""``%agent login`` and ``logout``: a key is typed where nothing keeps what is typed."""
+
+import getpass
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent_magics.kernel.answers import stdin_allowed
+from agent_magics.models.credentials import drop_key, keep_key, kept_places, stored_key
+from agent_magics.models.endpoints import (
+    LOOPBACK,
+    PROVIDERS,
+    server_address,
+)
+from agent_magics.models.keys import is_local, key_name_in_use, key_names_of, place_of
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span
+
+_HOST = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{,61}[a-z0-9_])?\.)+[a-z0-9-]{,63}", re.IGNORECASE)
+# What keys look like: a known beginning, or one long word in which no part is a host's name.
+_KEY = re.compile(r"(?:sk|pk|gsk|xai|hf|AIza)[-_A-Za-z0-9]{12,}|[A-Za-z0-9_\-+/=]{24,}")
+_NOT_HERE = (
+    "Nobody can type a key here, since this front end takes no input: run %agent login in a "
+    "notebook or a console, or set {variable} before the kernel starts."
+)
+
+
+def log_in(settings: Any, shell: Any, arguments: Sequence[str]) -> str:
+    """Ask for a key, keep it, and say where; the key itself is shown nowhere.
+
+    Args:
+        settings: the traits of `AgentMagics`; without arguments the key is for their server.
+        arguments: at most one: a provider's name, a host, or an address.
+
+    Raises:
+        FatalError: no such host, nobody to type, nothing usable typed, or it cannot be kept.
+    """
+    address = _address(settings, arguments)
+    place = place_of(address)
+    if not stdin_allowed(shell):
+        names = key_names_of(address) or ("OPENAI_API_KEY and OPENAI_BASE_URL",)
+        raise FatalError(_NOT_HERE.format(variable=names[0]))
+    key = _typed(place)
+    where = keep_key(place, key)
+    said = f"The key for {code_span(place)} is kept in {where}, and is only sent to that host."
+    name = key_name_in_use(address)
+    if name:
+        said += f" As long as the variable {name} is set, its key is used instead."
+    return said
+
+
+def log_out(settings: Any, arguments: Sequence[str]) -> str:
+    """Forget the key that a login kept, and say so.
+
+    Raises:
+        FatalError: there is none, or it cannot be taken out.
+    """
+    address = _address(settings, arguments)
+    place = place_of(address)
+    if not drop_key(place):
+        kept = ", ".join(kept_places()) or "nobody"
+        raise FatalError(f"No key for {place} is kept; logged in to: {kept}.")
+    said = f"The key for {code_span(place)} is forgotten."
+    name = key_name_in_use(address)
+    return said + (f" The variable {name} still holds one." if name else "")
+
+
+def describe_key(settings: Any) -> str:
+    """Say where the key for the agent's server comes from; the key itself is never said."""
+    address = server_address(settings.base_url)
+    name, place = key_name_in_use(address), place_of(address)
+    if name:
+        return f"for {place}: the variable {name} is set"
+    try:
+        found = stored_key(address)
+    except FatalError as error:
+        return str(error)
+    if found is not None:
+        return f"for {place}: {found.where}"
+    if is_local(address):
+        return f"for {place}: none; a server on this machine mostly needs none"
+    ways = [f"set {name}" for name in key_names_of(address)]
+    ways += [
+        f"run %agent login {place}",
+        "set OPENAI_BASE_URL, or play a recording (--replay FILE)",
+    ]
+    return f"for {place}: none; {', '.join(ways)}"
+
+
+def _address(settings: Any, arguments: Sequence[str]) -> str:
+    """Return the address that the arguments mean; what looks like a key is refused, unrepeated.
+
+    Raises:
+        FatalError: they mean none.
+    """
+    if not arguments:
+        return server_address(settings.base_url)
+    word = arguments[0].strip("\"'")
+    if word.lower() in PROVIDERS and len(arguments) == 1:
+        return f"https://{PROVIDERS[word.lower()]}"
+    address = word if "://" in word else f"https://{word}"
+    if len(arguments) > 1 or _KEY.fullmatch(word) or "@" in word:
+        raise FatalError(
+            "%agent login takes one host or provider, and the key is typed at the prompt that "
+            "follows. If a key stands on this line, it is in the notebook and in its history now: "
+            "take it out, and get a new one."
+        )
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    named = host in LOOPBACK or port is not None or _HOST.fullmatch(host)
+    if not (host and named and parts.scheme in ("http", "https")):
+        known = ", ".join(PROVIDERS)
+        raise FatalError(
+            f"That is no provider that %agent login knows; there are: {known}; or give a host "
+            "(example.org, localhost:4000) or an address."
+        )
+    return address
+
+
+def _typed(place: str) -> str:
+    """Return the key that is typed at a prompt that does not show it.
+
+    Raises:
+        FatalError: nothing, or nothing that can be a key.
+    """
+    # A kernel puts its own in the place of getpass's; that one asks the front end.
+    key = getpass.getpass(f"API key for {place} (not shown, not kept in the notebook): ").strip()
+    if not key:
+        raise FatalError(f"Nothing was typed; the key for {place} is as it was.")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise FatalError(
+            f"What was typed is no key (it holds spaces or other letters than keys have); the key "
+            f"for {place} is as it was."
+        )
+    return key

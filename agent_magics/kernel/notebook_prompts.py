@@ -1,0 +1,77 @@
+"""The prompts that the cells of a saved notebook hold."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_magics.engine.shortening import PROMPT as SUMMARY_OF
+from agent_magics.models.recording import prompt_key
+from agent_magics.protocol.errors import FatalError
+
+_MAGIC = re.compile(r"\s*%%agent\b[^\n]*\n(.*)", re.DOTALL)
+_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookPrompts:
+    """What a notebook's cells may ask.
+
+    Attributes:
+        cells: patterns of the prompts of its ``%%agent`` cells.
+        code: its other code cells, which may hold prompts as texts of a program.
+    """
+
+    cells: tuple[re.Pattern[str], ...]
+    code: str
+
+    def uses(self, prompt: str) -> bool:
+        """Return whether a cell asks `prompt`, as it stands in a recording.
+
+        A request for a summary belongs to the prompt in whose turn it was made.
+        """
+        prompt = prompt_key(prompt.removeprefix(SUMMARY_OF))
+        return any(cell.fullmatch(prompt) for cell in self.cells) or prompt in self.code
+
+
+def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPrompts:
+    """Return the prompts of the notebook file `path`, as it was saved last.
+
+    Args:
+        path: the notebook.
+        hide: puts placeholders for personal paths, as in recordings.
+
+    Raises:
+        FatalError: there is no such notebook.
+    """
+    cells, code = [], []
+    for source in _sources(path):
+        magic = _MAGIC.match(source)
+        if magic is not None:
+            cells.append(_pattern_of(hide(magic.group(1))))
+        else:
+            code.append(prompt_key(hide(source)))
+    return NotebookPrompts(tuple(cells), "\n".join(code))
+
+
+def _sources(path: Path) -> list[str]:
+    try:
+        cells = json.loads(path.read_bytes())["cells"]
+        return [_text(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except OSError as error:
+        reason = error.strerror or error
+        raise FatalError(f"Cannot read the notebook {path}: {reason}; name it.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise FatalError(f"{path} is not a notebook.") from None
+
+
+def _text(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _pattern_of(prompt: str) -> re.Pattern[str]:
+    """Return what a cell's prompt may be in a recording: ``{{expressions}}`` have any value."""
+    fixed = [re.escape(prompt_key(part)) for part in _EXPRESSION.split(prompt)]
+    return re.compile(r"\s*.*?\s*".join(fixed), re.DOTALL)

@@ -1,0 +1,178 @@
+"""``%agent recording``: what a recording holds, what of it is not needed, where two differ."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_magics.kernel.notebook_prompts import NotebookPrompts, prompts_of_notebook
+from agent_magics.kernel.table import table
+from agent_magics.models.hiding import Hider, personal_paths
+from agent_magics.models.recording import (
+    BY_HAND,
+    Exchange,
+    RecordedTurn,
+    Recording,
+    read_recording,
+    turns_of,
+)
+from agent_magics.models.recording_file import recording_beside_notebook, rewrite
+from agent_magics.models.recording_text import calls_of, differences, ending_of
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span, fenced
+
+USAGE = (
+    "%agent recording takes: show [FILE], diff A [B], trim [FILE [NOTEBOOK]], "
+    "rerecord next|all|off; without a file it is the one that this notebook plays."
+)
+RECORDING_WORDS = ["show", "diff", "trim", "rerecord", "next", "all", "off"]
+# Characters of a prompt, and changed lines of one prompt, that people look at.
+PROMPT_WIDTH = 60
+DIFF_LINES = 60
+
+
+def manage_recordings(notebook: Any, arguments: Sequence[str]) -> str:
+    """Do what the line says, and return what to show.
+
+    Args:
+        notebook: the agents of this kernel (`NotebookAgents`).
+        arguments: the words after ``recording``.
+
+    Raises:
+        FatalError: the words do not fit, or a file cannot be read or written.
+    """
+    try:
+        words = shlex.split(" ".join(arguments))
+    except ValueError:
+        raise FatalError(f"A quotation mark is missing. {USAGE}") from None
+    match words:
+        case [] | ["show"]:
+            return show_recording(_own(notebook))
+        case ["show", file]:
+            return show_recording(_path(file))
+        case ["diff", other]:
+            return show_differences(_own(notebook), _path(other))
+        case ["diff", first, second]:
+            return show_differences(_path(first), _path(second))
+        case ["trim"]:
+            return trim_recording(_own(notebook), notebook.settings.cwd)
+        case ["trim", file]:
+            return trim_recording(_path(file), notebook.settings.cwd)
+        case ["trim", file, cells]:
+            return trim_recording(_path(file), notebook.settings.cwd, _path(cells))
+        case ["rerecord", ("next" | "all" | "off") as which]:
+            return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
+    raise FatalError(USAGE)
+
+
+def _path(file: str) -> Path:
+    return Path(file).expanduser()
+
+
+def _own(notebook: Any) -> Path:
+    """Return the recording that this notebook plays, or writes."""
+    chosen = notebook.settings.replay
+    if chosen and chosen != "auto":
+        return _path(chosen)
+    path = recording_beside_notebook()
+    if path is None and notebook.settings.record:
+        return _path(notebook.settings.record)
+    if path is None:
+        raise FatalError(f"This notebook plays no recording; name a file. {USAGE}")
+    return path
+
+
+# -- show -----------------------------------------------------------------------------------------
+
+
+def show_recording(path: Path) -> str:
+    """Return a table of all exchanges in the recording `path`."""
+    recording = read_recording(path)
+    header = recording.header
+    by = "written by hand" if header.by == BY_HAND else f"by {header.by or 'nobody knows whom'}"
+    about = [code_span(path.name), by, header.model and f"model {code_span(header.model)}"]
+    rows = []
+    for number, turn in enumerate(turns_of(recording.exchanges), 1):
+        for place, exchange in enumerate(turn.exchanges):
+            label = (str(number), code_span(_short(turn.prompt))) if place == 0 else ("", "")
+            rows.append((*label, *_row_of(exchange)))
+    head = ("Turn", "Prompt", "Request", "Line", "Tools", "Answer", "Bytes", "Digest")
+    parts = [
+        ", ".join(filter(None, about)) + (f". {header.note}" if header.note else "."),
+        table(head, rows) if rows else "It holds no exchanges yet.",
+        recording.notice,
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _row_of(exchange: Exchange) -> tuple[str, ...]:
+    answer = exchange.answer
+    tools = ", ".join(map(code_span, calls_of(answer)))
+    size = len((answer.sse or answer.body).encode("utf-8", "replace"))
+    told = ending_of(exchange) or "whole"
+    digest = code_span(exchange.request) if exchange.request else ""
+    return str(exchange.number), str(exchange.line), tools, told, str(size), digest
+
+
+def _short(prompt: str) -> str:
+    return prompt if len(prompt) <= PROMPT_WIDTH else prompt[: PROMPT_WIDTH - 1] + "…"
+
+
+# -- diff -----------------------------------------------------------------------------------------
+
+
+def show_differences(first: Path, second: Path) -> str:
+    """Return what differs between two recordings."""
+    found = differences(read_recording(first), read_recording(second))
+    if not found:
+        return f"{code_span(first.name)} and {code_span(second.name)} say the same."
+    parts = [f"`-` as in {code_span(str(first))}, `+` as in {code_span(str(second))}."]
+    for each in found:
+        parts.append(f"{code_span(_short(each.prompt))}: {each.what}")
+        if each.lines:
+            more = len(each.lines) - DIFF_LINES
+            rest = (f"… {more} more lines",) if more > 0 else ()
+            parts.append(fenced("\n".join((*each.lines[:DIFF_LINES], *rest)), "diff"))
+    return "\n\n".join(parts)
+
+
+# -- trim -----------------------------------------------------------------------------------------
+
+
+def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
+    """Leave out of a recording what no cell of its notebook uses; the old file is kept beside it.
+
+    Args:
+        path: the recording ``x.agent.jsonl``.
+        cwd: the workspace of the notebook's agents.
+        cells: the notebook, as it was saved last; else ``x.ipynb`` beside the recording.
+    """
+    cells = cells or path.with_name(path.name.removesuffix(".agent.jsonl") + ".ipynb")
+    prompts = prompts_of_notebook(cells, Hider(personal_paths(Path(cwd).expanduser())))
+    dropped: list[RecordedTurn] = []
+
+    def choose(recording: Recording) -> set[int]:
+        dropped[:] = _unused(recording, prompts)
+        return {exchange.line for turn in dropped for exchange in turn.exchanges}
+
+    backup = path.with_name(path.name + ".bak")
+    count = rewrite(path, choose, backup=backup)
+    if not count:
+        return f"All of {code_span(path.name)} is used; nothing was changed."
+    names = "\n".join(f"- {code_span(_short(turn.prompt))}" for turn in dropped)
+    return (
+        f"Exchanges that no cell of {code_span(cells.name)} uses were left out of "
+        f"{code_span(path.name)}: {count}. The old file is {code_span(backup.name)}. They were "
+        f"of these prompts:\n\n{names}"
+    )
+
+
+def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn]:
+    """Return the turns of other prompts, and those that failed before one that did not."""
+    turns = turns_of(recording.exchanges)
+    answered = {turn.prompt for turn in turns if turn.whole}
+    return [
+        turn
+        for turn in turns
+        if not prompts.uses(turn.prompt) or (turn.prompt in answered and not turn.whole)
+    ]

@@ -1,0 +1,126 @@
+"""Recording cells anew: what a live model says replaces what was recorded, or nothing does."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.engine.shortening import PROMPT as SUMMARY_OF
+from agent_magics.models.hiding import Hider, personal_paths
+from agent_magics.models.recording import (
+    BY_HAND,
+    Header,
+    Recording,
+    prompt_key,
+    read_recording,
+    turns_of,
+)
+from agent_magics.models.recording_file import rewrite
+from agent_magics.render.markdown import code_span
+
+NOTE = (
+    "The live model is asked. Its answers take the place of those in the recording {name} when "
+    "this cell has ended well; else {name} stays as it is."
+)
+SAID = {
+    "next": "The next %%agent cell asks the live model, and is recorded anew in {name}.",
+    "all": (
+        "From now on every %%agent cell asks the live model, and is recorded anew in {name}, until "
+        "`%agent recording rerecord off`."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Take:
+    """One cell that is being recorded anew."""
+
+    path: Path
+    staged: Path
+    prompt: str
+
+
+class Rerecording:
+    """Which cells are to be recorded anew, and those that are."""
+
+    def __init__(self) -> None:
+        self._which = "off"
+        self._takes: dict[str, _Take] = {}
+
+    def want(self, which: str, path: Path | None) -> str:
+        """Record the "next" cell anew, "all" cells, or none any more ("off"); return what to say.
+
+        Raises:
+            FatalError: there is no recording at `path`.
+        """
+        if path is not None:
+            read_recording(path)
+        self._which = which
+        if path is None:
+            return "Recordings are played again."
+        return SAID[which].format(name=code_span(path.name))
+
+    def begin(self, agent: str, path: Path, prompt: str, cwd: Path) -> tuple[Path, str] | None:
+        """Begin with a cell where that is wanted; return where it is recorded to, and a note.
+
+        Args:
+            agent: the name of the agent that runs it.
+            path: the recording.
+            prompt: the person's words.
+            cwd: the agent's workspace.
+        """
+        self._takes.pop(agent, None)
+        if self._which == "off":
+            return None
+        if self._which == "next":
+            self._which = "off"
+        agent_part = re.sub(r"[^-\w]", "_", agent)
+        # Not beside the recording, where it would be in the sight of the model's tools.
+        staged = scratch_folder() / f"{agent_part}-{path.name}"
+        staged.unlink(missing_ok=True)
+        key = prompt_key(Hider(personal_paths(cwd))(prompt))
+        self._takes[agent] = _Take(path, staged, key)
+        return staged, NOTE.format(name=code_span(path.name))
+
+    def settle(self, agent: str, *, ended_well: bool) -> None:
+        """Put the answers of the cell that has ended into its recording, or forget them.
+
+        Raises:
+            FatalError: the recording cannot be written; it is as it was.
+        """
+        take = self._takes.pop(agent, None)
+        if take is None:
+            return
+        try:
+            if ended_well:
+                new = read_recording(take.staged)
+                rewrite(
+                    take.path,
+                    lambda old: _lines_of(old, take.prompt),
+                    new.exchanges,
+                    header=lambda old, out: _header_of(old, out, new.header),
+                )
+        finally:
+            take.staged.unlink(missing_ok=True)
+
+
+def _lines_of(recording: Recording, prompt: str) -> set[int]:
+    """Return the lines of all turns of `prompt`, with the summaries that were asked for in them."""
+    prompts = {prompt, prompt_key(f"{SUMMARY_OF} {prompt}")}
+    return {
+        exchange.line
+        for turn in turns_of(recording.exchanges)
+        if turn.prompt in prompts
+        for exchange in turn.exchanges
+    }
+
+
+def _header_of(old: Recording, out: Collection[int], new: Header) -> Header:
+    """Return the header of a recording that was written by hand, and no longer is, or not all."""
+    header = old.header
+    if not header.by.startswith(BY_HAND):
+        return header
+    if all(exchange.line in out for exchange in old.exchanges):
+        return new
+    return Header(f"{BY_HAND}, in part; {new.by}", header.model, header.note)

@@ -1,0 +1,98 @@
+"""Tools as Chat Completions has them: functions, and freeform ones where a server knows those."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_magics.models.chat_wire import compact
+from agent_magics.models.endpoints import Dialect
+from agent_magics.models.schema_forms import fit_schema
+from agent_magics.models.transforms import strict_form
+from agent_magics.protocol.tools import (
+    ConfiguredToolSpec,
+    FreeformToolSpec,
+    FunctionToolSpec,
+    LocalShellSpec,
+    ToolSpec,
+)
+
+# The Responses API's native shell tool, as a function.
+LOCAL_SHELL = {
+    "type": "object",
+    "properties": {
+        "command": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Program and arguments.",
+        },
+        "workdir": {"type": "string", "description": "Folder to run it in."},
+        "timeout_ms": {"type": "integer", "description": "Longest run time in milliseconds."},
+    },
+    "required": ["command"],
+}
+
+
+def encode_tools(tools: Sequence[ConfiguredToolSpec], dialect: Dialect) -> bytes:
+    """Return the value of a request's ``tools``, or b"" where none can be offered."""
+    written = [tool_json(tool.spec, dialect) for tool in tools]
+    written = [tool for tool in written if tool is not None]
+    return compact(written) if written else b""
+
+
+def encode_choice(
+    choice: str, tools: Sequence[ConfiguredToolSpec], dialect: Dialect
+) -> str | dict[str, Any]:
+    """Return the value of ``tool_choice``: a word for all tools, or the one that must be called."""
+    named = next((tool.spec for tool in tools if tool.spec.name == choice), None)
+    if named is None:
+        return choice
+    kind = "custom" if named.kind == "freeform" and dialect.custom_tools else "function"
+    return {"type": kind, kind: {"name": named.name}}
+
+
+def tool_json(spec: ToolSpec, dialect: Dialect) -> dict[str, Any] | None:
+    """Return a tool as the API's JSON; None for the Responses API's own web search."""
+    if isinstance(spec, FunctionToolSpec):
+        return _function_json(spec, dialect)
+    if isinstance(spec, FreeformToolSpec):
+        return _custom_json(spec) if dialect.custom_tools else _freeform_function(spec)
+    if isinstance(spec, LocalShellSpec):
+        said = "Run a command and return its output."
+        return _tool(spec.name, said, fit_schema(LOCAL_SHELL, dialect.schema))
+    return None
+
+
+def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> dict[str, Any]:
+    strict = strict_form(spec.parameters) if spec.strict and dialect.strict else None
+    parameters = fit_schema(spec.parameters, dialect.schema) if strict is None else strict
+    tool = _tool(spec.name, spec.description, parameters)
+    if strict is not None:
+        tool["function"]["strict"] = True
+    return tool
+
+
+def _freeform_function(spec: FreeformToolSpec) -> dict[str, Any]:
+    """A freeform tool where there are none: a function with one text, its grammar in words."""
+    said = "The whole text, as it is described."
+    parameters = {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": said}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+    description = spec.description
+    if spec.definition:
+        description += f"\n\n`input` follows this {spec.syntax} grammar:\n{spec.definition}"
+    return _tool(spec.name, description, parameters)
+
+
+def _custom_json(spec: FreeformToolSpec) -> dict[str, Any]:
+    custom: dict[str, Any] = {"name": spec.name, "description": spec.description}
+    if spec.definition:
+        grammar = {"syntax": spec.syntax, "definition": spec.definition}
+        custom["format"] = {"type": "grammar", "grammar": grammar}
+    return {"type": "custom", "custom": custom}
+
+
+def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}

@@ -1,0 +1,125 @@
+"""How tool outputs of this run differ from the recorded ones, apart from what always differs."""
+
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Sequence
+
+from agent_magics.models.hiding import Hider
+
+# What differs from run to run without meaning anything, and what stands for it. In this order;
+# each keeps away from braces, so that what one has replaced changes nothing for the others.
+_CLOCK = r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|[+-]\d\d:?\d\d))?"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?"
+VOLATILE = (
+    (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "{uuid}"),
+    (rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}{_ZONE}", "{time}"),
+    # What `date` prints, and the dates of HTTP and mail.
+    (rf"{_DAY} +{_MONTH} +\d\d? +{_CLOCK}(?: [A-Z]{{2,5}})? \d{{4}}", "{time}"),
+    (rf"(?:{_DAY} )?\d\d? {_MONTH} \d{{4}} {_CLOCK}{_ZONE}", "{time}"),
+    (r"\d+m ?\d+(?:\.\d+)?s", "{duration}"),
+    (r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:seconds?|secs?|minutes?|mins?|ms|µs|us|ns|s)", "{duration}"),
+    (r"\d\d?:\d\d:\d\d(?:\.\d+)?", "{clock}"),
+    (r"\d+(?:\.\d+)? ?[kMGT]?i?B/s", "{rate}"),
+    (r"0x[0-9a-f]{6,}", "{address}"),
+    (r"(pid|process(?: id)?)([ :=#]+)\d+", r"\1\2{pid}"),
+    (r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):\d+", r"\1:{port}"),
+    (r"(call|resp|msg|fc|rs|chatcmpl)[_-](?=[0-9a-z]*\d)[0-9a-z]{8,}", r"\1_{id}"),
+    (r"(token count: )\d+", r"\1{count}"),  # it counts what is replaced here, too
+)
+# A line of ls -l: owner, group and time are of the machine.
+LISTED_FILES = (
+    r"(?m)^([-dlbcps][-rwxst]{9})[.+@]? +\d+ +\S+ +\S+ +(\d+) +\w{3} +\d+ +[\d:]{4,5} ",
+    r"\1 {owner} \2 {time} ",
+)
+# Python's names, those of mktemp, and the folders that we give to commands.
+TEMPORARY_NAMES = (
+    r"\{tmp\}(?:/(?:\{name\}|agent-magics-\d+-\w+|tmp[._-]?\w+))+",
+    "{tmp}/{name}",
+)
+# Where IPython says that a cell's code stands.
+CELL_FILES = (
+    r"<ipython-input-\d+-\w+>|\{tmp\}/ipykernel_\d+/\d+\.py|\bCell In ?\[\d+\]|\bIn \[\d+\]",
+    "{cell}",
+)
+_VOLATILE = tuple(
+    (re.compile(pattern, re.IGNORECASE), mark)
+    for pattern, mark in (
+        *((rf"(?<![\w}}]){pattern}(?![\w{{])", mark) for pattern, mark in VOLATILE),
+        TEMPORARY_NAMES,
+        CELL_FILES,
+        LISTED_FILES,
+    )
+)
+
+# How much of a difference people read: changed lines of one call, characters of one line.
+SHOWN_LINES = 6
+SHOWN_WIDTH = 120
+# Lines; comparing longer outputs line by line would take seconds.
+LONGEST_COMPARED = 2000
+
+
+_HIDE_KEYS = Hider(literals=False)
+
+
+def normalise_text(text: str, hide: Callable[[str], str] = _HIDE_KEYS) -> str:
+    """Return a tool's output with placeholders for what differs from run to run.
+
+    Paths, keys, dates and times, durations and rates, hexadecimal addresses, UUIDs, process ids,
+    local ports, ids of messages and calls, token counts, temporary names, cells, the owners and
+    times of ``ls -l``. Normalising twice changes nothing. There is no way back.
+
+    Args:
+        text: the output.
+        hide: puts placeholders for what is personal; a `Hider` without literals.
+    """
+    text = hide(text).strip()
+    for pattern, mark in _VOLATILE:
+        text = pattern.sub(mark, text)
+    return text
+
+
+def short_diff(expected: str, actual: str) -> str:
+    """Return the first lines that differ, "-" as recorded, "+" as now."""
+    before, after = expected.splitlines(), actual.splitlines()
+    changes: list[str] = []
+    for first, last, start, stop in _changed(before, after):
+        for old, new in itertools.zip_longest(before[first:last], after[start:stop]):
+            begin = _window(old, new)
+            changes += [] if old is None else [f"-{_cut(old, begin)}"]
+            changes += [] if new is None else [f"+{_cut(new, begin)}"]
+    shown = _first_of_both(changes)
+    return "\n".join([*shown, *(["…"] if len(shown) < len(changes) else [])])
+
+
+def _changed(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return the ranges of lines that differ; of very long outputs one range, found quickly."""
+    if len(before) * len(after) > LONGEST_COMPARED**2:
+        pairs = zip(before, after, strict=False)
+        shorter = min(len(before), len(after))
+        first = next((n for n, (old, new) in enumerate(pairs) if old != new), shorter)
+        return [(first, len(before), first, len(after))]
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    return [tuple(code[1:]) for code in matcher.get_opcodes() if code[0] != "equal"]
+
+
+def _first_of_both(changes: Sequence[str]) -> list[str]:
+    """Return the first lines, such that what is new shows too where much was taken out."""
+    shown = list(changes[:SHOWN_LINES])
+    sides = {line[0] for line in shown}
+    missing = next((line for line in changes[SHOWN_LINES:] if line[0] not in sides), None)
+    return shown if missing is None else [*shown[:-1], missing]
+
+
+def _window(old: str | None, new: str | None) -> int:
+    """Return where to begin showing two lines, so that what differs is seen."""
+    pairs = enumerate(zip(old or "", new or "", strict=False))
+    same = next((at for at, pair in pairs if pair[0] != pair[1]), 0)
+    return max(0, same - SHOWN_WIDTH // 4) if same > SHOWN_WIDTH // 2 else 0
+
+
+def _cut(line: str, begin: int) -> str:
+    line = f"…{line[begin:]}" if begin else line
+    return line if len(line) <= SHOWN_WIDTH else line[: SHOWN_WIDTH - 1] + "…"

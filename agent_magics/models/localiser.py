@@ -1,0 +1,77 @@
+"""Makes of a recorded answer one of this machine and this run: its paths, sessions and calls."""
+
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, TextChunk
+from agent_magics.models.hiding import show_paths
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    CustomToolCall,
+    FunctionCall,
+    Item,
+    LocalShellCall,
+)
+
+
+class Localiser:
+    """Puts in what placeholders stand for, and numbers calls so that no two have the same id.
+
+    Args:
+        cwd: what {cwd} stands for.
+    """
+
+    def __init__(self, cwd: str | Path) -> None:
+        self._places = {
+            "cwd": os.path.normpath(Path(cwd).absolute()),
+            "home": str(Path.home()),
+            "tmp": os.path.realpath(tempfile.gettempdir()),
+        }
+        self._call_numbers = itertools.count(1)
+
+    def localise(self, event: ModelEvent, sessions: Mapping[str, str]) -> ModelEvent:
+        """Return `event` as it would have come in this run.
+
+        Args:
+            event: what was recorded.
+            sessions: the ids of this run's command sessions -> their names in recordings.
+        """
+        places = self._places | {name: session_id for session_id, name in sessions.items()}
+        match event:
+            case TextChunk(text):
+                return TextChunk(show_paths(text, places))
+            case ReasoningChunk(text):
+                return ReasoningChunk(show_paths(text, places))
+            case ItemDone(item):
+                return ItemDone(self._localise_item(item, places))
+        return event
+
+    def _localise_item(self, item: Item, places: Mapping[str, str]) -> Item:
+        """Return the item without the id that a recording gave it; nobody refers to that."""
+        match item:
+            case AssistantMessage(text):
+                return replace(item, text=show_paths(text, places), id=None)
+            case FunctionCall(arguments=arguments):
+                escaped = {name: _inside_json(path) for name, path in places.items()}
+                arguments = show_paths(arguments, escaped)
+                return replace(item, **self._ids(), arguments=arguments)
+            case CustomToolCall(input=text):
+                text = show_paths(text, places)
+                return replace(item, **self._ids(), input=text)
+            case LocalShellCall(command=command, workdir=workdir):
+                command = tuple(show_paths(word, places) for word in command)
+                workdir = workdir and show_paths(workdir, places)
+                return replace(item, **self._ids(), command=command, workdir=workdir)
+        return item
+
+    def _ids(self) -> dict[str, str | None]:
+        return {"call_id": f"call_{next(self._call_numbers)}", "id": None}
+
+
+def _inside_json(path: str) -> str:
+    return json.dumps(path, ensure_ascii=False)[1:-1]

@@ -1,0 +1,82 @@
+"""``batch``: several calls in one, for models that make only one call at a time."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.output import cut_text
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import ContentPart, InputText
+from agent_magics.protocol.tools import ToolOutput
+
+MOST_CALLS = 25
+_LEAST_BUDGET = 500  # characters of one call's output, however many there are
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCall:
+    """One call of a batch."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+@tool(mutating=False, group=True)
+async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> ToolOutput:
+    """Make up to 25 tool calls at once.
+
+    Each is checked, approved and answered like a single call. Those that may run side by side do,
+    the others run one after another in the order given. One that fails does not stop the rest.
+
+    Args:
+        calls: the calls: name of the tool and its arguments. No batch in a batch.
+    """
+    if ctx is None:
+        raise RespondToModel("batch works inside a turn: by hand, call the functions themselves.")
+    if not 0 < len(calls) <= MOST_CALLS:
+        raise RespondToModel(f"calls: expected 1 to {MOST_CALLS} calls, got {len(calls)}.")
+    outputs = await _answered([_answer(call, ctx) for call in calls])
+    done = sum(output.success for output in outputs)
+    budget = max(ctx.output_budget // len(calls), _LEAST_BUDGET)
+    parts: list[ContentPart] = [InputText(f"{done} of {len(calls)} calls succeeded.")]
+    for number, (call, output) in enumerate(zip(calls, outputs, strict=True), 1):
+        word = "" if output.success else " failed"
+        parts.append(InputText(f"\n\n[{number}] {call.tool}{word}:\n"))
+        parts += _cut(output, budget)
+    return ToolOutput(_joined(parts), success=done > 0)
+
+
+async def _answer(call: BatchCall, ctx: ToolContext) -> ToolOutput:
+    if call.tool == ctx.name:
+        return ToolOutput("Not run: a batch cannot stand in a batch.", success=False)
+    return await ctx.call(call.tool, call.arguments)
+
+
+async def _answered(calls: Any) -> list[ToolOutput]:
+    """Wait for all calls; what ends the turn in one of them ends the others first."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _cut(output: ToolOutput, budget: int) -> list[ContentPart]:
+    if isinstance(output.content, str):
+        return [InputText(cut_text(output.content, budget)[0])]
+    return [
+        InputText(cut_text(part.text, budget)[0]) if isinstance(part, InputText) else part
+        for part in output.content
+    ]
+
+
+def _joined(parts: list[ContentPart]) -> str | tuple[ContentPart, ...]:
+    """Return one text where there are only texts, else the parts."""
+    if all(isinstance(part, InputText) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, InputText))
+    return tuple(parts)

@@ -1,0 +1,297 @@
+"""``inspect_variables``: the namespace as a data scientist wants it, without running its code."""
+
+import fnmatch
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Literal
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.output import type_name
+from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.values import (
+    COLUMNS,
+    bases_of,
+    describe_value,
+    estimate_size,
+    kind_of,
+    library_class,
+    members_of,
+    own_attributes,
+    short_value,
+)
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+
+MOST_EXPLORED = 200  # variables without detail
+MOST_DETAILED = 50  # of one page with detail
+# Cells of a table whose missing values are counted; of larger ones the first rows, and it says so.
+MOST_COUNTED = 5_000_000
+# Seconds after which variables are only named: no call hangs on a namespace.
+TIME_LIMIT = 2.0
+_MOST_PARAMETERS = 30
+# IPython's own, which nobody has assigned.
+_HIDDEN = frozenset(("In", "Out", "exit", "quit", "get_ipython", "open"))
+_GROUPED = ("function", "class", "module")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable.
+
+    Attributes:
+        kind: frame, series, array, picture, model, lazy, data, function, class or module.
+        words: type, shape, types of its parts, size.
+        size: estimated bytes in memory.
+        lines: details, where they were asked for.
+    """
+
+    name: str
+    kind: str
+    words: str
+    size: int
+    lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}: {self.words}", *(f"    {line}" for line in self.lines)])
+
+
+@dataclass(frozen=True, repr=False)
+class Variables:
+    """Variables of a namespace, by name.
+
+    Attributes:
+        shown: those of this page.
+        total: how many there are, functions and modules aside.
+        others: names of functions, classes and modules, by kind.
+        offset: how many stand before the first.
+        detailed: whether this is a page of the full view, on which another may follow.
+    """
+
+    shown: tuple[Variable, ...]
+    total: int
+    others: Mapping[str, tuple[str, ...]]
+    offset: int = 0
+    detailed: bool = False
+
+    def __iter__(self) -> Iterator[Variable]:
+        return iter(self.shown)
+
+    def __len__(self) -> int:
+        return len(self.shown)
+
+    def __repr__(self) -> str:
+        return self._text(self.shown)
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return as many variables as fit, and how to go on."""
+        shown = list(self.shown)
+        text = self._text(shown)
+        while len(text) > budget and len(shown) > 1:
+            keep = min(len(shown) - 1, max(1, len(shown) * budget // len(text)))
+            del shown[keep:]
+            text = self._text(shown)
+        return ToolOutput(text, value=self)
+
+    def _text(self, shown: "tuple[Variable, ...] | list[Variable]") -> str:
+        lines = [str(variable) for variable in shown]
+        if not lines:
+            lines = ["There are no variables of that name." if self.others else "No variables."]
+        for kind, names in self.others.items():
+            word = {"class": "classes"}.get(kind, f"{kind}s")
+            more = f" and {len(names) - COLUMNS} more" if len(names) > COLUMNS else ""
+            lines.append(f"[{word}: {', '.join(names[:COLUMNS])}{more}]")
+        after = self.offset + len(shown)
+        if after < self.total:
+            how = f"offset={after}" if self.detailed else "a narrower pattern"
+            lines.append(f"[{len(shown)} of {self.total:,} variables shown; the rest with {how}.]")
+        return "\n".join(lines)
+
+
+@tool(parallel=True, mutating=False)
+def inspect_variables(
+    pattern: str = "*",
+    detail_level: Literal["full"] | None = None,
+    offset: int = 0,
+    limit: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> Variables:
+    """List the variables of the person's notebook: type, shape, column types, size in memory.
+
+    Nothing is computed or printed for it, however large or lazy a value is. With detail_level
+    "full": each column with its type and missing values, what lists and dicts hold, the parameters
+    of models.
+
+    Args:
+        pattern: names, with * and ?; several with commas. A name that begins with _ has to be
+            asked for with a pattern that does.
+        detail_level: "full" for all details of a few; leave it out to see what there is.
+        offset: in the full view, how many to leave out first.
+        limit: most variables to show; 200, or 50 in the full view.
+
+    Returns:
+        The variables, by name; functions, classes and modules are only named.
+
+    Raises:
+        RespondToModel: there is no notebook, or a number does not fit.
+    """
+    if offset < 0 or (limit is not None and limit < 1):
+        raise RespondToModel("offset has to be at least 0 and limit at least 1.")
+    detailed = detail_level == "full"
+    most = MOST_DETAILED if detailed else MOST_EXPLORED
+    limit = min(limit or most, most)
+    values = _matching(_namespace(ctx), pattern)
+    kinds = {name: kind_of(value) for name, value in values.items()}
+    named = [name for name in values if kinds[name] not in _GROUPED]
+    others = {
+        kind: names
+        for kind in _GROUPED
+        if (names := tuple(name for name in values if kinds[name] == kind))
+    }
+    first = offset if detailed else 0
+    clock = _Clock(monotonic() + TIME_LIMIT, ctx)
+    shown = tuple(
+        _look(name, kinds[name], values[name], detailed, clock)
+        for name in named[first : first + limit]
+    )
+    return Variables(shown, len(named), others, first, detailed)
+
+
+def _namespace(ctx: ToolContext | None) -> Mapping[str, Any]:
+    if ctx is None:
+        return vars(sys.modules["__main__"])
+    if ctx.turn.live_kernel is None:
+        raise RespondToModel(
+            "inspect_variables needs a notebook kernel, and this agent runs outside one."
+        )
+    return ctx.turn.live_kernel.namespace
+
+
+def _matching(namespace: Mapping[str, Any], pattern: str) -> dict[str, Any]:
+    patterns = [each.strip() for each in pattern.split(",") if each.strip()] or ["*"]
+    found = {}
+    values = dict(namespace)  # at once: other threads may assign
+    for name, value in sorted(values.items(), key=lambda pair: str(pair[0])):
+        if type(name) is not str or name in _HIDDEN:
+            continue
+        fitting = [p for p in patterns if fnmatch.fnmatchcase(name, p)]
+        if fitting and (name[0] != "_" or any(p[0] == "_" for p in fitting)):
+            found[name] = value
+    return found
+
+
+@dataclass(slots=True)
+class _Clock:
+    """How long the looking may go on."""
+
+    end: float
+    ctx: ToolContext | None
+
+    @property
+    def is_over(self) -> bool:
+        return monotonic() > self.end or (self.ctx is not None and self.ctx.cancelled.is_set())
+
+
+def _look(name: str, kind: str, value: Any, detailed: bool, clock: _Clock) -> Variable:
+    """Describe one variable; its own failure is told and harms no other."""
+    if clock.is_over:
+        return Variable(name, kind, f"{type_name(value)}, not looked at: it took too long", 0)
+    try:
+        found = Variable(name, kind, describe_value(value), estimate_size(value))
+        short = short_value(value)
+        if short:
+            found = replace(found, words=f"{found.words} = {short}")
+        if kind == "model":
+            found = replace(found, words=f"{found.words}({', '.join(_parameters(value))})")
+        if detailed:
+            found = replace(found, lines=tuple(_details(kind, value, clock)))
+        return found
+    except Exception as error:  # a stranger's class, half built or closed
+        return Variable(name, kind, f"a value that cannot be looked at ({type(error).__name__})", 0)
+
+
+def _details(kind: str, value: Any, clock: _Clock) -> list[str]:
+    if kind == "frame":
+        return _frame_lines(value, clock)
+    if kind == "series":
+        return _series_lines(value, clock)
+    if kind == "model":
+        fitted = sorted(n for n in own_attributes(value) if n.endswith("_") and n[0] != "_")
+        return [f"fitted: {', '.join(fitted[:COLUMNS])}" if fitted else "not fitted"]
+    if type(value) is dict:
+        return [f"{_element(key)}: {_element(each)}" for key, each in _first(value.items())]
+    if type(value) in (list, tuple):
+        kinds = Counter(type_name(each) for each in value[:1_000])
+        return [f"holds {', '.join(f'{count} {name}' for name, count in kinds.most_common(8))}"]
+    attributes = own_attributes(value)
+    return [f".{name}: {_element(each)}" for name, each in _first(attributes.items())]
+
+
+def _first(pairs: Any) -> list[Any]:
+    return [pair for pair, _ in zip(pairs, range(COLUMNS), strict=False)]
+
+
+def _element(value: Any) -> str:
+    return short_value(value) or describe_value(value)
+
+
+def _parameters(model: Any) -> list[str]:
+    """Return a model's parameters as they are stored; nobody is asked to compute them."""
+    held = own_attributes(model)
+    start = next(
+        members_of(base)["__init__"]
+        for base in bases_of(type(model))
+        if "__init__" in members_of(base)
+    )
+    names = list(inspect.signature(start).parameters)[1:]
+    found = [name for name in names if name in held][:_MOST_PARAMETERS]
+    return [f"{name}={_element(held[name])}" for name in found]
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _frame_lines(frame: Any, clock: _Clock) -> list[str]:
+    columns = list(frame.columns[: 5 * COLUMNS])
+    known = library_class(frame)
+    if known == ("polars", "DataFrame"):
+        missing, rows = frame.null_count().row(0), frame.height
+        pairs = zip(columns, frame.dtypes, missing, strict=False)
+    elif known == ("pandas", "DataFrame"):
+        rows = _counted_rows(frame.shape[0], frame.shape[1])
+        missing = [] if clock.is_over else list(frame.iloc[:rows, : len(columns)].isna().sum())
+        dtypes = frame.dtypes.iloc[: len(columns)]
+        missing = missing or ["?"] * len(columns)
+        pairs = zip(columns, dtypes, missing, strict=True)
+    else:
+        return []
+    lines = [f"{name}: {dtype}{_missing_words(count)}" for name, dtype, count in pairs]
+    if len(frame.columns) > len(columns):
+        lines.append(f"… {len(frame.columns) - len(columns)} more columns")
+    if rows < frame.shape[0]:
+        lines.append(f"(missing values counted in the first {rows:,} rows)")
+    if known[0] == "pandas":
+        lines.insert(0, f"index: {describe_value(frame.index)}")
+    return lines
+
+
+def _series_lines(series: Any, clock: _Clock) -> list[str]:
+    if library_class(series) != ("pandas", "Series") or clock.is_over:
+        return []
+    rows = _counted_rows(len(series), 1)
+    part = "" if rows == len(series) else f" in the first {rows:,} values"
+    return [f"missing: {int(series.iloc[:rows].isna().sum()):,}{part}"]
+
+
+def _counted_rows(rows: int, columns: int) -> int:
+    return min(rows, MOST_COUNTED // max(columns, 1))
+
+
+def _missing_words(count: Any) -> str:
+    if count == "?":
+        return ", missing not counted"
+    return f", {int(count):,} missing" if count else ""

@@ -1,0 +1,70 @@
+"""Asks a server one thing through our door, without waiting between tries."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, TextChunk
+from agent_magics.models.provider import open_model
+from agent_magics.models.retry import RetryPolicy
+from agent_magics.models.scripted import SeenHistory
+from agent_magics.protocol.items import Item
+from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
+
+NUMBERS = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer", "enum": [1, 2, 3]},
+        "b": {"type": "integer", "enum": [2, 4]},
+    },
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+ADD = ConfiguredToolSpec(FunctionToolSpec("add", "Add two numbers.", NUMBERS))
+PATCH = ConfiguredToolSpec(
+    FreeformToolSpec("patch", "Change a file.", "lark", 'start: "*** Begin" /.+/')
+)
+
+
+def ask(
+    address: str,
+    key: str,
+    model: str,
+    *items: Item,
+    wire: str = "auto",
+    tools: Sequence[ConfiguredToolSpec] = (),
+    waits: list[float] | None = None,
+    **fields: Any,
+) -> list[ModelEvent]:
+    """Return the events of one answer.
+
+    Args:
+        waits: takes the seconds between tries, which nobody sits through.
+    """
+
+    async def wait(seconds: float) -> None:
+        if waits is not None:
+            waits.append(seconds)
+
+    async def run() -> list[ModelEvent]:
+        policy = RetryPolicy(tries=3, wait=wait)
+        door = open_model(wire, api_key=key, base_url=address, retries=policy)
+        request = ModelRequest(
+            model, "Be brief.", SeenHistory(items), tuple(tools), "hi", 1, **fields
+        )
+        try:
+            return [event async for event in door.stream(request)]
+        finally:
+            await door.close()
+
+    return asyncio.run(run())
+
+
+def text_of(events: Sequence[ModelEvent]) -> str:
+    """Return the text that came in pieces."""
+    return "".join(event.text for event in events if isinstance(event, TextChunk))
+
+
+def items_of(events: Sequence[ModelEvent]) -> list[Item]:
+    """Return the whole items."""
+    return [event.item for event in events if isinstance(event, ItemDone)]

@@ -1,0 +1,197 @@
+"""``batch``: several calls in one, each with the checks, places and events of a single call."""
+
+import threading
+
+import pytest
+from turns import PATIENCE, of_kind, scripted
+
+from agent_magics import Call, FatalError, ToolContext, tool
+from agent_magics.protocol.events import (
+    ApprovalRequested,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallPending,
+)
+from agent_magics.protocol.items import InputImage, InputText
+
+ORDER: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran():
+    ORDER.clear()
+
+
+@tool(parallel=True, mutating=False)
+def echo(text: str) -> str:
+    """Say it back."""
+    return text
+
+
+@tool
+def write(name: str) -> str:
+    """Write, one at a time."""
+    ORDER.append(f"{name} begins")
+    ORDER.append(f"{name} ends")
+    return f"wrote {name}"
+
+
+@tool(parallel=True)
+def fails() -> None:
+    """Fail."""
+    raise ValueError("no")
+
+
+def calls(*pairs):
+    return {"calls": [{"tool": name, "arguments": arguments} for name, arguments in pairs]}
+
+
+def batch(*pairs, tools=(), **options):
+    agent = scripted(tools=["batch", echo, write, fails, *tools], **options)
+    return agent.call_sync("batch", calls(*pairs))
+
+
+def test_outputs_stand_in_the_order_of_the_calls():
+    output = batch(("echo", {"text": "one"}), ("write", {"name": "two"}))
+    assert output.success
+    assert output.text == ("2 of 2 calls succeeded.\n\n[1] echo:\none\n\n[2] write:\nwrote two")
+
+
+def test_one_that_fails_does_not_stop_the_rest():
+    output = batch(("fails", {}), ("nothing", {}), ("echo", {"no": 1}), ("echo", {"text": "ok"}))
+    assert output.success
+    assert output.text.startswith("1 of 4 calls succeeded.")
+    assert "[1] fails failed:\nfails raised ValueError: no" in output.text
+    assert "[2] nothing failed:\nThere is no tool named 'nothing'" in output.text
+    assert "[3] echo failed:\n" in output.text
+    assert output.text.endswith("[4] echo:\nok")
+
+
+def test_where_all_fail_it_has_failed():
+    assert not batch(("fails", {}), ("fails", {})).success
+
+
+@pytest.mark.parametrize("count", [0, 26])
+def test_how_many(count):
+    output = batch(*[("echo", {"text": "a"})] * count)
+    assert not output.success
+    assert f"expected 1 to 25 calls, got {count}" in output.text
+
+
+def test_the_most_there_may_be():
+    output = batch(*[("echo", {"text": str(n)}) for n in range(25)])
+    assert output.text.startswith("25 of 25 calls succeeded.")
+
+
+def test_no_batch_in_a_batch():
+    output = batch(("batch", calls(("echo", {"text": "a"}))), ("echo", {"text": "b"}))
+    assert "[1] batch failed:\nNot run: a batch cannot stand in a batch." in output.text
+    assert output.text.endswith("[2] echo:\nb")
+
+
+def test_those_that_may_run_side_by_side():
+    together = threading.Barrier(3)
+
+    @tool(parallel=True)
+    def meet() -> str:
+        """Wait for the others."""
+        together.wait(PATIENCE)
+        return "met"
+
+    output = batch(*[("meet", {})] * 3, tools=[meet])
+    assert output.text.startswith("3 of 3")
+
+
+def test_those_that_exclude_each_other_run_in_order():
+    batch(*[("write", {"name": str(n)}) for n in range(6)])
+    assert [f"{n} {word}" for n in range(6) for word in ("begins", "ends")] == ORDER
+
+
+def test_a_batch_that_only_reads_runs_beside_others_and_one_that_writes_does_not():
+    together = threading.Barrier(2)
+
+    @tool(parallel=True)
+    def meet() -> str:
+        """Wait for the other."""
+        together.wait(PATIENCE)
+        return "met"
+
+    agent = scripted(
+        [Call("meet"), Call("batch", calls(("meet", {})))],
+        [
+            Call("write", {"name": "a"}),
+            Call("batch", calls(("write", {"name": "b"}))),
+            Call("write", {"name": "c"}),
+        ],
+        "Done.",
+        tools=["batch", meet, write],
+    )
+    result = agent.run_sync("Go.")
+    assert result.status == "completed"
+    assert [f"{n} {word}" for n in "abc" for word in ("begins", "ends")] == ORDER
+
+
+def test_each_call_has_its_own_events_and_questions():
+    asked = []
+
+    def answer(question):
+        asked.append(question.arguments)
+        return "deny" if "b" in question.arguments else "approve"
+
+    agent = scripted(
+        Call(
+            "batch",
+            calls(("write", {"name": "a"}), ("write", {"name": "b"}), ("write", {"name": "c"})),
+        ),
+        "Done.",
+        tools=["batch", write],
+        approval="untrusted",
+        on_question=answer,
+    )
+    result = agent.run_sync("Go.")
+    assert len(of_kind(result, ApprovalRequested)) == len(asked) == 3
+    begun = [(e.name, e.parent_call_id) for e in of_kind(result, ToolCallPending)]
+    assert begun == [("batch", None), *[("write", "call_1")] * 3]
+    assert len(of_kind(result, ToolCallCompleted)) == 3
+    assert len(of_kind(result, ToolCallFailed)) == 1
+    assert [line for line in ORDER if "begins" in line] == ["a begins", "c begins"]
+
+
+def test_what_ends_the_turn_ends_it_here_too():
+    @tool(parallel=True)
+    def broken() -> None:
+        """Break."""
+        raise FatalError("No licence.")
+
+    agent = scripted(
+        Call("batch", calls(("broken", {}), ("echo", {"text": "a"}))), tools=["batch", broken, echo]
+    )
+    assert agent.run_sync("Go.").error == "No licence."
+
+
+def test_pictures_stay_pictures():
+    @tool(parallel=True)
+    def picture() -> list:
+        """Show."""
+        return [InputText("see"), InputImage("data:image/png;base64,AAAA")]
+
+    output = batch(("picture", {}), ("echo", {"text": "a"}), tools=[picture])
+    assert InputImage("data:image/png;base64,AAAA") in output.content
+
+
+def test_each_output_gets_its_share_of_the_budget():
+    output = batch(("echo", {"text": "x" * 9_000}), ("echo", {"text": "end"}), output_budget=2_000)
+    assert len(output.text) < 2_500
+    assert output.text.endswith("[2] echo:\nend")
+
+
+def test_a_batch_from_inside_another_call_waits_for_nobody():
+    @tool(name="outer")
+    async def calling(ctx: ToolContext) -> str:
+        """Call a batch."""
+        inner = calls(("write", {"name": "a"}), ("write", {"name": "b"}))
+        return (await ctx.call("batch", inner)).text
+
+    agent = scripted(Call("outer"), "Done.", tools=[calling, "batch", write])
+    result = agent.run_sync("Go.")
+    assert result.calls[-1].output.startswith("2 of 2 calls succeeded.")

@@ -1,0 +1,55 @@
+"""Budgets: when a run has had enough, and what it says then."""
+
+import pytest
+
+from agent_magics.engine.bill import Bill
+from agent_magics.engine.budget import NO_SUMMARY, REACHED, SUMMARY, Budget
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.items import Usage
+
+
+def bill_of(*usages, model="gpt-5.5"):
+    bill = Bill()
+    for usage in usages:
+        bill = bill.add(model, usage)
+    return bill
+
+
+@pytest.mark.parametrize(
+    ("limits", "usages", "reached"),
+    [
+        ({"max_turns": 2}, [Usage(1, 1)], ""),
+        ({"max_turns": 2}, [Usage(1, 1)] * 2, "max_turns=2"),
+        ({"max_tokens": 100}, [Usage(90, 9)], ""),
+        ({"max_tokens": 100}, [Usage(90, 10)], "max_tokens=100"),
+        ({"max_cost": 0.01}, [], ""),
+        ({"max_cost": 0.01}, [Usage(1000, 100)], ""),
+        ({"max_cost": 0.01}, [Usage(1000, 100)] * 2, "max_cost=0.01"),
+        ({"max_cost": 0.01}, [Usage(1, 1, reported_cost=0.02)], "max_cost=0.01"),
+        ({"max_cost": 0.01}, [Usage()], "max_cost=0.01"),  # nobody counts the money
+    ],
+)
+def test_when_a_budget_is_used_up(limits, usages, reached):
+    budget = Budget(RunConfig(**limits))
+    assert budget.is_used_up(len(usages), bill_of(*usages)) == bool(reached)
+    assert budget.reached == reached
+
+
+def test_what_is_said_names_the_budget_what_was_spent_and_what_to_do():
+    budget = Budget(RunConfig(max_turns=1))
+    assert budget.is_used_up(1, bill_of(Usage(1, 1)))
+    said = budget.told(REACHED)
+    assert "max_turns=1" in said
+    assert "1 request to the model" in said
+    assert "raise max_turns" in said
+    assert "max_turns=1" in budget.told(SUMMARY)
+    assert budget.told(NO_SUMMARY, " (no network)") == "The model gave no summary (no network)."
+
+
+def test_a_server_that_counts_no_tokens_is_warned_of_once():
+    budget = Budget(RunConfig(max_tokens=10))
+    assert budget.warning(Bill()) == ""
+    assert "max_tokens=10" in budget.warning(bill_of(Usage()))
+    assert budget.warning(bill_of(Usage(), Usage())) == ""
+    assert Budget(RunConfig(max_tokens=10)).warning(bill_of(Usage(1, 1))) == ""
+    assert Budget(RunConfig()).warning(bill_of(Usage())) == ""

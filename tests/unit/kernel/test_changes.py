@@ -1,0 +1,196 @@
+"""What a run does to a namespace: seen, told and put back, without asking values for anything."""
+
+from typing import Any
+
+import pytest
+
+from agent_magics.kernel import changes, saved_values
+from agent_magics.kernel.changes import Change, Changes, Watch, names_in
+
+
+def ran(code: str, namespace: dict[str, Any]) -> Change:
+    """Run `code` under a watch."""
+    watch = Watch(namespace, code, {"In"})
+    exec(code, namespace)
+    return watch.end()
+
+
+def put_back(change: Change, namespace: dict[str, Any]) -> dict[str, str]:
+    """Put `change` back; return what was left alone, and why."""
+    kept = Changes()
+    kept.add(change)
+    (same, left) = kept.put_back(namespace)
+    assert same is change
+    assert kept.put_back(namespace) is None
+    return left
+
+
+def visible(namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the person's own names."""
+    return {name: value for name, value in namespace.items() if name[0] != "_" and name != "In"}
+
+
+def test_rebinding_is_seen_and_put_back():
+    namespace = {"a": 1, "b": 2, "c": 3, "In": [], "_x": 1}
+    change = ran("a = 10\ndel b\nnew = 5\n_x = 2\nIn.append(1)", namespace)
+    assert (change.added, change.changed, change.deleted) == (("new",), ("a",), ("b",))
+    assert str(change) == "added new; changed a; deleted b"
+    assert put_back(change, namespace) == {}
+    assert visible(namespace) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_nothing_changed_is_nothing():
+    namespace = {"a": [1, {"b": 2}]}
+    assert not ran("print\na\nc = 1\ndel c", namespace)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ([1, 2], "x.append(3)"),
+        ([1, 2], "x[0] = 5"),
+        ([2, 1], "x.sort()"),
+        ({"a": 1}, "x['b'] = 2"),
+        ({"a": 1}, "x['a'] = 2"),
+        ({1, 2}, "x.add(3)"),
+        ({1, 2}, "x.remove(1); x.add(3)"),
+        (bytearray(b"ab"), "x[0] = 0"),
+        ({"a": [1, {"b": [2]}]}, "x['a'][1]['b'].append(3)"),
+        (([1], 2), "x[0].append(3)"),
+    ],
+)
+def test_plain_containers_are_put_back_in_place(value, code):
+    namespace = {"x": value, "alias": [value]}
+    before = repr(value)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert repr(value) != before
+    assert put_back(change, namespace) == {}
+    assert namespace["x"] is value is namespace["alias"][0]
+    assert repr(value) == before
+
+
+def test_a_list_that_holds_itself():
+    endless: list[Any] = [1]
+    endless.append(endless)
+    namespace = {"x": endless}
+    change = ran("x.append(2)", namespace)
+    assert put_back(change, namespace) == {}
+    assert len(endless) == 2 and endless[1] is endless
+
+
+def test_a_change_through_a_function_that_the_code_calls():
+    namespace = {"x": [1]}
+    exec("def deep():\n    x.append(2)\ndef add():\n    return (lambda: deep())()", namespace)
+    assert ran("add()", namespace).changed == ("x",)
+
+
+def test_values_nobody_names_are_not_copied():
+    assert names_in("a.b(c)\nd = 1", dict.fromkeys("abcd", 0)) == {"a", "c", "d"}
+    assert names_in("%magic a\n!b", dict.fromkeys("abc", 0)) == {"a", "b"}
+
+
+def test_hostile_elements_are_only_compared_by_identity():
+    class Hostile:
+        __hash__ = object.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("nobody may compare it")
+
+        __repr__ = None
+
+    one, two = Hostile(), Hostile()
+    namespace = {"x": [one], "y": {"k": one}, "z": {one}, "H": one}
+    change = ran("x[0] = two; y['k'] = two; z.add(two)", namespace | {"two": two})
+    assert set(change.changed) == {"x", "y", "z"}
+
+
+def test_arrays():
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    array = numpy.array([1.0, numpy.nan])
+    namespace = {"x": array, "y": array.copy()}
+    assert not ran("x.sum(); y + 1", namespace)
+    change = ran("x[0] = 5; y.resize(3, refcheck=False)", namespace)
+    assert set(change.changed) == {"x", "y"}
+    assert put_back(change, namespace) == {}
+    assert namespace["x"] is array
+    assert array[0] == 1.0 and namespace["y"].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x['new'] = 1",
+        "x.loc[0, 'n'] = 9.0",
+        "x.loc[0, 'day'] = 'z'",
+        "del x['n']",
+        "x.columns = ['p', 'q']",
+        "x.index = [5, 6]",
+        "x.insert(0, 'first', [0, 0])",
+        "x['n'] = x['n'].astype('int32')",
+        "x = x[x.n > 1]",
+    ],
+)
+def test_tables(code):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    namespace = {"x": pandas.DataFrame({"day": ["a", "b"], "n": [1.0, 2.0]})}
+    before = namespace["x"].copy(deep=True)
+    assert not ran("x.head(); x.n.sum(); y = 1; del y", namespace)
+    change = ran(code, namespace)
+    assert change.changed == ("x",)
+    assert put_back(change, namespace) == {}
+    pandas.testing.assert_frame_equal(namespace["x"], before)
+
+
+def test_a_series():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    namespace = {"x": pandas.Series([1, 2], name="n")}
+    change = ran("x[0] = 5", namespace)
+    assert put_back(change, namespace) == {}
+    assert list(namespace["x"]) == [1, 2]
+
+
+def test_what_the_person_has_assigned_since_is_left_alone():
+    namespace = {"a": 1, "b": [1]}
+    change = ran("a = 2\nb.append(2)\nnew = 3", namespace)
+    namespace["a"], namespace["new"] = 10, 11
+    reason = "it has been assigned again since"
+    assert put_back(change, namespace) == {"a": reason, "new": reason}
+    assert visible(namespace) == {"a": 10, "b": [1], "new": 11}
+
+
+def test_what_is_too_large_is_seen_by_its_outline_and_not_put_back(monkeypatch):
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    monkeypatch.setattr(changes, "COPY_LIMIT", 100)
+    namespace = {"x": numpy.zeros(100), "y": [1] * 100}
+    change = ran("x.resize(200, refcheck=False); y.append(2)", namespace)
+    assert set(change.changed) == {"x", "y"}
+    reason = "what it was is too large to be kept"
+    assert put_back(change, namespace) == {"x": reason, "y": reason}
+
+
+def test_old_values_are_held_within_a_bound(monkeypatch):
+    monkeypatch.setattr(changes, "HELD_LIMIT", 1_000)
+    namespace: dict[str, Any] = {"x": "x" * 2_000, "y": "y" * 800}
+    large = ran("x = 1", namespace)
+    assert large.held == 0
+    assert put_back(large, namespace) == {"x": "what it was is too large to be kept"}
+    kept = Changes()
+    namespace["x"] = "x" * 800
+    kept.add(ran("x = 1", namespace))
+    kept.add(ran("y = 1", namespace))
+    assert kept.put_back(namespace) is not None
+    assert kept.put_back(namespace) is None, "the older one held too much"
+
+
+def test_copying_is_bounded_in_elements(monkeypatch):
+    monkeypatch.setattr(saved_values, "MOST_ELEMENTS", 10)
+    purse = saved_values.Purse(10**9, 10)
+    assert saved_values.save([1] * 8, purse).can_be_put_back
+    assert not saved_values.save([1] * 8, purse).can_be_put_back
+
+
+def test_a_library_that_fails_is_no_failure_of_the_run():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    broken = pandas.DataFrame.__new__(pandas.DataFrame)
+    assert not ran("x", {"x": broken})

@@ -1,0 +1,101 @@
+"""The schema of an answer on both wires: in which form, to whom, and what a refusal is."""
+
+import json
+
+import pytest
+
+from agent_magics.models.answer_schema import chat_format, fitted, is_refusal, responses_format
+from agent_magics.models.base import ContextOverflow, ModelRequest
+from agent_magics.models.chat import ChatWire
+from agent_magics.models.endpoints import Dialect
+from agent_magics.models.faults import Fault, UnknownModel
+from agent_magics.models.responses import ResponsesWire
+from agent_magics.models.scripted import SeenHistory
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import UserMessage
+from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+
+OPENAI = "https://api.openai.com/v1"
+ELSEWHERE = "http://127.0.0.1:8000/v1"
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "default": 1}},
+    "required": [],
+    "additionalProperties": False,
+}
+FREE = {"type": "object", "additionalProperties": {"type": "number"}}
+TOOL = ConfiguredToolSpec(FunctionToolSpec("look", "Look.", {"type": "object", "properties": {}}))
+
+
+def request(schema=SCHEMA, tools=()):
+    history = SeenHistory((UserMessage("Go."),))
+    return ModelRequest("m", "", history, tuple(tools), "Go.", 1, output_schema=schema)
+
+
+def test_openai_s_strict_form_is_used_where_there_is_one():
+    named = responses_format(SCHEMA)["format"]
+    assert (named["type"], named["name"], named["strict"]) == ("json_schema", "answer", True)
+    assert named["schema"]["required"] == ["a"]
+    assert named["schema"]["properties"]["a"]["type"] == ["integer", "null"]
+    assert chat_format(SCHEMA, Dialect())["json_schema"]["strict"] is True
+
+
+def test_what_has_no_strict_form_is_sent_as_it_is():
+    assert responses_format(FREE)["format"]["schema"] == FREE
+    assert responses_format(FREE)["format"]["strict"] is False
+
+
+def test_each_maker_gets_the_form_it_takes():
+    schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
+    sent = chat_format(schema, Dialect(schema="gemini"))["json_schema"]
+    assert sent["schema"]["properties"]["a"]["enum"] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("address", "tools", "sent"),
+    [(OPENAI, [TOOL], True), (ELSEWHERE, [], True), (ELSEWHERE, [TOOL], False), (OPENAI, [], True)],
+)
+def test_who_gets_the_schema(address, tools, sent):
+    given = fitted(request(tools=tools), address)
+    assert (given.output_schema is not None) == sent
+    body = json.loads(ResponsesWire().body(request(tools=tools), address))
+    assert ("text" in body) == sent
+    body = json.loads(ChatWire().body(request(tools=tools), address))
+    assert ("response_format" in body) == sent
+
+
+@pytest.mark.parametrize("wire", [ResponsesWire(), ChatWire()])
+def test_each_request_has_its_own_schema(wire):
+    bodies = [json.loads(wire.body(request(schema), OPENAI)) for schema in (SCHEMA, None, FREE)]
+    told = [json.dumps(body.get("text") or body.get("response_format")) for body in bodies]
+    assert '"a"' in told[0]
+    assert told[1] == "null"
+    assert "additionalProperties" in told[2]
+    assert '"a"' not in told[2]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x rejected the request to 'm' (400): This response_format type is unavailable now",
+        "x rejected the request to 'm' (400): Invalid schema for text.format 'answer'",
+        "x (400): Function calling with a response mime type: 'application/json' is unsupported",
+        "x answered with an error (status 422): unknown field json_schema",
+    ],
+)
+def test_a_refusal_of_the_schema(said):
+    assert is_refusal(Fault(said))
+    assert not is_refusal(Fault(said, passing=True))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("x refused the API key (401): set a valid one."),
+        UnknownModel("no model grammar-1"),
+        ContextOverflow("The conversation is too long for the model (json_schema)."),
+        FatalError("No key for response_format."),
+    ],
+)
+def test_other_faults_are_no_refusal(fault):
+    assert not is_refusal(fault)

@@ -1,0 +1,161 @@
+"""What must not stand in a recording (paths, keys, ids of sessions), and how it comes back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.models.hiding import (
+    PLACEHOLDERS,
+    Hider,
+    SessionNames,
+    hide_paths,
+    keys_in_address,
+    personal_paths,
+    show_paths,
+)
+from agent_magics.protocol.items import ToolCallOutput, UserMessage
+
+PATHS = (("/home/ann/work", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
+PLACES = {name: path for path, name in PATHS}
+KEY = "key-of-ann-0815"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("/home/ann/work/a.py", "{cwd}/a.py"),
+        ("in /home/ann.", "in {home}."),
+        ('{"p":"/home/ann/work"}', '{"p":"{cwd}"}'),
+        ("/home/anna /home/ann-2 /home/ann.bak", "/home/anna /home/ann-2 /home/ann.bak"),
+        ("/home/x/tmp/y", "/home/x/tmp/y"),
+        ("/tmp/tmp", "{tmp}/tmp"),
+        ("/tmp/tmp/tmp", "{tmp}/tmp/tmp"),
+        ("f'{cwd}/a'", "f'{literal:cwd}/a'"),
+        ("{literal:home}", "{literal:literal:home}"),
+        ("{other} {{cwd}}", "{other} {{literal:cwd}}"),
+        ("{/tmp}", "{{tmp}}"),
+    ],
+)
+def test_paths_are_hidden_and_come_back(text, hidden):
+    assert hide_paths(text, PATHS) == hidden
+    assert show_paths(hidden, PLACES) == text
+
+
+BIT = st.sampled_from(
+    [*(path for path, _ in PATHS), *PLACEHOLDERS, "{", "}", "literal:", "/", "x", " ", "{cwd}"]
+)
+BITS = st.lists(BIT, max_size=10).map("".join)
+
+
+@given(BITS)
+def test_hiding_is_exactly_undone(text):
+    assert show_paths(hide_paths(text, PATHS), PLACES) == text
+
+
+@given(st.text() | BITS, st.data())
+def test_a_text_in_pieces_is_cleaned_like_the_whole(text, data):
+    text += data.draw(st.sampled_from(["", KEY, "/home/ann/work/a", "{home}"])) + " "
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    places = zip([0, *cuts], [*cuts, len(text)], strict=True)
+    pieces = [text[first:last] for first, last in places]
+    hider = Hider(PATHS, [KEY])
+    cleaned = hider.in_pieces(pieces)
+    assert "".join(cleaned) == hider(text)
+    assert len(cleaned) == len(pieces)
+
+
+def test_what_is_not_personal_stays_in_its_piece():
+    pieces = ["See /ho", "me/an", "n/wo", "rk/a", ".py", " and", " go on"]
+    assert Hider(PATHS).in_pieces(pieces) == ["See {cwd}", "", "", "/a", ".py", " and", " go on"]
+
+
+def test_unknown_places_stay_as_they_are():
+    assert show_paths("{home} {cwd}", {"cwd": "/w"}) == "{home} /w"
+
+
+def test_this_machine_is_hidden(tmp_path, monkeypatch):
+    home = tmp_path / "hôme"
+    work = home / "work"
+    work.mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(work)
+    monkeypatch.setenv("HOME", str(home))
+    paths = personal_paths(link)
+    assert hide_paths(f"{link}/a {work}/a {home}/b", paths) == "{cwd}/a {cwd}/a {home}/b"
+    escaped = json.dumps({"p": f"{work}/a"})
+    assert hide_paths(escaped, paths) == '{"p": "{cwd}/a"}'
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+SHAPES = [
+    "sk-proj-" + "a1B2" * 10,
+    "sk-ant-api03-" + "a1B2" * 8,
+    "ghp_" + "a1B2" * 9,
+    "github_pat_" + "a1B2_" * 6,
+    "glpat-" + "a1B2" * 5,
+    "xoxb-123456789012-abcdef",
+    "AKIA" + "ABCD1234" * 2,
+    "AIza" + "a1B2x" * 7,
+    "hf_" + "a1B2" * 9,
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+]
+
+
+@pytest.mark.parametrize("key", [KEY, *SHAPES])
+def test_keys_are_taken_out_for_good(key):
+    hider = Hider(PATHS, [KEY])
+    assert not hider.found_key
+    assert hider(f"export KEY={key}\n") == "export KEY=[API key]\n"
+    assert hider.found_key
+
+
+@pytest.mark.parametrize("text", ["EMPTY", "ask-me-anything", "sk-short", "task-force", "hf_x"])
+def test_words_that_are_no_keys_stay(text):
+    assert Hider((), ["EMPTY", ""])(text) == text
+
+
+@pytest.mark.parametrize(
+    ("address", "keys"),
+    [
+        ("https://api.example.org/v1", ()),
+        ("https://host/v1?api-version=2026-11-01", ()),
+        ("https://host/v1?Api-Key=abc&x=1&sig=d%2Fe", ("abc", "d/e")),
+        ("https://ann:p%40ss@host/v1", ("p@ss", "p%40ss")),
+    ],
+)
+def test_keys_in_an_address(address, keys):
+    assert keys_in_address(address) == keys
+
+
+def test_json_is_cleaned_where_it_stands():
+    spared = {"b": "/tmp"}
+    value = {"a": ["/tmp/x", {"n": 1}], "/tmp": None, "s": spared}
+    assert Hider(PATHS).in_json(value, {(id(spared), "b")}) == {
+        "a": ["{tmp}/x", {"n": 1}],
+        "/tmp": None,
+        "s": {"b": "/tmp"},
+    }
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def output(text):
+    return ToolCallOutput("c", text)
+
+
+def test_sessions_are_named_in_the_order_in_which_outputs_name_them():
+    names, items = SessionNames(), [UserMessage("session 1111"), output("Session 40001 runs.")]
+    assert names.of("a", items) == {"40001": "session1"}
+    items += [output("session 7313, session 40001")]
+    assert names.of("a", items) == {"40001": "session1", "7313": "session2"}
+    assert names.of("b", items[2:]) == {"7313": "session1", "40001": "session2"}
+
+
+def test_a_conversation_that_begins_anew_counts_anew():
+    names = SessionNames()
+    names.of("a", [output("session 40001"), output("x")])
+    assert names.of("a", [output("session 50001")]) == {"50001": "session1"}
