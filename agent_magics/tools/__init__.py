@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "read_file": "files",
-    "list_dir": "files",
-    "grep_files": "files",
+    "read_file": "reading",
+    "list_dir": "listing",
+    "grep_files": "searching",
     "apply_patch": "patch",
     "shell": "command",
     "shell_command": "command",

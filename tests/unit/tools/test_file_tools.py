@@ -9,7 +9,9 @@ from agent_magics.dispatch.approval import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.files import grep_files, list_dir, read_file
+from agent_magics.tools.listing import list_dir
+from agent_magics.tools.reading import read_file
+from agent_magics.tools.searching import grep_files
 
 BUDGET = 10_000
 

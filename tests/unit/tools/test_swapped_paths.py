@@ -18,8 +18,10 @@ from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.settings import PathJudge
-from agent_magics.tools.files import grep_files, list_dir, read_file
+from agent_magics.tools.listing import list_dir
 from agent_magics.tools.patch import apply_patch, assess_patch
+from agent_magics.tools.reading import read_file
+from agent_magics.tools.searching import grep_files
 
 ROUNDS = 300
 CONTROL_SECONDS = 60.0

@@ -1,0 +1,157 @@
+"""``read_file``: a text file, or a window of it."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent_magics.backends import files
+from agent_magics.backends.files import Window
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.file_access import (
+    FOR_NOTES,
+    assess_read,
+    cancel_check,
+    count_fitting,
+    number_of,
+    place,
+    refuse_unasked,
+    require_at_least,
+)
+
+MOST_LINES = 250  # of one call by a model
+
+
+@tool(parallel=True, mutating=False, assess=assess_read)
+def read_file(
+    path: str,
+    start_line: int | None = None,
+    end_line: int | None = None,
+    max_lines: int | None = None,
+    offset_bytes: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> "str | FilePage":
+    """Read a text file, or a window of it; lines come numbered, at most 250 a call.
+
+    Lines over 2,000 characters are cut, and the answer says so. UTF-8, and UTF-16 with a byte order
+    mark. In a huge file `offset_bytes` reaches any place at once.
+
+    Args:
+        path: the file; relative to the workspace, absolute, or starting with ~.
+        start_line: first line to read, counted from 1.
+        end_line: last line to read.
+        max_lines: most lines to read; 250 if not given.
+        offset_bytes: byte to start at, instead of start_line and end_line.
+
+    Returns:
+        Called by hand: the text exactly as it stands in the file, whole if no window is given.
+
+    Raises:
+        RespondToModel: there is no such file, it is not text, or the window is not in it.
+    """
+    first, count = _window_asked_for(start_line, end_line, max_lines, offset_bytes)
+    resolved, shown = place(path, ctx)
+    descriptor = files.open_regular(resolved, shown)
+    try:
+        if ctx is None:
+            text, lost = files.read_text(descriptor, shown, first, count, offset_bytes)
+            if lost:
+                warnings.warn(_lost_note(lost, shown), UnicodeWarning, stacklevel=2)
+            return text
+        where = files.opened_path(descriptor) or resolved
+        refuse_unasked(where, shown, ctx, os.fstat(descriptor))
+        count = min(count or MOST_LINES, MOST_LINES)
+        cancelled = cancel_check(ctx)
+        window = files.read_window(descriptor, shown, first, count, offset_bytes, cancelled)
+        return FilePage(window, shown, from_byte=offset_bytes is not None)
+    finally:
+        os.close(descriptor)
+
+
+def _window_asked_for(
+    start_line: int | None, end_line: int | None, max_lines: int | None, offset_bytes: int | None
+) -> tuple[int, int | None]:
+    """Return (first line, most lines), or say what is wrong with the numbers."""
+    require_at_least(1, start_line=start_line, end_line=end_line, max_lines=max_lines)
+    require_at_least(0, offset_bytes=offset_bytes)
+    if offset_bytes is not None and (start_line is not None or end_line is not None):
+        raise RespondToModel("Give either offset_bytes or start_line and end_line, not both.")
+    first = start_line or 1
+    if end_line is not None and end_line < first:
+        raise RespondToModel(f"end_line={end_line} is before start_line={first}.")
+    limits = [limit for limit in (max_lines, end_line and end_line - first + 1) if limit]
+    return first, min(limits, default=None)
+
+
+def _lost_note(lost: int, shown: str) -> str:
+    return f"{number_of(lost, 'byte')} of {shown} could not be decoded and read as \ufffd."
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """A window of a file as the model reads it."""
+
+    window: Window
+    shown: str
+    from_byte: bool = False
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return as many numbered lines as fit, and how to go on."""
+        lines = list(self._numbered())
+        count = count_fitting(lines, budget - FOR_NOTES)
+        if count == 1:
+            lines[0] = _cut(lines[0], max(budget - FOR_NOTES, 100))
+        text = "\n".join((*lines[:count], *self._notes(count)))
+        last = self.window.first + count - 1
+        details = {"path": self.shown, "first": self.window.first, "last": last}
+        return ToolOutput(text, details=details | {"total": self.window.total})
+
+    def _numbered(self) -> Iterator[str]:
+        for number, line in enumerate(self.window.lines, start=self.window.first):
+            mark = ""
+            if line.length > len(line.text):
+                more = "" if line.ended else "more than "
+                mark = f"… [cut: {len(line.text):,} of {more}{line.length:,} characters]"
+            yield f"{number:4}| {line.text}{mark}"
+
+    def _notes(self, count: int) -> Iterator[str]:
+        window = self.window
+        if not window.lines:
+            yield f"{self.shown} is empty ({number_of(window.size, 'byte')})."
+            return
+        yield f"{self._which(count)}{self._how_on(count)}."
+        if window.lost:
+            yield _lost_note(window.lost, self.shown)
+        if window.encoding.name != "utf-8":
+            yield f"The file is {window.encoding.name.upper()}."
+        elif window.encoding.mark:
+            yield "The file starts with a byte order mark."
+        if any(line.ends_crlf for line in window.lines):
+            yield "Its lines end with CRLF."
+
+    def _which(self, count: int) -> str:
+        window = self.window
+        which = f"lines {window.first}-{window.first + count - 1}"
+        if window.total is not None:
+            return f"{which} of {window.total:,}"
+        counted = f" counted from byte {window.offset:,}" if self.from_byte else ""
+        return f"{which}{counted} of a file of {window.size:,} bytes"
+
+    def _how_on(self, count: int) -> str:
+        window = self.window
+        if not window.more and count == len(window.lines):
+            return "" if window.total is not None else "; its end"
+        by_byte = window.offset + sum(line.size for line in window.lines[:count])
+        by_line = window.first + count
+        if self.from_byte or not window.lines[count - 1].ended:
+            return f"; go on with offset_bytes={by_byte}"
+        quickly = "" if window.total is not None else f" or, quicker, offset_bytes={by_byte}"
+        return f"; go on with start_line={by_line}{quickly}"
+
+
+def _cut(line: str, length: int) -> str:
+    return line if len(line) <= length else f"{line[:length]}… [cut: {length:,} characters shown]"
