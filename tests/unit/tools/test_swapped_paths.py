@@ -14,6 +14,7 @@ import pytest
 
 from agent_magics.backends.patch import parse_patch, plan_patch
 from agent_magics.backends.paths import is_denied_read, resolve_path
+from agent_magics.dispatch.approval import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
@@ -168,7 +169,9 @@ def test_what_is_judged_is_what_was_found(home, monkeypatch):
     monkeypatch.setattr("agent_magics.tools.patch.resolve_path", lambda *_: found)
     text = "*** Begin Patch\n*** Add File: d/new\n+x\n*** End Patch\n"
     (action,) = assess_patch({"patch": text}, context(home))
-    assert action.reason == "outside the workspace"
+    assert action.kind is ActionKind.WRITE_OUTSIDE
+    # As written `d` may be the link just now, which has a reason of its own.
+    assert action.reason in ("outside the workspace", "protected: SSH keys")
 
 
 def test_a_plan_made_inside_is_not_applied_outside(home):
