@@ -72,11 +72,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """Write a file with these lines, new or in place of what is there."""
+    """Write a file with these lines, new or in place of what is there.
+
+    Attributes:
+        terminated: the last line has a line end; in a patch it always has.
+    """
 
     path: str
     lines: tuple[str, ...]
     line: int = 0
+    terminated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,11 @@ from typing import Any
 _HOMES = {
     "read_file": "reading",
     "list_dir": "listing",
+    "glob": "listing",
     "grep_files": "searching",
     "apply_patch": "patch",
+    "write_file": "editing",
+    "edit_file": "editing",
     "shell": "command",
     "shell_command": "command",
     "local_shell": "command",
@@ -23,7 +26,7 @@ _HOMES = {
     "python": "live_python",
 }
 
-READ_ONLY = ("read_file", "list_dir", "grep_files")
+READ_ONLY = ("read_file", "list_dir", "grep_files", "glob")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
 DATA = (*CODING, "python")
@@ -31,7 +34,9 @@ TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA}
 
 __all__ = [
     "apply_patch",
+    "edit_file",
     "exec_command",
+    "glob",
     "grep_files",
     "kill_session",
     "list_dir",
@@ -42,6 +47,7 @@ __all__ = [
     "shell",
     "shell_command",
     "update_plan",
+    "write_file",
     "write_stdin",
 ]
 
