@@ -15,6 +15,7 @@ from agent_magics.backends.patch_files import (
     write_all,
 )
 from agent_magics.backends.patch_grammar import (
+    BEGIN,
     AddFile,
     DeleteFile,
     FileOperation,
@@ -29,6 +30,7 @@ from agent_magics.backends.patch_text import (
     read_replacement,
     replace_text,
 )
+from agent_magics.backends.patch_unified import is_unified, parse_unified
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
@@ -40,6 +42,7 @@ __all__ = [
     "parse_patch",
     "plan_patch",
     "read_content",
+    "read_patch",
     "read_replacement",
     "touched_paths",
 ]
@@ -131,6 +134,17 @@ class PatchPlan:
         """
         write_all([write for change in self.changes for write in change.writes])
         return PatchResult(self.summary, self.diff, self.paths)
+
+
+def read_patch(text: str) -> tuple[FileOperation, ...]:
+    """Read a patch in our own format, or a unified diff.
+
+    Raises:
+        RespondToModel: the text is neither; the message names the line and the reason.
+    """
+    if BEGIN not in text and is_unified(text):
+        return parse_unified(text)
+    return parse_patch(text)
 
 
 def touched_paths(operations: Sequence[Operation]) -> tuple[str, ...]:
@@ -241,6 +255,10 @@ class _Planner:
     def _plan_delete(self, operation: DeleteFile) -> FileChange:
         name, path = operation.path, self._real[operation.path]
         before = self._must_exist(name, path, "removed")
+        if operation.lines is not None and list(operation.lines) != before.text.lines:
+            raise RespondToModel(
+                f"{name} cannot be removed: it does not hold what the patch says; read it again"
+            )
         write = FileWrite(name, path, before, None)
         return FileChange("D", name, (write,), diff_of_removed(name, before.text))
 
@@ -254,13 +272,17 @@ class _Planner:
             raise RespondToModel(f"{name}: {problem}") from None
         edits = _complete_last_line(old, edits)
         after = old.edited(edits)
+        if isinstance(operation, UpdateFile) and operation.open_end and after.raw:
+            raw = (*after.raw[:-1], after.raw[-1].removesuffix("\r"))
+            after = replace(after, raw=raw, terminated=False)
         notes = tuple(f"{name} {note}" for note in found)
         if isinstance(operation, UpdateFile) and operation.move_to is not None:
             return self._plan_move(operation, before, after, edits, notes)
         if after == old:
             return None
         write = FileWrite(name, path, before, after.encode(), before)
-        return FileChange("M", name, (write,), unified_diff(name, name, old, edits), notes=notes)
+        diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
+        return FileChange("M", name, (write,), diff, notes=notes)
 
     def _plan_move(
         self,
@@ -278,7 +300,8 @@ class _Planner:
         )
         diff = f"rename from {source}\nrename to {target}\n"
         if edits:
-            diff += unified_diff(source, target, before.text, edits)
+            open_end = not after.terminated
+            diff += unified_diff(source, target, before.text, edits, open_end=open_end)
         letter = "M" if replaced is None else "R"
         lines = len(replaced.text.raw) if replaced else 0
         return FileChange(letter, target, writes, diff, lines, notes)

@@ -13,8 +13,8 @@ from typing import Any
 from agent_magics.backends.patch import (
     Operation,
     PatchResult,
-    parse_patch,
     plan_patch,
+    read_patch,
     read_replacement,
     touched_paths,
 )
@@ -63,7 +63,7 @@ def _operations(
             "updated_content; send one of the two."
         )
     if patch:
-        return parse_patch(patch)
+        return read_patch(patch)
     return (read_replacement(file_path, original_content, updated_content),)
 
 
@@ -126,7 +126,8 @@ def apply_patch(
     "*** End of File" after a chunk says that it ends where the file ends.
 
     Args:
-        patch: the patch, from "*** Begin Patch" to "*** End Patch"; the other three stay empty.
+        patch: the patch, from "*** Begin Patch" to "*** End Patch", or a unified diff as git
+            writes it; the other three stay empty.
         file_path: instead of a patch, the one file to change.
         original_content: the file's whole text, or a part that stands in it exactly once; empty
             for a new file.
