@@ -12,6 +12,7 @@ _HOMES = {
     "list_dir": "listing",
     "glob": "listing",
     "grep_files": "searching",
+    "view_image": "viewing",
     "apply_patch": "patch",
     "write_file": "editing",
     "edit_file": "editing",
@@ -26,7 +27,7 @@ _HOMES = {
     "python": "live_python",
 }
 
-READ_ONLY = ("read_file", "list_dir", "grep_files", "glob")
+READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
 DATA = (*CODING, "python")
@@ -47,6 +48,7 @@ __all__ = [
     "shell",
     "shell_command",
     "update_plan",
+    "view_image",
     "write_file",
     "write_stdin",
 ]
