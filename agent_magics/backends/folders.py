@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -151,6 +151,7 @@ def list_folder(
     *,
     depth: int | None = 1,
     pattern: str | None = None,
+    kinds: Container[str] | None = None,
     include_hidden: bool = False,
     offset: int = 0,
     limit: int | None = None,
@@ -164,6 +165,7 @@ def list_folder(
         shown: how messages name it.
         depth: levels to go down, 1 for the folder's own entries, None for all.
         pattern: glob that an entry's name (or, with a "/", its path) has to match.
+        kinds: of entries that are listed, None for all.
         include_hidden: list names that start with a dot too.
         offset: entries to leave out at the start.
         limit: most entries of the page; None for all.
@@ -183,7 +185,7 @@ def list_folder(
             seen += 1
             if seen > _MOST_ENTRIES:
                 break
-            if matches(name):
+            if (kinds is None or entry.kind in kinds) and matches(name):
                 if total >= offset and (limit is None or len(page) < limit):
                     page.append(_as_entry(name, entry))
                 total += 1

@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from agent_magics.backends.patch_diff import diff_of_new, diff_of_removed, unified_diff
 from agent_magics.backends.patch_files import (
     FileState,
     FileWrite,
@@ -14,6 +15,7 @@ from agent_magics.backends.patch_files import (
     write_all,
 )
 from agent_magics.backends.patch_grammar import (
+    BEGIN,
     AddFile,
     DeleteFile,
     FileOperation,
@@ -24,9 +26,11 @@ from agent_magics.backends.patch_match import Edit, match_chunks
 from agent_magics.backends.patch_text import (
     ReplaceText,
     differences,
+    read_content,
     read_replacement,
     replace_text,
 )
+from agent_magics.backends.patch_unified import is_unified, parse_unified
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
@@ -37,6 +41,8 @@ __all__ = [
     "PatchResult",
     "parse_patch",
     "plan_patch",
+    "read_content",
+    "read_patch",
     "read_replacement",
     "touched_paths",
 ]
@@ -44,9 +50,7 @@ __all__ = [
 Operation: TypeAlias = FileOperation | ReplaceText
 Resolve = Callable[[str], Path]
 
-_CONTEXT = 3
 _MOST_NOTES = 20
-_NO_END = "\\ No newline at end of file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,17 @@ class PatchPlan:
         """
         write_all([write for change in self.changes for write in change.writes])
         return PatchResult(self.summary, self.diff, self.paths)
+
+
+def read_patch(text: str) -> tuple[FileOperation, ...]:
+    """Read a patch in our own format, or a unified diff.
+
+    Raises:
+        RespondToModel: the text is neither; the message names the line and the reason.
+    """
+    if BEGIN not in text and is_unified(text):
+        return parse_unified(text)
+    return parse_patch(text)
 
 
 def touched_paths(operations: Sequence[Operation]) -> tuple[str, ...]:
@@ -226,26 +241,26 @@ class _Planner:
         name, path = operation.path, self._real[operation.path]
         before = read_state(name, path)
         if before is None:
-            after = TextFile(operation.lines)
+            after = TextFile(operation.lines, operation.terminated)
             write = FileWrite(name, path, None, after.encode())
-            return FileChange("A", name, (write,), _diff_of_new(name, after))
+            return FileChange("A", name, (write,), diff_of_new(name, after))
         old = before.text
-        edits = _complete_last_line(old, differences(old.lines, operation.lines))
-        if not (old.terminated or (edits and edits[-1].end == len(old.raw))):
-            # The same last line, but now with a line end.
-            edits.append(Edit(len(old.raw) - 1, len(old.raw), (old.lines[-1],)))
-        after = old.edited(edits)
+        edits, after = _rewritten(old, operation)
         if after == old:
             return None
         write = FileWrite(name, path, before, after.encode(), before)
-        diff = _unified(name, name, old, edits)
+        diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
         return FileChange("R", name, (write,), diff, replaced=len(old.raw))
 
     def _plan_delete(self, operation: DeleteFile) -> FileChange:
         name, path = operation.path, self._real[operation.path]
         before = self._must_exist(name, path, "removed")
+        if operation.lines is not None and list(operation.lines) != before.text.lines:
+            raise RespondToModel(
+                f"{name} cannot be removed: it does not hold what the patch says; read it again"
+            )
         write = FileWrite(name, path, before, None)
-        return FileChange("D", name, (write,), _diff_of_removed(name, before.text))
+        return FileChange("D", name, (write,), diff_of_removed(name, before.text))
 
     def _plan_update(self, operation: UpdateFile | ReplaceText) -> FileChange | None:
         name, path = operation.path, self._real[operation.path]
@@ -257,13 +272,17 @@ class _Planner:
             raise RespondToModel(f"{name}: {problem}") from None
         edits = _complete_last_line(old, edits)
         after = old.edited(edits)
+        if isinstance(operation, UpdateFile) and operation.open_end and after.raw:
+            raw = (*after.raw[:-1], after.raw[-1].removesuffix("\r"))
+            after = replace(after, raw=raw, terminated=False)
         notes = tuple(f"{name} {note}" for note in found)
         if isinstance(operation, UpdateFile) and operation.move_to is not None:
             return self._plan_move(operation, before, after, edits, notes)
         if after == old:
             return None
         write = FileWrite(name, path, before, after.encode(), before)
-        return FileChange("M", name, (write,), _unified(name, name, old, edits), notes=notes)
+        diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
+        return FileChange("M", name, (write,), diff, notes=notes)
 
     def _plan_move(
         self,
@@ -281,7 +300,8 @@ class _Planner:
         )
         diff = f"rename from {source}\nrename to {target}\n"
         if edits:
-            diff += _unified(source, target, before.text, edits)
+            open_end = not after.terminated
+            diff += unified_diff(source, target, before.text, edits, open_end=open_end)
         letter = "M" if replaced is None else "R"
         lines = len(replaced.text.raw) if replaced else 0
         return FileChange(letter, target, writes, diff, lines, notes)
@@ -299,6 +319,24 @@ def _edits_of(operation: UpdateFile | ReplaceText, text: TextFile) -> tuple[list
     if isinstance(operation, ReplaceText):
         return replace_text(text, operation), []
     return match_chunks(text.lines, operation.chunks)
+
+
+def _rewritten(old: TextFile, operation: AddFile) -> tuple[list[Edit], TextFile]:
+    """Return what makes a file that is there into the one wanted; its line ends stay its own."""
+    lines = [line.removesuffix("\r") for line in operation.lines]
+    edits = _complete_last_line(old, differences(old.lines, lines))
+    last = len(old.raw)
+    reaches_end = bool(edits) and edits[-1].end == last
+    if old.terminated != operation.terminated and not reaches_end:
+        # The same last line, but now with a line end, or without one.
+        edits.append(Edit(last - 1, last, (old.lines[-1],)))
+    elif reaches_end and not operation.terminated and not edits[-1].lines:
+        # The end is cut off: the line above it loses its line end.
+        edits[-1] = Edit(edits[-1].start - 1, last, (lines[-1],))
+    after = old.edited(edits)
+    if after.terminated and not operation.terminated:
+        after = replace(after, raw=(*after.raw[:-1], lines[-1]), terminated=False)
+    return edits, after
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -323,70 +361,3 @@ def _complete_last_line(text: TextFile, edits: list[Edit]) -> list[Edit]:
         return edits
     whole = Edit(last - 1, last, (text.lines[-1], *edits[at].lines))
     return [*edits[:at], whole, *edits[at + 1 :]]
-
-
-# -- diffs ------------------------------------------------------------------------------------
-
-
-def _diff_of_new(name: str, text: TextFile) -> str:
-    lines = [f"+{line}" for line in text.lines]
-    header = [f"@@ -0,0 +{_range(0, len(lines))} @@"] if lines else []
-    return _headed("/dev/null", f"b/{name}", header + lines)
-
-
-def _diff_of_removed(name: str, text: TextFile) -> str:
-    lines = text.lines
-    header = [f"@@ -{_range(0, len(lines))} +0,0 @@"] if lines else []
-    signed = _signed("-", text, lines, 0, len(lines))
-    return _headed(f"a/{name}", "/dev/null", header + signed)
-
-
-def _headed(old_name: str, new_name: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"--- {old_name}", f"+++ {new_name}", *lines]) + "\n"
-
-
-def _unified(old_name: str, new_name: str, text: TextFile, edits: Sequence[Edit]) -> str:
-    """Return the unified diff of known edits; a line matcher would be slow and could only guess."""
-    lines = text.lines
-    shown: list[str] = []
-    shift = 0
-    for group in _grouped(edits):
-        first = max(0, group[0].start - _CONTEXT)
-        stop = min(len(lines), group[-1].end + _CONTEXT)
-        grown = sum(len(edit.lines) - (edit.end - edit.start) for edit in group)
-        old_range = _range(first, stop - first)
-        shown.append(f"@@ -{old_range} +{_range(first + shift, stop - first + grown)} @@")
-        at = first
-        for edit in group:
-            shown += _signed(" ", text, lines, at, edit.start)
-            shown += _signed("-", text, lines, edit.start, edit.end)
-            shown += [f"+{line}" for line in edit.lines]
-            at = edit.end
-        shown += _signed(" ", text, lines, at, stop)
-        shift += grown
-    return _headed(f"a/{old_name}", f"b/{new_name}", shown)
-
-
-def _grouped(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
-    """Yield runs of edits whose context would touch."""
-    group: list[Edit] = []
-    for edit in edits:
-        if group and edit.start - group[-1].end > 2 * _CONTEXT:
-            yield group
-            group = []
-        group.append(edit)
-    if group:
-        yield group
-
-
-def _range(first: int, length: int) -> str:
-    # In a unified diff an empty range names the line above it.
-    start = first + 1 if length else first
-    return str(start) if length == 1 else f"{start},{length}"
-
-
-def _signed(sign: str, text: TextFile, lines: Sequence[str], start: int, stop: int) -> list[str]:
-    signed = [f"{sign}{line}" for line in lines[start:stop]]
-    if signed and stop == len(lines) and not text.terminated:
-        signed.append(_NO_END)
-    return signed

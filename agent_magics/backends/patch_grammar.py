@@ -33,7 +33,7 @@ REST: /[^\n]+/
 LF: "\n"
 """.lstrip()
 
-_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE = "*** Add File:", "*** Delete File:", "*** Update File:"
 _MOVE, _END_OF_FILE = "*** Move to:", "*** End of File"
 _HEADERS = "'*** Add File: PATH', '*** Delete File: PATH' or '*** Update File: PATH'"
@@ -52,12 +52,14 @@ class Chunk:
         anchors: lines of the file to find first, one below the other.
         at_end: the chunk must end where the file ends.
         line: where the chunk starts in the patch, from 1.
+        near: the line of the file, from 0, that it is said to start at; None: nothing is said.
     """
 
     lines: tuple[tuple[str, str], ...]
     anchors: tuple[str, ...] = ()
     at_end: bool = False
     line: int = 0
+    near: int | None = None
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -72,29 +74,40 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """Write a file with these lines, new or in place of what is there."""
+    """Write a file with these lines, new or in place of what is there.
+
+    Attributes:
+        terminated: the last line has a line end; in a patch it always has.
+    """
 
     path: str
     lines: tuple[str, ...]
     line: int = 0
+    terminated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Remove a file."""
+    """Remove a file; where its `lines` are given, it must hold them."""
 
     path: str
     line: int = 0
+    lines: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateFile:
-    """Change a file in places, move it, or both."""
+    """Change a file in places, move it, or both.
+
+    Attributes:
+        open_end: the last line is to be without a line end; None: a changed one gets its end.
+    """
 
     path: str
     chunks: tuple[Chunk, ...] = ()
     move_to: str | None = None
     line: int = 0
+    open_end: bool | None = None
 
 
 FileOperation: TypeAlias = AddFile | DeleteFile | UpdateFile
@@ -107,7 +120,7 @@ def parse_patch(text: str) -> tuple[FileOperation, ...]:
         RespondToModel: the text is no patch; the message names the line and the reason.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    _check_characters(lines)
+    check_characters(lines)
     at, stop = _body(lines)
     operations: list[FileOperation] = []
     while at < stop:
@@ -117,44 +130,54 @@ def parse_patch(text: str) -> tuple[FileOperation, ...]:
         operation, at = _read_operation(lines, at, stop)
         operations.append(operation)
     if not operations:
-        _fail(at, f"the patch is empty; between its first and last line it needs {_HEADERS}")
+        fail_at(at, f"the patch is empty; between its first and last line it needs {_HEADERS}")
     return tuple(operations)
 
 
-def _fail(at: int, reason: str) -> NoReturn:
+def fail_at(at: int, reason: str) -> NoReturn:
+    """Refuse the patch because of its line `at`, counted from 0.
+
+    Raises:
+        RespondToModel: always.
+    """
     raise RespondToModel(f"The patch was not applied: line {at + 1} of the patch: {reason}.")
 
 
-def _check_characters(lines: Sequence[str]) -> None:
-    """Refuse what no UTF-8 text file can hold."""
+def check_characters(lines: Sequence[str]) -> None:
+    """Refuse what no UTF-8 text file can hold.
+
+    Raises:
+        RespondToModel: there is something of the kind in one of the lines.
+    """
     for at, line in enumerate(lines):
         if "\0" in line:
-            _fail(at, "it holds a NUL character, and only text can be patched")
+            fail_at(at, "it holds a NUL character, and only text can be patched")
         if not line.isascii() and any("\ud800" <= character <= "\udfff" for character in line):
-            _fail(at, "it holds half of a surrogate pair, which no text file can hold")
+            fail_at(at, "it holds half of a surrogate pair, which no text file can hold")
 
 
 def _body(lines: Sequence[str]) -> tuple[int, int]:
     """Return where the operations start and stop: inside Begin and End, inside a heredoc."""
     filled = [at for at, line in enumerate(lines) if line.strip()]
     if not filled:
-        _fail(0, f"the patch is empty; its first line must be '{_BEGIN}'")
+        fail_at(0, f"the patch is empty; its first line must be '{BEGIN}'")
     heredoc = _HEREDOC.fullmatch(lines[filled[0]])
     if heredoc and len(filled) > 1 and lines[filled[-1]].strip() == heredoc[2]:
         filled = filled[1:-1] or filled
     first, last = filled[0], filled[-1]
-    if lines[first].rstrip() != _BEGIN:
-        _fail(first, f"the first line must be '{_BEGIN}', not {_short(lines[first])}")
+    if lines[first].rstrip() != BEGIN:
+        fail_at(first, f"the first line must be '{BEGIN}', not {shortened(lines[first])}")
     if lines[last].rstrip() != _END:
         end = next((at for at in filled if lines[at].rstrip() == _END), None)
         if end is not None:
             after = next(at for at in filled if at > end)
-            _fail(after, f"nothing may follow '{_END}', but there is {_short(lines[after])}")
-        _fail(last, f"the last line must be '{_END}', not {_short(lines[last])}")
+            fail_at(after, f"nothing may follow '{_END}', but there is {shortened(lines[after])}")
+        fail_at(last, f"the last line must be '{_END}', not {shortened(lines[last])}")
     return first + 1, last
 
 
-def _short(line: str) -> str:
+def shortened(line: str) -> str:
+    """Return a line as a message names it."""
     return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
@@ -163,14 +186,14 @@ def _read_operation(lines: Sequence[str], at: int, stop: int) -> tuple[FileOpera
         if lines[at].startswith(header):
             return read(_path_after(header, lines, at), lines, at, stop)
     if lines[at].startswith(_MOVE):
-        _fail(at, f"'{_MOVE}' must stand right below '{_UPDATE} PATH'")
-    _fail(at, f"{_short(lines[at])} starts no operation; expected {_HEADERS}")
+        fail_at(at, f"'{_MOVE}' must stand right below '{_UPDATE} PATH'")
+    fail_at(at, f"{shortened(lines[at])} starts no operation; expected {_HEADERS}")
 
 
 def _path_after(header: str, lines: Sequence[str], at: int) -> str:
     path = lines[at][len(header) :].strip()
     if not path:
-        _fail(at, f"'{header}' names no path")
+        fail_at(at, f"'{header}' names no path")
     return path
 
 
@@ -178,8 +201,8 @@ def _read_add(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[AddF
     end = _next_header(lines, at + 1, stop)
     for number in range(at + 1, end):
         if not lines[number].startswith("+"):
-            reason = f"every line of an added file starts with '+', not {_short(lines[number])}"
-            _fail(number, f"{reason}; to change an existing file use '{_UPDATE} {path}'")
+            reason = f"every line of an added file starts with '+', not {shortened(lines[number])}"
+            fail_at(number, f"{reason}; to change an existing file use '{_UPDATE} {path}'")
     added = tuple(line[1:] for line in lines[at + 1 : end])
     return AddFile(path, added, at + 1), end
 
@@ -187,7 +210,7 @@ def _read_add(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[AddF
 def _read_delete(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[DeleteFile, int]:
     end = _next_header(lines, at + 1, stop)
     if end > at + 1:
-        _fail(at + 1, f"'{_DELETE}' takes no lines, but there is {_short(lines[at + 1])}")
+        fail_at(at + 1, f"'{_DELETE}' takes no lines, but there is {shortened(lines[at + 1])}")
     return DeleteFile(path, at + 1), end
 
 
@@ -203,7 +226,7 @@ def _read_update(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[U
         chunk, at = _read_chunk(lines, at, end)
         chunks.append(chunk)
     if not chunks and move_to is None:
-        _fail(header, f"'{_UPDATE} {path}' says neither what to change nor where to move it")
+        fail_at(header, f"'{_UPDATE} {path}' says neither what to change nor where to move it")
     return UpdateFile(path, tuple(chunks), move_to, header + 1), end
 
 
@@ -246,11 +269,11 @@ def _read_chunk(lines: Sequence[str], at: int, end: int) -> tuple[Chunk, int]:
     changes = tuple((line[:1] or " ", line[1:]) for line in lines[start:body_end])
     at_end = at < end and lines[at].rstrip() == _END_OF_FILE
     if at < end and not at_end and not lines[at].startswith("@@"):
-        _fail(at, _bad_line(lines[at]))
+        fail_at(at, _bad_line(lines[at]))
     if not changes:
-        _fail(first, "the chunk has no lines; write what to change below it")
+        fail_at(first, "the chunk has no lines; write what to change below it")
     if ranged and not anchors and all(sign == "+" for sign, _ in changes):
-        _fail(first, "line numbers are not used; name a line of the file: '@@ that line'")
+        fail_at(first, "line numbers are not used; name a line of the file: '@@ that line'")
     return Chunk(changes, tuple(anchors), at_end, first + 1), at + at_end
 
 
@@ -260,7 +283,7 @@ def _anchor(lines: Sequence[str], at: int) -> str:
     if _RANGE.match(line):
         return ""
     if line[2:3] not in ("", " "):
-        _fail(at, f"after '@@' comes a space and a line of the file, not {_short(line)}")
+        fail_at(at, f"after '@@' comes a space and a line of the file, not {shortened(line)}")
     return line[3:].rstrip()
 
 
@@ -268,8 +291,8 @@ def _bad_line(line: str) -> str:
     if line.startswith(_MOVE):
         return f"'{_MOVE}' must stand right below '{_UPDATE} PATH'"
     if line.startswith("***"):
-        return f"{_short(line)} is no header; expected {_HEADERS} or '{_END_OF_FILE}'"
+        return f"{shortened(line)} is no header; expected {_HEADERS} or '{_END_OF_FILE}'"
     return (
-        f"{_short(line)} must start with ' ' (a line that stays), '-' (removed) or '+' (added), "
+        f"{shortened(line)} must start with ' ' (a line that stays), '-' (removed) or '+' (added), "
         "or with '@@' to start a chunk"
     )

@@ -1,7 +1,8 @@
 """Where the chunks of a patch belong in a file, and the edits they come to; no file is touched.
 
 Law: a chunk goes to the one place it fits or to none. Exact fits are preferred to whitespace ones,
-and where two places are equally good and no anchor decides, the patch is refused.
+and where two places are equally good and neither an anchor nor a line number decides, the patch is
+refused.
 """
 
 import re
@@ -128,9 +129,11 @@ def match_chunks(lines: Sequence[str], chunks: Sequence[Chunk]) -> tuple[list[Ed
     index = LineIndex(lines, _asked(chunks))
     edits: list[Edit] = []
     notes: list[str] = []
-    cursor = 0
+    cursor = drift = 0
     for chunk in chunks:
-        place = _locate(index, chunk, cursor, notes)
+        place = _locate(index, chunk, cursor, notes, drift)
+        if chunk.near is not None:
+            drift = place.start - chunk.near
         if place.level:
             notes.append(f"line {place.start + 1}: applied by: {_LEVELS[place.level][0]}")
         edits += _edits_of(chunk, place, lines)
@@ -147,7 +150,16 @@ def _asked(chunks: Sequence[Chunk]) -> Iterator[str]:
 # -- finding a place --------------------------------------------------------------------------
 
 
-def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str]) -> _Place:
+def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str], drift: int) -> _Place:
+    """Return where a chunk goes.
+
+    Args:
+        index: the file.
+        chunk: what to find.
+        cursor: the first line it may begin at.
+        notes: takes in what did not fit exactly.
+        drift: lines by which the chunk above was found below its number.
+    """
     starts = _seek_anchors(index, chunk, cursor, notes) if chunk.anchors else []
     if not chunk.old:
         return _insertion_place(index, chunk, cursor, starts)
@@ -156,6 +168,8 @@ def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str]) -> _P
             places = _place_at_end(index, chunk, max(cursor, *starts[:1], 0), level)
         elif starts:
             places = _places_after(index, chunk.old, [max(s, cursor) for s in starts], level)
+        elif chunk.near is not None:
+            places = _nearest_to(chunk.near + drift, index.matches(chunk.old, cursor, level))
         else:
             places = _first(index.matches(chunk.old, cursor, level), _SHOWN)
         if len(places) == 1:
@@ -167,6 +181,13 @@ def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str]) -> _P
 
 def _first(found: Iterator[int], limit: int) -> list[int]:
     return [place for place, _ in zip(found, range(limit), strict=False)]
+
+
+def _nearest_to(near: int, places: Iterator[int]) -> list[int]:
+    """Return the place nearest to a line; two where they are equally far."""
+    found = list(places)
+    least = min((abs(place - near) for place in found), default=0)
+    return [place for place in found if abs(place - near) == least]
 
 
 def _place_at_end(index: LineIndex, chunk: Chunk, lowest: int, level: int) -> list[int]:
@@ -191,6 +212,8 @@ def _places_after(
 
 def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequence[int]) -> _Place:
     """Return where a chunk of added lines alone goes: below its anchor, else at the file's end."""
+    if chunk.near is not None:
+        return _Place(max(cursor, min(chunk.near, len(index.lines))))
     if not starts or chunk.at_end:
         return _Place(len(index.lines))
     if len(starts) > 1:

@@ -10,8 +10,12 @@ from typing import Any
 _HOMES = {
     "read_file": "reading",
     "list_dir": "listing",
+    "glob": "listing",
     "grep_files": "searching",
+    "view_image": "viewing",
     "apply_patch": "patch",
+    "write_file": "editing",
+    "edit_file": "editing",
     "shell": "command",
     "shell_command": "command",
     "local_shell": "command",
@@ -26,7 +30,7 @@ _HOMES = {
     "tool_search": "finding",
 }
 
-READ_ONLY = ("read_file", "list_dir", "grep_files")
+READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
 DATA = (*CODING, "python", "inspect_variables")
@@ -35,7 +39,9 @@ TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA}
 __all__ = [
     "apply_patch",
     "batch",
+    "edit_file",
     "exec_command",
+    "glob",
     "grep_files",
     "inspect_variables",
     "kill_session",
@@ -48,6 +54,8 @@ __all__ = [
     "shell_command",
     "tool_search",
     "update_plan",
+    "view_image",
+    "write_file",
     "write_stdin",
 ]
 

@@ -1,10 +1,11 @@
-"""``list_dir``: what a folder holds."""
+"""``list_dir`` and ``glob``: what a folder holds, and which files below it fit a pattern."""
 
 from collections.abc import Iterator
 
 from agent_magics.backends.folders import Entry, Listing, list_folder
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.file_access import (
     FOR_NOTES,
@@ -69,6 +70,43 @@ def list_dir(
     return Entries(listing, shown, offset)
 
 
+@tool(parallel=True, mutating=False, assess=assess_read)
+def glob(
+    pattern: str, path: str = ".", limit: int = 200, *, ctx: ToolContext | None = None
+) -> "FoundFiles":
+    """Find files below a folder by name.
+
+    Names that start with a dot and .git are left out, and links are not followed.
+
+    Args:
+        pattern: *.py is held against names at any depth, src/**/*.{js,ts} against paths.
+        path: the folder; relative to the workspace, absolute, or starting with ~.
+        limit: most files to list; all are counted.
+
+    Returns:
+        Called by hand: a list of `Entry` that prints well.
+
+    Raises:
+        RespondToModel: there is no such folder, or it may not be read.
+    """
+    require_at_least(1, limit=limit)
+    if not pattern:
+        raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
+    resolved, shown = place(path, ctx)
+    reason = refuse_unasked(resolved, shown, ctx)
+    listing = list_folder(
+        resolved,
+        shown,
+        depth=None,
+        pattern=pattern,
+        kinds=("file", "link"),
+        limit=limit,
+        guarded=ctx is not None and not reason,
+        is_cancelled=cancel_check(ctx),
+    )
+    return FoundFiles(listing, shown, pattern)
+
+
 class Entries(list[Entry]):
     """What a folder holds, or one page of it.
 
@@ -97,22 +135,47 @@ class Entries(list[Entry]):
         return "\n".join((*lines[:count], *self._notes(count)))
 
     def _notes(self, count: int) -> Iterator[str]:
-        listing, end = self.listing, self.offset + count
-        folder = f'in "{self.shown}"'
-        total = (
-            f"{'' if listing.complete else 'over '}{number_of(listing.total, 'entry', 'entries')}"
-        )
-        if not listing.total:
-            yield f"No entries {folder}."
-        elif not count:
-            yield f"{total} {folder}; offset={self.offset} is behind the last."
-        elif end < listing.total:
-            yield f"{self.offset + 1}-{end} of {total} {folder}; go on with offset={end}."
-        else:
-            yield f"{self.offset + 1}-{end} of {total} {folder}."
+        listing = self.listing
+        yield self._counted(count)
         if listing.hidden:
             yield f"{number_of(listing.hidden, 'hidden entry', 'hidden entries')} left out."
         if listing.protected:
             yield f"{number_of(listing.protected, 'protected folder')} not entered."
         if listing.unreadable:
             yield f"{number_of(listing.unreadable, 'folder')} could not be read."
+
+    def _total(self, one: str, many: str) -> str:
+        over = "" if self.listing.complete else "over "
+        return f"{over}{number_of(self.listing.total, one, many)}"
+
+    def _counted(self, count: int) -> str:
+        end, folder = self.offset + count, f'in "{self.shown}"'
+        if not self.listing.total:
+            return f"No entries {folder}."
+        total = self._total("entry", "entries")
+        if not count:
+            return f"{total} {folder}; offset={self.offset} is behind the last."
+        if end < self.listing.total:
+            return f"{self.offset + 1}-{end} of {total} {folder}; go on with offset={end}."
+        return f"{self.offset + 1}-{end} of {total} {folder}."
+
+
+class FoundFiles(Entries):
+    """The files whose names fit a pattern, the first ones if there are many.
+
+    Attributes:
+        pattern: what they were looked for by.
+    """
+
+    def __init__(self, listing: Listing, shown: str, pattern: str) -> None:
+        super().__init__(listing, shown)
+        self.pattern = pattern
+
+    def _counted(self, count: int) -> str:
+        wanted = f'below "{self.shown}" with names like {self.pattern}'
+        if not self.listing.total:
+            return f"No files {wanted}."
+        total = self._total("file", "files")
+        if count < self.listing.total:
+            return f"The first {count:,} of {total} {wanted}; narrow the pattern for others."
+        return f"{total} {wanted}."

@@ -5,7 +5,7 @@ may change until the call runs, even by an earlier call of the same answer, so i
 before anything is read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from agent_magics.backends.patch import (
     Operation,
     PatchResult,
-    parse_patch,
     plan_patch,
+    read_patch,
     read_replacement,
     touched_paths,
 )
@@ -39,7 +39,14 @@ def assess_patch(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]
     Raises:
         RespondToModel: the text is no patch, or the arguments are of no one form.
     """
-    names = touched_paths(_operations(**arguments))
+    return assess_operations(_operations(**arguments), arguments, ctx)
+
+
+def assess_operations(
+    operations: Sequence[Operation], arguments: Mapping[str, Any], ctx: ToolContext
+) -> list[Action]:
+    """Return one action for each path that a call with these `arguments` would write."""
+    names = touched_paths(operations)
     paths = {name: resolve_path(name, ctx.cwd) for name in names}
     ctx.extra.setdefault(_CHECKED, {})[ctx.call_id] = paths
     return [_action(name, paths[name], arguments, ctx) for name in names]
@@ -56,7 +63,7 @@ def _operations(
             "updated_content; send one of the two."
         )
     if patch:
-        return parse_patch(patch)
+        return read_patch(patch)
     return (read_replacement(file_path, original_content, updated_content),)
 
 
@@ -71,7 +78,7 @@ def _action(name: str, path: Path, arguments: Mapping[str, Any], ctx: ToolContex
         reason = "the sandbox policy is read-only"
     kind = ActionKind.WRITE_INSIDE if allowed else ActionKind.WRITE_OUTSIDE
     # The whole patch is part of it: "always" is for this text in this place, not for the file.
-    fingerprint = fingerprint_of("apply_patch", dict(arguments), str(path))
+    fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
     return Action(kind, shown_path(path, ctx.cwd), reason, fingerprint)
 
 
@@ -119,7 +126,8 @@ def apply_patch(
     "*** End of File" after a chunk says that it ends where the file ends.
 
     Args:
-        patch: the patch, from "*** Begin Patch" to "*** End Patch"; the other three stay empty.
+        patch: the patch, from "*** Begin Patch" to "*** End Patch", or a unified diff as git
+            writes it; the other three stay empty.
         file_path: instead of a patch, the one file to change.
         original_content: the file's whole text, or a part that stands in it exactly once; empty
             for a new file.
@@ -131,7 +139,15 @@ def apply_patch(
     Raises:
         RespondToModel: the patch does not fit; nothing was changed.
     """
-    operations = _operations(patch, file_path, original_content, updated_content)
+    return apply_operations(_operations(patch, file_path, original_content, updated_content), ctx)
+
+
+def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -> PatchResult:
+    """Change all files that `operations` name, or none; None for `ctx` is a call by hand.
+
+    Raises:
+        RespondToModel: something does not fit; nothing was changed.
+    """
     if ctx is None:
         return plan_patch(operations, partial(resolve_path, cwd=Path.cwd())).apply()
     plan = plan_patch(operations, partial(_place, ctx=ctx))

@@ -143,10 +143,10 @@ def test_limits_and_priorities_of_others_are_refused(uid: int, place: str) -> No
         nofile = resource.RLIMIT_NOFILE
         return {
             "own limit": attempt(lambda: resource.setrlimit(nofile, resource.getrlimit(nofile))),
-            "own priority": attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, 1)),
+            "own priority": attempt(lambda: os.nice(1)),
             "limit": attempt(lambda: resource.prlimit(other, nofile)),
-            "priority": attempt(lambda: os.setpriority(os.PRIO_PROCESS, os.getpid(), 2)),
-            "priority of the user": attempt(lambda: os.setpriority(os.PRIO_USER, 0, 2)),
+            "priority": attempt(lambda: os.setpriority(os.PRIO_PROCESS, os.getpid(), 19)),
+            "priority of the user": attempt(lambda: os.setpriority(os.PRIO_USER, 0, 19)),
             "io priority": call("ioprio_set", 1, os.getpid(), 0x4004),
             "io priority of the user": call("ioprio_set", 3, 0, 0x4004),
             "own io priority": call("ioprio_set", 1, 0, 0x4004),

@@ -199,10 +199,15 @@ def test_other_readers_are_not_deceived_either(text):
     check_harmless(make_harmless(text))
 
 
+# As JupyterLab finds them before it looks for formulas (removeMath in its latex.ts).
+FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?^\1`*$", re.DOTALL | re.MULTILINE)
+
+
 @settings(deadline=None, max_examples=300)
 @given(TEXTS)
+@example("```---\n$<b>")
 def test_formulas_of_jupyterlab_cannot_carry_what_breaks_an_attribute(text):
-    for line in make_harmless(text).split("\n"):
+    for line in FENCED.sub("", make_harmless(text)).split("\n"):
         if "$" in line and "`" not in line:
             for formula in line.split("$")[1::2]:
                 assert not set("<>\"'`[]&@#") & set(formula), line

@@ -9,7 +9,7 @@ from agent_magics.dispatch.approval import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.listing import list_dir
+from agent_magics.tools.listing import glob, list_dir
 from agent_magics.tools.reading import read_file
 from agent_magics.tools.searching import grep_files
 
@@ -336,6 +336,40 @@ def test_list_dir_pages_by_its_own_words(ctx):
     assert f"go on with offset={shown}." in small
     assert "behind the last" in model_reads(list_dir, ctx, offset=99)
     assert "No entries" in model_reads(list_dir, ctx, pattern="*.nothing")
+
+
+def test_glob_finds_files_at_any_depth_and_no_folders(ctx, work):
+    for name in ("a.py", "src/b.py", "src/deep/c.py", "src/deep/d.txt", ".hidden/e.py"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).touch()
+    (work / "folder.py").mkdir()
+    assert [entry.path for entry in glob("*.py")] == ["src/deep/c.py", "src/b.py", "a.py"]
+    assert [entry.path for entry in glob("src/**/*.{py,txt}")] == [
+        *("src/deep/c.py", "src/deep/d.txt", "src/b.py"),
+    ]
+    assert [entry.path for entry in glob("*.py", "src/deep")] == ["c.py"]
+    text = model_reads(glob, ctx, pattern="*.py")
+    assert text == repr(glob("*.py"))
+    assert '3 files below "." with names like *.py.\n1 hidden entry left out.' in text
+
+
+def test_glob_counts_all_and_shows_the_first(ctx):
+    for n in range(30):
+        (ctx.cwd / f"file-{n:02}").touch()
+    text = model_reads(glob, ctx, pattern="file-*", limit=2)
+    assert text.startswith("file-00  0 bytes\nfile-01  0 bytes\nThe first 2 of 30 files below")
+    assert model_reads(glob, ctx, pattern="*.nothing").startswith("No files below")
+    with pytest.raises(RespondToModel, match="pattern is empty"):
+        as_judged(glob, ctx, pattern="")
+    with pytest.raises(RespondToModel, match="limit is 0"):
+        as_judged(glob, ctx, pattern="*", limit=0)
+
+
+def test_glob_does_not_enter_protected_folders(ctx, tmp_path):
+    put_secret(tmp_path)
+    assert action_of(glob, ctx, pattern="*", path="~/.ssh").kind is ActionKind.READ_DENIED
+    (ctx.cwd / "link").symlink_to(tmp_path / ".ssh")
+    assert "id_x" not in model_reads(glob, ctx, pattern="*")
 
 
 def test_list_dir_max_depth_means_recursive(ctx):
