@@ -242,9 +242,9 @@ class Agent:
         return self._tools_for(self.config)
 
     def _tools_for(self, config: RunConfig) -> tuple[Callable[..., Any], ...]:
-        shell = tools_config(config.model, config.features).shell
+        forms = tools_config(config.model, config.features)
         names = self.toolbox.named_in(self._tools)
-        return resolve_tools(self._tools, names, live=SURROUNDINGS.has_kernel, shell=shell)
+        return resolve_tools(self._tools, names, live=SURROUNDINGS.has_kernel, forms=forms)
 
     def register(
         self,

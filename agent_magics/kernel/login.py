@@ -13,7 +13,13 @@ from agent_magics.models.endpoints import (
     PROVIDERS,
     server_address,
 )
-from agent_magics.models.keys import is_local, key_name_in_use, key_names_of, place_of
+from agent_magics.models.keys import (
+    is_local,
+    key_name_in_use,
+    key_names_of,
+    place_of,
+    shared_key_of,
+)
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 
@@ -78,6 +84,8 @@ def describe_key(settings: Any) -> str:
         return str(error)
     if found is not None:
         return f"for {place}: {found.where}"
+    if shared_key_of(address):
+        return f"for {place}: the variable OPENAI_API_KEY is set"
     if is_local(address):
         return f"for {place}: none; a server on this machine mostly needs none"
     ways = [f"set {name}" for name in key_names_of(address)]

@@ -119,10 +119,10 @@ class NotebookAgents:
         settings, namespace = self.settings, self.shell.user_ns
         model = options.model or settings.model
         features = settings.features or agent.config.features
-        shell = tools_config(model, features).shell
+        forms = tools_config(model, features)
         named = options.tools or settings.tools
         known = {**agent.toolbox.named_in(named), **namespace}
-        wanted = resolve_tools(named, known, live=True, shell=shell)
+        wanted = resolve_tools(named, known, live=True, forms=forms)
         setup = agent.setup(
             tools=wanted if options.tools else join_tools(wanted, own_tools(namespace)),
             more=not options.tools,

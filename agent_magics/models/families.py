@@ -1,8 +1,7 @@
 """What models were made for, by family: one table, and the features by which people change it.
 
 Columns: whether the model gives encrypted reasoning that can be sent back, which shell tool stands
-in the sets of tools beside exec_command, and in which form freeform tools such as apply_patch are
-offered. `view_image` and `edit_file` get columns when there are such tools.
+in the sets of tools beside exec_command, with what it changes files, and whether it sees images.
 """
 
 import re
@@ -10,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from agent_magics.protocol.config import DEFAULT_MODEL
 from agent_magics.protocol.errors import FatalError
 
 Shell: TypeAlias = Literal["shell", "shell_command", "local_shell"]
-PatchForm: TypeAlias = Literal["freeform", "json"]
+PatchForm: TypeAlias = Literal["freeform", "json", "edit_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,16 @@ class Family:
 
     Attributes:
         reasoning: whether encrypted reasoning may be asked for; another model refuses.
+        apply_patch: as free text, as a function, or edit_file and write_file instead of it.
         reason: why the forms of its tools are these.
+        view_image: whether it sees images.
     """
 
     reasoning: bool
     shell: Shell
     apply_patch: PatchForm
     reason: str
+    view_image: bool = True
 
 
 # The first pattern that the model's name (without what stands before its last "/") begins with.
@@ -41,7 +44,13 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ),
     (
         "gpt-oss",
-        Family(False, "shell", "json", "knows patches, but its servers know only functions"),
+        Family(
+            False,
+            "shell",
+            "json",
+            "knows patches, its servers only functions; sees nothing",
+            view_image=False,
+        ),
     ),
     (
         "gpt-5-chat",
@@ -52,6 +61,16 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
         Family(True, "shell", "freeform", "trained on patches as free text, as Codex sends them"),
     ),
     (
+        "o[13]-mini",
+        Family(
+            True,
+            "shell",
+            "json",
+            "custom tools began with GPT-5; the small ones see nothing",
+            view_image=False,
+        ),
+    ),
+    (
         r"o\d",
         Family(True, "shell", "json", "custom tools began with GPT-5; refused before"),
     ),
@@ -59,8 +78,18 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
         "gpt-|chatgpt",
         Family(False, "shell", "json", "custom tools began with GPT-5; refused before"),
     ),
+    (
+        "claude|gemini",
+        Family(False, "shell_command", "edit_file", "trained to replace a text; they see images"),
+    ),
 )
-OTHERS = Family(False, "shell_command", "json", "most were trained on a command line and JSON")
+OTHERS = Family(
+    False,
+    "shell_command",
+    "edit_file",
+    "most were trained on a command line and to replace a text; many see nothing",
+    view_image=False,
+)
 
 _FAMILIES = tuple((re.compile(pattern), family) for pattern, family in FAMILIES)
 
@@ -80,7 +109,8 @@ FEATURES: dict[str, tuple[Any, ...]] = {
     "web_search": YES_OR_NO,
     "external_web_access": YES_OR_NO,
     "shell": ("shell", "shell_command", "local_shell"),
-    "apply_patch": ("freeform", "json"),
+    "apply_patch": ("freeform", "json", "edit_file"),
+    "view_image": YES_OR_NO,
     "reasoning_summary": ("auto", "concise", "detailed"),
     "service_tier": ("auto", "default", "flex", "scale", "priority"),
 }
@@ -111,7 +141,9 @@ class ToolsConfig:
 
     Attributes:
         shell: which tool "shell" in a set of tools stands for.
-        apply_patch: "freeform" where plain text may be asked for, "json" where only functions.
+        apply_patch: "freeform" where plain text may be asked for, "json" where only functions,
+            "edit_file" where that and write_file stand in a set in its place.
+        view_image: whether that tool stands in the sets.
         web_search: whether the provider's own web search is offered.
         external_web_access: False keeps that search to what the provider has stored; None leaves
             it to the provider.
@@ -119,6 +151,7 @@ class ToolsConfig:
 
     shell: Shell
     apply_patch: PatchForm
+    view_image: bool = True
     web_search: bool = False
     external_web_access: bool | None = None
 
@@ -129,6 +162,10 @@ def tools_config(model: str, features: Mapping[str, Any]) -> ToolsConfig:
     return ToolsConfig(
         features.get("shell", family.shell),
         features.get("apply_patch", family.apply_patch),
+        features.get("view_image", family.view_image),
         features.get("web_search", False),
         features.get("external_web_access"),
     )
+
+
+DEFAULT_FORMS = tools_config(DEFAULT_MODEL, {})

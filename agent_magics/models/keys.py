@@ -49,6 +49,19 @@ def key_of(address: str) -> str:
     return os.environ.get(key_name_in_use(address), "")
 
 
+def shared_key_of(address: str) -> str:
+    """Return OPENAI_API_KEY where `address` may have it though it is no server of OpenAI's, or "".
+
+    Servers that no row knows (a proxy, a server of one's own) get it where nothing else is given,
+    as from every other client. A provider that has a variable of its own does not, nor does anybody
+    where OPENAI_BASE_URL says whose it is.
+    """
+    row = endpoint_of(address)
+    if row.name or row.key_names or os.environ.get("OPENAI_BASE_URL"):
+        return ""
+    return os.environ.get("OPENAI_API_KEY", "")
+
+
 def environment_keys() -> tuple[str, ...]:
     """Return all keys of known servers that the environment holds: none may be written anywhere."""
     names = {name for _, endpoint in HOSTS for name in endpoint.key_names}
@@ -64,8 +77,8 @@ def ways_to_give(address: str) -> str:
     if names:
         return f"set {names[0]}, {_LOGIN.format(place=place_of(address))}"
     return (
-        f"{_LOGIN.format(place=place_of(address))}; OPENAI_API_KEY is only sent to OpenAI, or to "
-        "the server that OPENAI_BASE_URL names"
+        f"{_LOGIN.format(place=place_of(address))}, or set OPENAI_API_KEY, which is sent to it "
+        "where OPENAI_BASE_URL names it or is not set"
     )
 
 

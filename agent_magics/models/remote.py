@@ -37,7 +37,13 @@ from agent_magics.models.faults import (
     silent,
 )
 from agent_magics.models.hiding import keys_in_address
-from agent_magics.models.keys import is_local, key_of, way_to_mend, ways_to_give
+from agent_magics.models.keys import (
+    is_local,
+    key_of,
+    shared_key_of,
+    way_to_mend,
+    ways_to_give,
+)
 from agent_magics.models.refusals import explain_connection, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.sdk import (
@@ -126,7 +132,7 @@ class RemoteModel:
     def secrets(self) -> tuple[str, ...]:
         """What must not be written anywhere."""
         address = self._address()
-        key = self._api_key or key_of(address)
+        key = self._api_key or key_of(address) or shared_key_of(address)
         held = (*credentials.held_keys(), *keys_in_address(address))
         return (key, *held) if key else held
 
@@ -269,6 +275,8 @@ class RemoteModel:
             found = await loop.run_in_executor(None, credentials.stored_key, address)
         if found is not None:
             return found.value
+        if key := shared_key_of(address):
+            return key
         if is_local(address):
             return PLACEHOLDER_KEY
         credentials.forget_key(address)

@@ -11,6 +11,7 @@ from typing import Literal
 NAP = 0.05
 LOG = "".join(f"2026-01-01 12:00:00 worker {i:04d} read a row and went on\n" for i in range(943))
 LOG = LOG[:50_000]
+STEP = 997  # characters by which each page begins further on
 FIVE = {"path": "/tmp/a/b.txt", "start": 12, "ratio": 0.5, "flags": ["x", "y"], "mode": "read"}
 notes: list[float] = []
 
@@ -34,7 +35,9 @@ def read_log(a: int, b: int) -> str:
         b: number of pages.
     """
     notes.append(time.process_time())
-    return LOG
+    # Each page another one: the same again and again is what a guard against loops stops.
+    start = a * STEP % len(LOG)
+    return LOG[start:] + LOG[:start]
 
 
 def mark() -> str:

@@ -9,6 +9,7 @@ WIRES = ("responses", "chat")
 CANNOT: dict[str, str] = {}
 MARKS: dict[str, dict] = {"nap": {"parallel": True}, "nap_async": {"parallel": True}}
 ARGUMENTS = '{"path": "a", "start": 1, "ratio": 0.5, "flags": [], "mode": "read"}'
+WINDOW = 10_000_000  # tokens: nothing is pruned, so that each turn carries what the others carry
 LONGEST = 100_000  # characters: an output of 50 KB is to travel whole
 
 
@@ -30,6 +31,7 @@ def connect(wire, base_url, functions, turns, **marks):
         approval="never",
         max_turns=turns + 5,
         output_budget=LONGEST,
+        context_window=WINDOW,
     )
 
     async def run():

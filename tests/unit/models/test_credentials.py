@@ -21,7 +21,7 @@ from agent_magics.models.credentials import (
     stored_key,
 )
 from agent_magics.models.endpoints import HOSTS, forget_wires
-from agent_magics.models.keys import key_of, place_of
+from agent_magics.models.keys import key_of, place_of, shared_key_of
 from agent_magics.models.provider import open_model
 from agent_magics.models.remote import PLACEHOLDER_KEY
 from agent_magics.models.retry import RetryPolicy
@@ -272,6 +272,23 @@ def test_the_general_key_goes_to_openai_or_to_the_server_that_is_named(
     assert key_of(address) == (KEY if sent else "")
 
 
+@pytest.mark.parametrize(
+    ("base_url", "address", "sent"),
+    [
+        ("", "http://localhost:4000/v1", True),
+        ("", "https://proxy.example.org/v1", True),
+        ("", "http://api.openai.com/v1", False),  # not in plain words
+        ("", "https://openrouter.ai/api/v1", False),
+        ("", "https://x.openai.azure.com/openai/v1", False),
+        ("http://localhost:4000/v1", "http://localhost:4001/v1", False),
+    ],
+)
+def test_servers_that_nobody_knows_share_the_general_key(monkeypatch, base_url, address, sent):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+    assert shared_key_of(address) == (KEY if sent else "")
+
+
 def test_a_providers_own_key_goes_to_no_address_that_only_looks_like_it(monkeypatch):
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
     assert key_of("https://x.openai.azure.com/openai/deployments/d") == KEY
@@ -288,7 +305,10 @@ def test_a_kept_key_is_sent_to_its_host_alone(monkeypatch):
         ask(base_url=other.base_url)
         ask(base_url=other.base_url, api_key="given")
         assert keys_sent(mine) == [KEY]
-        assert keys_sent(other) == [PLACEHOLDER_KEY, "given"]
+        assert keys_sent(other) == ["sk-of-openai", "given"]
+        monkeypatch.delenv("OPENAI_API_KEY")
+        ask(base_url=other.base_url)
+        assert keys_sent(other)[-1] == PLACEHOLDER_KEY
 
 
 @pytest.mark.usefixtures("no_keyring")

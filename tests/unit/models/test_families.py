@@ -19,14 +19,26 @@ from agent_magics.protocol.errors import FatalError
         ("openai/gpt-oss-120b", False, "shell", "json"),
         ("o3-mini", True, "shell", "json"),
         ("gpt-4o", False, "shell", "json"),
-        ("anthropic/claude-sonnet-5", False, "shell_command", "json"),
-        ("ollama", False, "shell_command", "json"),
-        ("", False, "shell_command", "json"),
+        ("anthropic/claude-sonnet-5", False, "shell_command", "edit_file"),
+        ("ollama", False, "shell_command", "edit_file"),
+        ("", False, "shell_command", "edit_file"),
     ],
 )
 def test_families(model, reasoning, shell, apply_patch):
     family = family_of(model)
     assert (family.reasoning, family.shell, family.apply_patch) == (reasoning, shell, apply_patch)
+
+
+@pytest.mark.parametrize(
+    ("model", "sees"),
+    [
+        *(("gpt-5.5", True), ("o3", True), ("o3-mini", False), ("gpt-oss-20b", False)),
+        *(("models/gemini-3-pro", True), ("llama3.3", False)),
+    ],
+)
+def test_who_sees_images(model, sees):
+    assert tools_config(model, {}).view_image == sees
+    assert tools_config(model, {"view_image": not sees}).view_image != sees
 
 
 def test_every_row_has_its_reason():
