@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.offer import SEARCH
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
 from agent_magics.protocol.errors import RespondToModel
@@ -89,7 +90,7 @@ class ToolRouter:
         return handler
 
     def _unknown(self, name: str) -> str:
-        names = sorted(self.registry.names)
+        names = sorted(set(self.registry.names) - {SEARCH})  # which finds what is listed here
         if not names:
             return f"There is no tool named {name!r}; no tools are offered in this conversation."
         # Models add prefixes such as "functions." and change the case; what they meant is near.
