@@ -11,7 +11,8 @@ from typing import Any
 
 from agent_magics.backends.exec.environment import command_environment
 from agent_magics.dispatch.hooks import read_hooks
-from agent_magics.engine.foreground import Foreground, Host, ProgramHost
+from agent_magics.engine.foreground import Foreground
+from agent_magics.engine.host import Host, ProgramHost
 from agent_magics.engine.result import RunResult, summarise
 from agent_magics.engine.session import RunSetup, Session
 from agent_magics.engine.structured import OutputType

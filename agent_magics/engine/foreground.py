@@ -6,31 +6,27 @@ alone runs the person's sync functions and live code, and renders. Two pumps do 
 """
 
 import asyncio
-import inspect
-import json
-import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from agent_magics.dispatch.hooks import HookMethod
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.event_watch import EventWatch
+from agent_magics.engine.host import Host, broken
+from agent_magics.engine.inbox import HEARTBEAT, AsyncInbox
+from agent_magics.engine.loopless import drive, run_elsewhere
 from agent_magics.engine.requests import Work
 from agent_magics.engine.secrets import redact_text
 from agent_magics.engine.session import CLEAN_UP_LIMIT, RunSetup, Session
-from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
     TURN_ENDS,
-    ApprovalRequested,
-    DynamicToolCallRequest,
     Event,
     ExecCommandOutputDelta,
     MainThreadWork,
@@ -38,124 +34,14 @@ from agent_magics.protocol.events import (
     QuestionResolved,
     Warned,
 )
-from agent_magics.protocol.ops import DECISIONS, Answer, CallTool, Compact, Interrupt, StartTurn
-
-# SIGINT does not wake an idle loop; this often the waiting thread looks up (measured: 0.2-0.3 s
-# from interrupt to prompt, against 11 s without).
-HEARTBEAT = 0.05
+from agent_magics.protocol.ops import Answer, CallTool, Compact, Interrupt, StartTurn
 
 # Seconds that code which prints waits at most until what it printed has come back by way of the
 # engine and is drawn (about 1 ms where the machine has time), and how often it looks.
 _MOST_PATIENT, _LOOK = 1.0, 0.001
 
-# What the waiting thread must act on; what it only draws can wait for the next heartbeat. A
-# wake-up costs two threads a fight for the interpreter.
-_URGENT = (Question, QuestionResolved, DynamicToolCallRequest, *TURN_ENDS)
-
-NOBODY = (
-    "nobody can be asked here. To allow such calls beforehand, answer with on_question=...; "
-    "approval='never' lets code run in the kernel, sandbox='danger-full-access' lets commands run. "
-    "Or find a way that needs no approval."
-)
-
-
 # Whose work runs here: what this work calls may need the same thread, which then serves it.
 SERVING: ContextVar["Foreground | None"] = ContextVar("serving", default=None)
-
-
-class Host(Protocol):
-    """The surroundings of a run: who answers, how live code runs, what SIGINT does meanwhile."""
-
-    def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
-        """Answer a question, at once or when awaited."""
-        ...
-
-    def answer_blocking(self, question: Question) -> Answer:
-        """Answer a question from a thread that has no loop to give."""
-        ...
-
-    def guard(self) -> AbstractContextManager[Any]:
-        """Hold around work on this thread, so that an interrupt reaches the person's code."""
-        ...
-
-
-class ProgramHost:
-    """The surroundings of a plain program: `on_question` answers, or nobody does."""
-
-    def __init__(self, on_question: Callable[[Question], Any] | None = None) -> None:
-        self._on_question = on_question
-
-    def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
-        """Ask `on_question`, plain or async."""
-        if self._on_question is None:
-            return denied(question)
-        answer = self._on_question(question)
-        if inspect.isawaitable(answer):
-            return self._await(question, answer)
-        return as_answer(question, answer)
-
-    async def _await(self, question: Question, answer: Awaitable[Any]) -> Answer:
-        return as_answer(question, await answer)
-
-    def answer_blocking(self, question: Question) -> Answer:
-        """Ask `on_question`; an async one runs on a loop of its own."""
-        answer = self.answer(question)
-        return answer if isinstance(answer, Answer) else POOL.submit(_run, answer).result()
-
-    def guard(self) -> AbstractContextManager[Any]:
-        """Let SIGINT raise in the person's function; asyncio's own handler would only cancel."""
-        return _plain_interrupts()
-
-
-@contextmanager
-def _plain_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def denied(question: Question, reason: str = NOBODY) -> Answer:
-    """Return the answer that policy gives when nobody can be asked."""
-    return Answer(question_id=question.question_id, decision="deny", feedback=reason, by="policy")
-
-
-def as_answer(question: Question, value: Any, by: str = "program") -> Answer:
-    """Turn what `on_question` returned into an answer to this question.
-
-    Args:
-        question: what was asked.
-        value: a decision's name, or an object with `decision` and perhaps `feedback` and
-            `edited_arguments` (JSON text, or a dict) or `edited_text` (the question's `editable`,
-            changed).
-        by: who answered.
-    """
-    decision = value if isinstance(value, str) else getattr(value, "decision", None)
-    any_words = not isinstance(question, ApprovalRequested)
-    if not isinstance(decision, str) or not (any_words or decision in DECISIONS):
-        choices = ", ".join(DECISIONS)
-        return denied(
-            question, f"on_question returned {value!r}, which is no decision; there are: {choices}."
-        )
-    edited = getattr(value, "edited_arguments", None)
-    return Answer(
-        question_id=question.question_id,
-        decision=decision,
-        feedback=str(getattr(value, "feedback", "") or ""),
-        edited_arguments=edited
-        if edited is None or isinstance(edited, str)
-        else json.dumps(edited),
-        edited_text=getattr(value, "edited_text", None),
-        by=by,
-    )
-
-
-def _broken(question: Question, error: Exception) -> Answer:
-    return denied(question, f"on_question raised {type(error).__name__}: {error}")
 
 
 class Foreground:
@@ -194,7 +80,7 @@ class Foreground:
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._interrupt: BaseException | None = None
         self._waited = 0.0
-        self._inbox: _AsyncInbox | SimpleQueue[Event | None] | None = None
+        self._inbox: AsyncInbox | SimpleQueue[Event | None] | None = None
         self._stopping = False
         self._elsewhere: set[Callable[[], Any]] = set()
         self.events: list[Event] = []
@@ -214,7 +100,7 @@ class Foreground:
         """
         self._turn_id, self._secrets = op.turn_id, setup.secrets
         self._loop_is_free = True
-        inbox = self._inbox = _AsyncInbox(asyncio.get_running_loop())
+        inbox = self._inbox = AsyncInbox(asyncio.get_running_loop())
         try:
             self._session.begin(op, setup, inbox.put, self._after)
             await self._pump(inbox, None)
@@ -236,7 +122,7 @@ class Foreground:
                 task.cancel()
         return self.events
 
-    async def _pump(self, inbox: "_AsyncInbox", limit: float | None) -> None:
+    async def _pump(self, inbox: "AsyncInbox", limit: float | None) -> None:
         deadline = None if limit is None else time.monotonic() + limit
         while not self._ended and (deadline is None or time.monotonic() < deadline):
             for event in inbox.take():
@@ -247,7 +133,7 @@ class Foreground:
             if not self._ended:
                 await inbox.wait()
 
-    async def _stop(self, inbox: "_AsyncInbox") -> None:
+    async def _stop(self, inbox: "AsyncInbox") -> None:
         """Stop the turn; a second interrupt does not shorten the clean-up, the limit does."""
         self._stopping = True
         self._session.submit(Interrupt(turn_id=self._turn_id))
@@ -320,7 +206,7 @@ class Foreground:
         inbox = self._inbox
         ready = threading.Event()
         wake: Callable[[], None] = ready.set
-        if isinstance(inbox, _AsyncInbox):
+        if isinstance(inbox, AsyncInbox):
             previous, inbox.alarm = inbox.alarm, ready.set
         elif inbox is not None:
             wake = partial(inbox.put, None)
@@ -335,7 +221,7 @@ class Foreground:
                     pending.cancel()
                     raise KeyboardInterrupt
         finally:
-            if isinstance(inbox, _AsyncInbox):
+            if isinstance(inbox, AsyncInbox):
                 inbox.alarm = previous
         return pending.result()
 
@@ -346,7 +232,7 @@ class Foreground:
         thread, which is given a moment.
         """
         inbox = self._inbox
-        if not isinstance(inbox, _AsyncInbox):
+        if not isinstance(inbox, AsyncInbox):
             return  # a cell that blocks is drawn when its calls end
         now = time.monotonic()
         end, came = now + _MOST_PATIENT, False
@@ -378,11 +264,11 @@ class Foreground:
             ready.clear()
         return event
 
-    def _run_sync(self, work: Work, drive: Callable[[Any], Any] | None = None) -> None:
+    def _run_sync(self, work: Work, driver: Callable[[Any], Any] | None = None) -> None:
         token = SERVING.set(self)
         try:
             with self._host.guard():
-                value = self.begin_work(work) if drive is None else drive(work.run())
+                value = self.begin_work(work) if driver is None else driver(work.run())
         except KeyboardInterrupt as interrupt:
             work.finish(error=asyncio.CancelledError())
             self._interrupt = interrupt
@@ -424,7 +310,7 @@ class Foreground:
         try:
             answer = self._host.answer(question)
         except Exception as error:
-            answer = _broken(question, error)
+            answer = broken(question, error)
         if isinstance(answer, Answer):
             self._session.submit(answer)
             return
@@ -438,7 +324,7 @@ class Foreground:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            answer = _broken(question, error)
+            answer = broken(question, error)
         except BaseException as interrupt:  # SystemExit, say: for whoever waits, not for the loop
             self._interrupt = interrupt
             return
@@ -492,113 +378,14 @@ class Foreground:
             work = self._session.work.take(event.question_id)
             if work is not None and work.kind == "async":
                 # This thread's loop is busy with the caller: the coroutine gets another one.
-                POOL.submit(_run_elsewhere, work, self._elsewhere)
+                POOL.submit(run_elsewhere, work, self._elsewhere)
             elif work is not None and work.kind == "python":
-                self._run_sync(work, _drive)
+                self._run_sync(work, drive)
             elif work is not None:
                 self._run_sync(work)
         elif isinstance(event, Question):
             try:
                 answer = self._host.answer_blocking(event)
             except Exception as error:
-                answer = _broken(event, error)
+                answer = broken(event, error)
             self._session.submit(answer)
-
-
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
-
-
-def _run(awaitable: Awaitable[Any]) -> Any:
-    with asyncio.Runner() as runner:
-        return runner.run(_as_coroutine(awaitable))
-
-
-def _drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that is not expected to wait, without a loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    coroutine.close()
-    raise RespondToModel(
-        "This cell blocks the notebook's event loop, so top-level await cannot run in it; "
-        "write the code without await."
-    )
-
-
-def _run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
-    """Run a coroutine on a loop of its own; what cancels it is kept in `running` meanwhile."""
-
-    async def cancellable() -> Any:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)
-        running.add(cancel)
-        try:
-            return await work.run()
-        finally:
-            running.discard(cancel)
-
-    try:
-        work.finish(_run(cancellable()))
-    except BaseException as error:
-        work.finish(error=error)
-
-
-class _AsyncInbox:
-    """Events from other threads for one waiting coroutine; wakes it once, however many come."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._events: deque[Event] = deque()
-        self._waking = False
-        self.alarm: Callable[[], None] | None = None  # of who blocks this loop meanwhile
-        self._wake = asyncio.Event()
-        self._beat: asyncio.TimerHandle | None = loop.call_later(HEARTBEAT, self._on_beat)
-
-    def put(self, event: Event) -> None:
-        """Add an event; from any thread."""
-        self._events.append(event)
-        alarm = self.alarm
-        if alarm is not None and isinstance(event, _URGENT):
-            alarm()
-        if not self._waking and isinstance(event, _URGENT):
-            self._waking = True
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._wake.set)
-
-    def take_one(self, *, drawn_only: bool = False) -> Event | None:
-        """Return the next event, without waiting; None where there is none.
-
-        Args:
-            drawn_only: leave what has to be acted on.
-        """
-        if not self._events or (drawn_only and isinstance(self._events[0], _URGENT)):
-            return None
-        return self._events.popleft()
-
-    def take(self) -> list[Event]:
-        """Return what has come, without waiting."""
-        self._wake.clear()
-        self._waking = False  # before the look: what comes after it wakes again
-        events = []
-        while self._events:
-            events.append(self._events.popleft())
-        return events
-
-    async def wait(self) -> None:
-        """Wait for an event or the next heartbeat."""
-        if self._events:
-            # However fast they come, clicks and interrupts on this loop get their turn.
-            await asyncio.sleep(0)
-        else:
-            await self._wake.wait()
-
-    def _on_beat(self) -> None:
-        self._wake.set()
-        self._beat = self._loop.call_later(HEARTBEAT, self._on_beat)
-
-    def close(self) -> None:
-        """Stop the heartbeat."""
-        if self._beat is not None:
-            self._beat.cancel()

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from agent_magics.engine.foreground import denied
+from agent_magics.engine.host import denied
 from agent_magics.kernel.capture import uncaptured
 from agent_magics.kernel.interrupt import interruptible, marks_person_code
 from agent_magics.protocol.errors import FatalError

@@ -12,7 +12,7 @@ from time import sleep
 from typing import Any
 
 from agent_magics.app import Agent, new_turn_id
-from agent_magics.engine.foreground import Host
+from agent_magics.engine.host import Host
 from agent_magics.engine.result import RunResult, summarise
 from agent_magics.engine.session import RunSetup
 from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed

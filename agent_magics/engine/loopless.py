@@ -1,0 +1,54 @@
+"""Coroutines run from a thread that has no loop to give."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from agent_magics.engine.requests import Work
+from agent_magics.protocol.errors import RespondToModel
+
+
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def run_to_end(awaitable: Awaitable[Any]) -> Any:
+    """Run what can be awaited on a loop of its own, on this thread."""
+    with asyncio.Runner() as runner:
+        return runner.run(_as_coroutine(awaitable))
+
+
+def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that is not expected to wait, without a loop.
+
+    Raises:
+        RespondToModel: it waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    raise RespondToModel(
+        "This cell blocks the notebook's event loop, so top-level await cannot run in it; "
+        "write the code without await."
+    )
+
+
+def run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
+    """Run a coroutine on a loop of its own; what cancels it is kept in `running` meanwhile."""
+
+    async def cancellable() -> Any:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        running.add(cancel)
+        try:
+            return await work.run()
+        finally:
+            running.discard(cancel)
+
+    try:
+        work.finish(run_to_end(cancellable()))
+    except BaseException as error:
+        work.finish(error=error)
