@@ -14,7 +14,8 @@ from agent_magics.dispatch.hooks import read_hooks
 from agent_magics.engine.foreground import Foreground
 from agent_magics.engine.host import Host, ProgramHost
 from agent_magics.engine.result import RunResult, summarise
-from agent_magics.engine.session import RunSetup, Session
+from agent_magics.engine.session import Session
+from agent_magics.engine.setup import RunSetup
 from agent_magics.engine.structured import OutputType
 from agent_magics.engine.surroundings import SURROUNDINGS
 from agent_magics.engine.thread import shared_engine

@@ -24,7 +24,8 @@ from agent_magics.engine.inbox import HEARTBEAT, AsyncInbox
 from agent_magics.engine.loopless import drive, run_elsewhere
 from agent_magics.engine.requests import Work
 from agent_magics.engine.secrets import redact_text
-from agent_magics.engine.session import CLEAN_UP_LIMIT, RunSetup, Session
+from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
+from agent_magics.engine.setup import RunSetup
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,

@@ -7,7 +7,7 @@ import threading
 import traceback
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,15 +17,13 @@ from typing import Any, TypeAlias
 from agent_magics.backends.exec.processes import ProcessManager
 from agent_magics.backends.exec.scratch import scratch_folder
 from agent_magics.dispatch.approval import ApprovalStore
-from agent_magics.dispatch.context import LiveKernel, TurnContext
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.dynamic import DynamicTool
 from agent_magics.dispatch.handles import HandleStore
-from agent_magics.dispatch.hooks import Hooks
-from agent_magics.dispatch.offer import ToolOffer
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
-from agent_magics.dispatch.registry import ToolRegistry
 from agent_magics.dispatch.rules import RuleBook
 from agent_magics.dispatch.shelf import ToolShelf
+from agent_magics.engine.asking import Asker
 from agent_magics.engine.bill import Bill
 from agent_magics.engine.clients import ClientCalls
 from agent_magics.engine.history import History
@@ -37,11 +35,11 @@ from agent_magics.engine.outbox import Listener, Outbox
 from agent_magics.engine.requests import PendingQuestions, Work, WorkQueue
 from agent_magics.engine.rollout import Rollout
 from agent_magics.engine.secrets import redact_text
-from agent_magics.engine.structured import OutputType, UnfitAnswer
+from agent_magics.engine.setup import RunSetup
+from agent_magics.engine.structured import UnfitAnswer
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn import Turn
 from agent_magics.models.base import Model
-from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import FatalError, TurnAbort
 from agent_magics.protocol.events import (
     Event,
@@ -68,7 +66,6 @@ from agent_magics.protocol.ops import (
     Steer,
 )
 from agent_magics.protocol.tools import (
-    ConfiguredToolSpec,
     CustomPayload,
     FunctionPayload,
     ToolCall,
@@ -81,41 +78,6 @@ _Ending: TypeAlias = tuple[type[Event], dict[str, Any]]
 
 # How long a turn that was stopped may take to clean up before it is left to itself.
 CLEAN_UP_LIMIT = 1.0
-
-
-class RunSetup:
-    """What one turn runs with; built by the app for each turn, since a cell may set options."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        model: Callable[[], Model],
-        specs: Sequence[ConfiguredToolSpec],
-        registry: ToolRegistry,
-        *,
-        env: Mapping[str, str],
-        validate_path: Callable[[str, str], Path],
-        secrets: Sequence[str] = (),
-        live_kernel: LiveKernel | None = None,
-        hooks: Hooks | None = None,
-        offer: ToolOffer | None = None,
-        warnings: Callable[[], Sequence[str]] = tuple,
-        output: OutputType | None = None,
-    ) -> None:
-        self.config = config
-        self.model = model
-        self.specs = specs
-        self.registry = registry
-        self.env = env
-        self.validate_path = validate_path
-        self.live_kernel = live_kernel
-        self.hooks = hooks
-        self.offer = offer
-        self.warnings = warnings
-        self.output = output
-        # The longest first: one key may be the beginning of another.
-        long_enough = {secret for secret in secrets if len(secret) >= 8}
-        self.secrets = tuple(sorted(long_enough, key=len, reverse=True))
 
 
 class Session:
@@ -303,17 +265,17 @@ class Session:
         for message in setup.warnings():
             turn.context.emit(Warned, message=message)
         text = await turn.run(UserMessage(content))
-        unpriced = ", ".join(turn.bill.unpriced)
+        unpriced = ", ".join(turn.asker.bill.unpriced)
         return TurnCompleted, {
             "text": text,
-            "requests": turn.requests,
+            "requests": turn.asker.requests,
             "unpriced": unpriced,
-            "budget": turn.budget.reached,
+            "budget": turn.asker.budget.reached,
             **_spent(turn),
         }
 
     async def _compact(self, turn: Turn) -> _Ending:
-        await turn.shortening.compact()
+        await turn.asker.shortening.compact()
         return TurnCompleted, {"text": "", **_spent(turn)}
 
     async def _run_call(self, turn: Turn, op: CallTool) -> _Ending:
@@ -358,20 +320,26 @@ class Session:
             ToolOrchestrator(self.store, RuleBook(setup.config.cwd), setup.hooks),
             guard=self.loops,
         )
-        turn = Turn(
+        asker = Asker(
             context,
             model,
+            self.history,
+            router.specs,
+            charge=self._charge,
+            meter=self.meter,
+            plan=lambda: self.plan,
+            hooks=setup.hooks,
+        )
+        turn = Turn(
+            context,
+            asker,
             router,
             self.history,
             redact=partial(redact_text, setup.secrets),
             steered=self._take_steered,
             news=partial(self._take_news, setup.secrets),
-            charge=self._charge,
-            output=setup.output,
-            hooks=setup.hooks,
-            meter=self.meter,
             loops=self.loops,
-            plan=lambda: self.plan,
+            output=setup.output,
         )
         context.call = partial(self._call_nested, turn)
         return turn
@@ -497,7 +465,7 @@ def _json(arguments: Any) -> str:
 
 
 def _spent(turn: Turn | None) -> dict[str, Any]:
-    bill = turn.bill if turn is not None else Bill()
+    bill = turn.asker.bill if turn is not None else Bill()
     return {"usage": bill.usage, "cost": bill.cost}
 
 

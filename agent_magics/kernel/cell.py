@@ -14,7 +14,7 @@ from typing import Any
 from agent_magics.app import Agent, new_turn_id
 from agent_magics.engine.host import Host
 from agent_magics.engine.result import RunResult, summarise
-from agent_magics.engine.session import RunSetup
+from agent_magics.engine.setup import RunSetup
 from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed
 from agent_magics.kernel.countdown import Countdown, is_wait
 from agent_magics.kernel.interrupt import interrupts_call, marks_own_code, uninterrupted

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from agent_magics.app import Agent
 from agent_magics.dispatch.shelf import join_tools
 from agent_magics.engine.result import RunResult
-from agent_magics.engine.session import RunSetup
+from agent_magics.engine.setup import RunSetup
 from agent_magics.engine.surroundings import Lent
 from agent_magics.kernel import control
 from agent_magics.kernel.answers import NotebookHost

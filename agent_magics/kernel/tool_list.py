@@ -5,7 +5,7 @@ from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.dispatch.shelf import source_of
-from agent_magics.engine.session import RunSetup
+from agent_magics.engine.setup import RunSetup
 from agent_magics.kernel.table import table
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
