@@ -1,60 +1,30 @@
-"""Who is asked: rules, the table of policy x action, what was already granted, and the verdict.
+"""Who is asked: rules, the table of policy x action, and the verdict.
 
 A tool says what a call would do as `Action`s. Rules come first; what they leave open the table
 decides: run, ask or refuse; grants given earlier ("always for this session") turn an ask into a
 run. Nothing here talks to a person.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 
-from agent_magics.dispatch.glob import matches_glob
+from agent_magics.dispatch.actions import (
+    COMMANDS,
+    Action,
+    ActionKind,
+    ExecApprovalRequirement,
+    Forbidden,
+    NeedsApproval,
+    Skip,
+)
+from agent_magics.dispatch.grants import ApprovalStore
 from agent_magics.dispatch.rules import ProposedRule, RuleBook, RuleDecision
 from agent_magics.protocol.config import ApprovalPolicy
 
-
-class ActionKind(StrEnum):
-    """What a call would do, as far as asking goes; the rows of the table."""
-
-    COMMAND_SAFE = "command known to be safe"
-    COMMAND_SANDBOXED = "command in the sandbox"
-    COMMAND_UNSANDBOXED = "command without a sandbox"
-    COMMAND_FULL_ACCESS = "command with full access"
-    COMMAND_ESCALATED = "command asking for more than the sandbox allows"
-    COMMAND_NETWORK = "command asking for the network"
-    COMMAND_DANGEROUS = "dangerous command"
-    WRITE_INSIDE = "write inside the workspace"
-    WRITE_OUTSIDE = "write outside the workspace or to a protected file"
-    READ = "read"
-    READ_DENIED = "read of a protected file"
-    OWN_TOOL_READING = "your tool, which changes nothing"
-    OWN_TOOL_MUTATING = "your tool"
-    DYNAMIC_TOOL = "tool registered by a client"
-    MCP_READING = "MCP tool that only reads"
-    MCP_OTHER = "MCP tool"
-    LIVE_PYTHON = "Python in your kernel"
-    GUARD_RAIL = "guard rail hit by live code"
-    SCRATCH_PYTHON = "Python in the sandbox"
-    TOOL_REQUEST = "what your tool asks for"
-
-
-_COMMANDS = frozenset(
-    {
-        ActionKind.COMMAND_SAFE,
-        ActionKind.COMMAND_SANDBOXED,
-        ActionKind.COMMAND_UNSANDBOXED,
-        ActionKind.COMMAND_FULL_ACCESS,
-        ActionKind.COMMAND_ESCALATED,
-        ActionKind.COMMAND_DANGEROUS,
-    }
-)
 # Which rules are about an action; none are about the rest.
 _PERMISSIONS: dict[ActionKind, str] = {
-    **dict.fromkeys(_COMMANDS, "command"),
+    **dict.fromkeys(COMMANDS, "command"),
     ActionKind.COMMAND_NETWORK: "network",
     ActionKind.WRITE_INSIDE: "write",
     ActionKind.WRITE_OUTSIDE: "write",
@@ -78,107 +48,6 @@ class Verdict(Enum):
     ASK = "ask"
     REFUSE = "refuse"
 
-
-def _never(words: Sequence[str]) -> bool:
-    return False
-
-
-def _always() -> bool:
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing a call would do.
-
-    Attributes:
-        target: what a person reads: the command line, the path, the tool's name.
-        reason: why this needs a look, in a few words.
-        fingerprint: what "always" binds to; an equal one later needs no new question. "" offers
-            no lasting answer.
-        identity: what an approval of this one call binds to, where it is not the fingerprint.
-        subject: what rules compare their patterns with: the words of a command, a path, a name;
-            None: the tool's name where rules of tools look at it, else `target`.
-        permission: the rules that look at it; "" those that go with its kind.
-        leaves_sandbox: once it is approved, the command runs outside the sandbox.
-        may_leave: tells whether a rule may let it run outside the sandbox.
-        sandboxed: it is a command, and there is a sandbox that it runs in.
-        proposed_rule: the rule that "always for this project" would write.
-        always: globs that a lasting answer allows, beside the fingerprint.
-        is_safe: tells of one command of a script that it needs no rule.
-        is_danger: tells whether some words alone are what is dangerous about a command.
-    """
-
-    kind: ActionKind
-    target: str
-    reason: str = ""
-    fingerprint: str = ""
-    identity: str = ""
-    subject: str | tuple[str, ...] | None = None
-    permission: str = ""
-    leaves_sandbox: bool = False
-    may_leave: Callable[[], bool] = field(default=_always, compare=False)
-    sandboxed: bool = False
-    proposed_rule: ProposedRule | None = None
-    always: tuple[str, ...] = ()
-    is_safe: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
-    is_danger: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
-
-    @property
-    def is_command(self) -> bool:
-        """Whether a program is started."""
-        return self.kind in _COMMANDS or self.kind is ActionKind.COMMAND_NETWORK
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Run without asking; `bypass_sandbox` only after an approved escalation or by a rule.
-
-    Attributes:
-        proposed_rule: the rule that an answer may write where the sandbox then refuses something.
-        by: "policy", "rule" or "grant".
-        basis: the policy's name, or where the rule stands.
-    """
-
-    bypass_sandbox: bool = False
-    proposed_rule: ProposedRule | None = None
-    by: str = field(default="policy", compare=False)
-    basis: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
-    """Ask first, about `actions`: all of the call's that need it, so that none goes unnamed.
-
-    Attributes:
-        reason: every reason to ask.
-        proposed_rule: the rule that "always for this project" would write; None offers none.
-        bypass_sandbox: once approved, it runs outside the sandbox.
-    """
-
-    reason: str
-    proposed_rule: ProposedRule | None = None
-    actions: tuple[Action, ...] = ()
-    bypass_sandbox: bool = False
-    by: str = field(default="policy", compare=False)
-    basis: str = field(default="", compare=False)
-
-    @property
-    def target(self) -> str:
-        """Every target that is asked about."""
-        return ", ".join(dict.fromkeys(action.target for action in self.actions))
-
-
-@dataclass(frozen=True, slots=True)
-class Forbidden:
-    """Do not run; `reason` goes to the model."""
-
-    reason: str
-    by: str = field(default="policy", compare=False)
-    basis: str = field(default="", compare=False)
-
-
-ExecApprovalRequirement: TypeAlias = Skip | NeedsApproval | Forbidden
 
 _RUN, _ASK, _REFUSE = Verdict.RUN, Verdict.ASK, Verdict.REFUSE
 
@@ -212,111 +81,11 @@ _VERDICTS = {
 }
 
 
-def fingerprint_of(tool: str, *bound: Any) -> str:
-    """Return what only an equal call has again.
-
-    Args:
-        tool: the tool's name.
-        bound: JSON values that an equal call shares: its arguments, and what they lead to.
-    """
-    text = json.dumps((tool, *bound), sort_keys=True)
-    return f"{tool}:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def decide(kind: ActionKind, policy: ApprovalPolicy, *, allow_dangerous: bool = False) -> Verdict:
     """Return what `policy` says about an action of this kind; one cell of the table."""
     if kind is ActionKind.COMMAND_DANGEROUS and policy is ApprovalPolicy.NEVER and allow_dangerous:
         return Verdict.RUN
     return _VERDICTS[kind, policy]
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A lasting answer.
-
-    Attributes:
-        target: what it was given for, as the person read it.
-        scope: "cell" or "session".
-        permission, pattern: what else it covers; "" where it is bound to the fingerprint alone.
-    """
-
-    fingerprint: str
-    target: str
-    scope: str
-    permission: str = ""
-    pattern: str = ""
-
-
-_SCOPES = {
-    "approve_for_cell": "cell",
-    "approve_for_session": "session",
-    # Where no rule can say it, the longest answer that there is.
-    "approve_for_project": "session",
-}
-
-
-class ApprovalStore:
-    """What the person granted for longer than one call: fingerprints, by how long they hold.
-
-    A cell's grants end with its turn; a session's with the session.
-
-    Attributes:
-        denied_in_a_row: questions of this turn that were denied since the last approval.
-    """
-
-    def __init__(self) -> None:
-        self._grants: dict[str, Grant] = {}
-        self.denied_in_a_row = 0
-
-    def grant(self, action: Action, decision: str) -> None:
-        """Remember `action` as allowed, for as long as `decision` says."""
-        scope = _SCOPES.get(decision)
-        if scope is None:
-            return
-        if action.fingerprint:
-            self._keep(Grant(action.fingerprint, action.target, scope))
-        for pattern in action.always:
-            key = f"{action.permission}:{pattern}"
-            self._keep(Grant(key, pattern, scope, action.permission, pattern))
-
-    def _keep(self, grant: Grant) -> None:
-        known = self._grants.get(grant.fingerprint)
-        if known is None or known.scope == "cell":
-            self._grants[grant.fingerprint] = grant
-
-    def allows(self, action: Action) -> bool:
-        """Tell whether an equal action was granted and the grant still holds."""
-        if action.fingerprint and action.fingerprint in self._grants:
-            return True
-        if action.kind is not ActionKind.TOOL_REQUEST:
-            return False
-        return any(
-            grant.permission == action.permission and matches_glob(grant.pattern, action.target)
-            for grant in self._grants.values()
-            if grant.pattern
-        )
-
-    def end_cell(self) -> None:
-        """Drop the grants that were for one cell."""
-        self.denied_in_a_row = 0
-        held = self._grants.items()
-        self._grants = {key: grant for key, grant in held if grant.scope != "cell"}
-
-    @property
-    def grants(self) -> tuple[Grant, ...]:
-        """All that holds, the oldest first."""
-        return tuple(self._grants.values())
-
-    @property
-    def session_grants(self) -> dict[str, str]:
-        """Fingerprint -> target of what is allowed for this session."""
-        return {
-            key: grant.target for key, grant in self._grants.items() if grant.scope == "session"
-        }
-
-    def revoke(self, fingerprint: str) -> bool:
-        """Take a grant back; False when there is none."""
-        return self._grants.pop(fingerprint, None) is not None
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ part of the description, and nothing here ever raises.
 import inspect
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _PARAMETER_SECTIONS = frozenset(
     ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments")
@@ -45,6 +46,7 @@ class Docstring:
     params: dict[str, str] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=256)  # the description and the parameters are asked for one after the other
 def parse_docstring(doc: str | None) -> Docstring:
     """Take a docstring apart; never raises, an empty or missing one gives empty parts.
 

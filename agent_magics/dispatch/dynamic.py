@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent_magics.dispatch.approval import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.edits import arguments_of
 from agent_magics.dispatch.foreign_schema import sanitize_parameters

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent_magics.dispatch.approval import Action, ActionKind, Verdict, decide, fingerprint_of
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.approval import Verdict, decide
 from agent_magics.dispatch.arguments import ArgumentBinder
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.output import to_tool_output

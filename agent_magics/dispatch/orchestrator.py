@@ -10,17 +10,15 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agent_magics.dispatch.approval import (
+from agent_magics.dispatch.actions import (
     Action,
     ActionKind,
-    ApprovalStore,
     ExecApprovalRequirement,
     Forbidden,
     NeedsApproval,
     Skip,
-    is_worth_recording,
-    requirement_of,
 )
+from agent_magics.dispatch.approval import is_worth_recording, requirement_of
 from agent_magics.dispatch.attempt import attempt
 from agent_magics.dispatch.edits import (
     describe_edit,
@@ -28,6 +26,7 @@ from agent_magics.dispatch.edits import (
     edited_call,
     readable_payload,
 )
+from agent_magics.dispatch.grants import ApprovalStore
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.questions import repeated_outside, requested_actions, scopes_of
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_magics.dispatch.approval import Action, ActionKind, NeedsApproval
+from agent_magics.dispatch.actions import Action, ActionKind, NeedsApproval
 from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.rules import ProposedRule, RuleBook
 from agent_magics.dispatch.rules_file import PERMISSIONS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.protocol.errors import FatalError

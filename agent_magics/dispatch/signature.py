@@ -5,6 +5,7 @@ import inspect
 import re
 import types
 import typing
+import weakref
 from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,12 +63,27 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters that a model fills.
+# A tool's specification, its arguments and its stub each want to know.
+_read: "weakref.WeakKeyDictionary[Callable[..., Any], tuple[Parameter, ...]]" = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """Return the parameters that a model fills; a function is read once.
 
     Raises:
         FatalError: one of them cannot be filled by name, or its annotation cannot be resolved.
     """
+    if not isinstance(fn, types.FunctionType):  # what else can be called may not be hashed
+        return tuple(_read_parameters(fn))
+    known = _read.get(fn)
+    if known is None:
+        known = _read[fn] = tuple(_read_parameters(fn))
+    return known
+
+
+def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
     signature, namespaces = _signature_of(fn), _namespaces_of(fn)
     told = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
     parameters = []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.docstring import parse_docstring
 from agent_magics.dispatch.preparation import Preparation

@@ -43,8 +43,10 @@ _HOW = frozenset(
 
 # Longer arguments (a whole file, say) are compared as they are.
 _MOST_PARSED = 20_000
-# Characters from each end of an output that are compared where times and the like may differ.
-_COMPARED = 4_000
+# Characters from each end of an output that are compared where times and the like may differ, and
+# by how many its whole length may differ then.
+_COMPARED = 1_000
+_MOST_LONGER = 200
 # What is shorter ("Let me see.") is said again and again by everyone.
 _SHORTEST_TEXT = 20
 
@@ -65,7 +67,10 @@ class _Call:
     _normal: str | None = field(default=None, repr=False)
 
     def brought_the_same(self, other: "_Call") -> bool:
-        return self.output == other.output or self.normal == other.normal
+        if self.output == other.output:
+            return True
+        is_near = abs(len(self.output) - len(other.output)) <= _MOST_LONGER
+        return is_near and self.normal == other.normal
 
     @property
     def normal(self) -> str:

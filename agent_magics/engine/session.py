@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from agent_magics.backends.exec.processes import ProcessManager
 from agent_magics.backends.exec.scratch import scratch_folder
-from agent_magics.dispatch.approval import ApprovalStore
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.dynamic import DynamicTool
+from agent_magics.dispatch.grants import ApprovalStore
 from agent_magics.dispatch.handles import HandleStore
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.rules import RuleBook

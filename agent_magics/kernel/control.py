@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.dispatch.approval import Grant
+from agent_magics.dispatch.grants import Grant
 from agent_magics.dispatch.rules import RuleBook
 from agent_magics.dispatch.rules_file import Rule
 from agent_magics.kernel.answers import stdin_allowed

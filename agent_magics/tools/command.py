@@ -11,7 +11,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from agent_magics.backends.exec.command import CommandResult, run_command
-from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel

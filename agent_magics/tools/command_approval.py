@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.backends.paths import read_judge, resolve_path, shown_path
-from agent_magics.dispatch.approval import Action, ActionKind
+from agent_magics.dispatch.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.exec_identity import find_program, identity_of_command
 from agent_magics.dispatch.exec_place import TooLongToJudge, is_below

@@ -9,7 +9,7 @@ from agent_magics.backends.patch import (
     read_content,
     read_replacement,
 )
-from agent_magics.dispatch.approval import Action
+from agent_magics.dispatch.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from agent_magics.backends.exec.command import CommandResult, collect
 from agent_magics.backends.exec.processes import Session
-from agent_magics.dispatch.approval import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.config import SandboxPolicy

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_magics.backends.paths import is_denied_read, literal_path, resolve_path, shown_path
 from agent_magics.backends.secret_places import is_second_name
-from agent_magics.dispatch.approval import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.handles import is_handle
 from agent_magics.protocol.errors import RespondToModel

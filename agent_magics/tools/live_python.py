@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
-from agent_magics.dispatch.approval import Action, ActionKind
+from agent_magics.dispatch.actions import Action, ActionKind
 from agent_magics.dispatch.context import LiveResult, ToolContext
 from agent_magics.dispatch.output import cut_text
 from agent_magics.dispatch.references import refer

@@ -20,7 +20,7 @@ from agent_magics.backends.patch import (
 )
 from agent_magics.backends.patch_grammar import PATCH_GRAMMAR
 from agent_magics.backends.paths import literal_path, resolve_path, shown_path, write_kind
-from agent_magics.dispatch.approval import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.config import SandboxPolicy

@@ -7,7 +7,8 @@ import pytest
 from turns import scripted
 
 from agent_magics import tool
-from agent_magics.dispatch.approval import ActionKind, Verdict, decide
+from agent_magics.dispatch.actions import ActionKind
+from agent_magics.dispatch.approval import Verdict, decide
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.tools.confined import current_tier

@@ -4,16 +4,16 @@ import itertools
 
 import pytest
 
-from agent_magics.dispatch.approval import (
+from agent_magics.dispatch.actions import (
     Action,
     ActionKind,
-    ApprovalStore,
     Forbidden,
     NeedsApproval,
     Skip,
     fingerprint_of,
-    requirement_of,
 )
+from agent_magics.dispatch.approval import requirement_of
+from agent_magics.dispatch.grants import ApprovalStore
 from agent_magics.protocol.config import ApprovalPolicy
 
 READ = Action(ActionKind.READ, "a.txt", fingerprint="read:a")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.approval import Action, ActionKind
+from agent_magics.dispatch.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.function import FunctionToolHandler
 from agent_magics.dispatch.tool import tool

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.approval import ApprovalStore
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.function import FunctionToolHandler
+from agent_magics.dispatch.grants import ApprovalStore
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.registry import ToolRegistryBuilder
 from agent_magics.dispatch.router import ToolRouter

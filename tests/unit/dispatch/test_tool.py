@@ -16,6 +16,7 @@ from agent_magics.dispatch.tool import as_tool, is_tool, offered_specs, tool
 from agent_magics.models.scripted import ScriptedModel
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FreeformToolSpec, FunctionToolSpec
+from agent_magics.tools import READ_ONLY
 
 
 @tool
@@ -189,4 +190,4 @@ def test_two_tools_with_one_name_are_refused_when_the_agent_is_made():
 def test_the_same_tool_twice_is_one_tool():
     agent = Agent(ScriptedModel([]), [revenue, "read_file", revenue, "read-only"])
     names = [fn.tool_options.name for fn in agent.tools]
-    assert names == ["revenue", "read_file", "list_dir", "grep_files"]
+    assert names == ["revenue", "read_file", *READ_ONLY[1:]]

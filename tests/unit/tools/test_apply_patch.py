@@ -12,7 +12,7 @@ import pytest
 
 from agent_magics.backends.patch_grammar import PATCH_GRAMMAR
 from agent_magics.backends.paths import resolve_path
-from agent_magics.dispatch.approval import Action, ActionKind
+from agent_magics.dispatch.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.function import FunctionToolHandler
 from agent_magics.dispatch.tool import offered_specs

@@ -12,7 +12,7 @@ from contexts import make_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.actions import ActionKind
 from agent_magics.dispatch.function import FunctionToolHandler
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd

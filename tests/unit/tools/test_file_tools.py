@@ -5,7 +5,7 @@ import os
 import pytest
 
 from agent_magics.app import PathJudge
-from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.actions import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel

@@ -10,7 +10,7 @@ import pytest
 from contexts import make_context
 
 from agent_magics.backends.exec.environment import command_environment
-from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.actions import ActionKind
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (

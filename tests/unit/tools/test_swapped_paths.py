@@ -14,7 +14,7 @@ import pytest
 
 from agent_magics.backends.patch import parse_patch, plan_patch
 from agent_magics.backends.paths import is_denied_read, resolve_path
-from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.actions import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel

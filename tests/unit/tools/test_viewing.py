@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from agent_magics.dispatch.approval import ActionKind
+from agent_magics.dispatch.actions import ActionKind
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.viewing import LONGEST_SIDE, view_image
 
