@@ -34,7 +34,7 @@ def test_approve_runs_the_code_and_leaves_only_plain_outputs(notebook: Open) -> 
 
     saved = page.save()
     assert [item["kind"] for item in items_of(saved.cells[1])] == ["tool", "text"]
-    assert items_of(saved.cells[1])[0]["note"] == "approved by the person"
+    assert items_of(saved.cells[1])[0]["note"] == "approved by the person; added total"
     for mimes in mimes_of(saved):
         assert WIDGET not in mimes
     assert all({"text/markdown", "text/plain"} <= set(o.data) for o in saved.cells[1].outputs)

@@ -147,7 +147,8 @@ def test_few_messages_however_fast_the_words_come(notebook: Open) -> None:
 
 
 def test_a_question_after_two_hundred_calls_is_seen(notebook: Open) -> None:
-    calls = "*[[Call('list_dir', {'path': '.'})] for n in range(200)]"
+    # (Each is another one: what goes round in circles is asked about.)
+    calls = "*[[Call('list_dir', {'pattern': 'x' * (n + 1)})] for n in range(200)]"
     page = notebook([scripted(calls, PYTHON, DONE), "%%agent --max-turns 300\nGo.\n", ""])
     page.run(0)
     page.start(1)

@@ -20,7 +20,7 @@ CALLS = (
 )
 ANSWER = "The answer is 42."
 TURN = (CALLS, repr(ANSWER))
-GIVEN = "['42\\n', 'plain 2', 'awaited 3']"
+GIVEN = "['42\\n[Variables: changed seen.]', 'plain 2', 'awaited 3']"
 
 
 def _ipy(folder: Path) -> str:
