@@ -85,8 +85,9 @@ class Agent:
             as a dict (``{"identical": 5}``).
         allow_dangerous: lets dangerous commands run under approval="never".
         features: what is switched on, or chosen otherwise than for the model's family:
-            `web_search` and `external_web_access` (True, False), `shell`, `apply_patch`,
-            `reasoning_summary`, `service_tier`; see `agent_magics.models.families`.
+            `web_search`, `external_web_access`, `view_image` (True, False), `shell`,
+            `apply_patch`, `reasoning_summary`, `service_tier`; see
+            `agent_magics.models.families`.
         hooks: objects with any of `before_model(request)`, `before_tool(invocation)`,
             `after_tool(invocation, output)` and `on_event(event)`, plain or async, asked in this
             order; see `agent_magics.dispatch.hooks`.
@@ -127,9 +128,7 @@ class Agent:
         allow_dangerous: bool = False,
         features: Mapping[str, Any] | None = None,
     ) -> None:
-        refuse_later(
-            mcp_servers=mcp_servers,
-        )
+        refuse_later(mcp_servers=mcp_servers)
         check_kinds(
             model=model, instructions=instructions, on_question=on_question, wire_api=wire_api
         )
