@@ -261,6 +261,7 @@ def dialect_of(address: str, model: str) -> Dialect:
     return dialect
 
 
+@lru_cache(maxsize=64)  # asked several times for each request
 def whole_address(address: str) -> str:
     """Return an address as it was given, with what people leave out: Azure's path."""
     address = address.strip().rstrip("/")
