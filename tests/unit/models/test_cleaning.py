@@ -15,7 +15,7 @@ from agent_magics.models.responses import ResponseDecoder
 from agent_magics.models.sse import encode_event, reply_events
 from agent_magics.protocol.errors import FatalError
 
-PATHS = (("/home/ann/work", "cwd"), ("/home/ann", "home"))
+PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"))
 KEY = "key-of-ann-0815"
 DECODERS = {"responses": ResponseDecoder, "chat": ChatDecoder}
 
@@ -53,7 +53,7 @@ def responses_events(text):
     ]
 
 
-TEXT = f"See /home/ann/work/a.py with {KEY}, not {{cwd}}."
+TEXT = f"See /home/ann/project/a.py with {KEY}, not {{cwd}}."
 CLEAN = "See {cwd}/a.py with [API key], not {literal:cwd}."
 
 
@@ -68,7 +68,7 @@ def test_what_a_responses_stream_cuts_in_pieces_is_found():
 
 
 def test_what_a_chat_stream_cuts_in_pieces_is_found():
-    arguments = json.dumps({"path": "/home/ann/work/a.py", "key": KEY})
+    arguments = json.dumps({"path": "/home/ann/project/a.py", "key": KEY})
     events = [chunk({"content": letter}) for letter in TEXT]
     events += [chunk({"reasoning_content": letter}) for letter in TEXT]
     events += chat_events(calls=[tool_call("f", arguments, "call_of_ann")])

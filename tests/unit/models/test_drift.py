@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent_magics.models.drift import SHOWN_WIDTH, normalise_text, short_diff
 from agent_magics.models.hiding import Hider
 
-PATHS = (("/home/ann/work", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
+PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
 HIDE = Hider(PATHS, literals=False)
 
 
@@ -34,7 +34,7 @@ HIDE = Hider(PATHS, literals=False)
             "{tmp}/{name} {tmp}/{name}.txt",
         ),
         ("/tmp /tmp/tmp /tmp/other", "{tmp} {tmp}/tmp {tmp}/other"),
-        ("/home/ann/work/x", "{cwd}/x"),
+        ("/home/ann/project/x", "{cwd}/x"),
         ("Cell In[3], line 1; File /tmp/ipykernel_12/345.py", "{cell}, line 1; File {cell}"),
         ("<ipython-input-3-0a1b2c>", "{cell}"),
         (

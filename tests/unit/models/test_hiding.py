@@ -17,7 +17,7 @@ from agent_magics.models.hiding import (
 )
 from agent_magics.protocol.items import ToolCallOutput, UserMessage
 
-PATHS = (("/home/ann/work", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
+PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
 PLACES = {name: path for path, name in PATHS}
 KEY = "key-of-ann-0815"
 
@@ -25,9 +25,9 @@ KEY = "key-of-ann-0815"
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [
-        ("/home/ann/work/a.py", "{cwd}/a.py"),
+        ("/home/ann/project/a.py", "{cwd}/a.py"),
         ("in /home/ann.", "in {home}."),
-        ('{"p":"/home/ann/work"}', '{"p":"{cwd}"}'),
+        ('{"p":"/home/ann/project"}', '{"p":"{cwd}"}'),
         ("/home/anna /home/ann-2 /home/ann.bak", "/home/anna /home/ann-2 /home/ann.bak"),
         ("/home/x/tmp/y", "/home/x/tmp/y"),
         ("/tmp/tmp", "{tmp}/tmp"),
@@ -56,7 +56,7 @@ def test_hiding_is_exactly_undone(text):
 
 @given(st.text() | BITS, st.data())
 def test_a_text_in_pieces_is_cleaned_like_the_whole(text, data):
-    text += data.draw(st.sampled_from(["", KEY, "/home/ann/work/a", "{home}"])) + " "
+    text += data.draw(st.sampled_from(["", KEY, "/home/ann/project/a", "{home}"])) + " "
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     places = zip([0, *cuts], [*cuts, len(text)], strict=True)
     pieces = [text[first:last] for first, last in places]
@@ -67,7 +67,7 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(text, data):
 
 
 def test_what_is_not_personal_stays_in_its_piece():
-    pieces = ["See /ho", "me/an", "n/wo", "rk/a", ".py", " and", " go on"]
+    pieces = ["See /ho", "me/an", "n/pro", "ject/a", ".py", " and", " go on"]
     assert Hider(PATHS).in_pieces(pieces) == ["See {cwd}", "", "", "/a", ".py", " and", " go on"]
 
 
@@ -77,7 +77,7 @@ def test_unknown_places_stay_as_they_are():
 
 def test_this_machine_is_hidden(tmp_path, monkeypatch):
     home = tmp_path / "hôme"
-    work = home / "work"
+    work = home / "project"
     work.mkdir(parents=True)
     link = tmp_path / "link"
     link.symlink_to(work)

@@ -44,7 +44,7 @@ def events():
 
 @pytest.fixture
 def ctx(tmp_path, events):
-    config = RunConfig(cwd=tmp_path / "work")
+    config = RunConfig(cwd=tmp_path / "project")
     config.cwd.mkdir()
     turn = TurnContext(
         session_id="s",
@@ -79,10 +79,10 @@ needs_tier = pytest.mark.skipif(
 @needs_tier
 def test_the_default_is_the_workspace_without_network(ctx, tmp_path):
     confinement = confinement_for(ctx)
-    assert confinement.writable == (f"{tmp_path}/work", f"{tmp_path}/tmp")
+    assert confinement.writable == (f"{tmp_path}/project", f"{tmp_path}/tmp")
     assert confinement.network is False
     assert confinement.tier == current_tier()
-    assert f"{tmp_path}/work/.agent_magics" in confinement.protected
+    assert f"{tmp_path}/project/.agent_magics" in confinement.protected
 
 
 @needs_tier
@@ -132,14 +132,14 @@ def test_a_confined_command_has_its_own_temporary_folder(ctx, tmp_path):
 @pytest.fixture
 def held(tmp_path):
     """A confinement, with files of this user on both of its sides."""
-    for folder in ("work/.git/hooks", "out", "secret"):
+    for folder in ("project/.git/hooks", "out", "secret"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "out/file").touch()
     (tmp_path / "secret/key").touch()
     return Confinement(
         tier=1,
-        writable=(f"{tmp_path}/work", f"{tmp_path}/tmp"),
-        protected=(f"{tmp_path}/work/.git/hooks",),
+        writable=(f"{tmp_path}/project", f"{tmp_path}/tmp"),
+        protected=(f"{tmp_path}/project/.git/hooks",),
         hidden=(f"{tmp_path}/secret",),
     )
 
@@ -167,16 +167,16 @@ WRITING = (
 @pytest.mark.parametrize("name", ["out/file", "out/new", "out/new/deeper"])
 def test_a_refused_write_is_recognised(line, name, held, tmp_path):
     for path in (f"{tmp_path}/{name}", f"../{name}"):
-        denial = explain_denial(Ended(f"before\n{line.format(path)}\n"), held, tmp_path / "work")
+        denial = explain_denial(Ended(f"before\n{line.format(path)}\n"), held, tmp_path / "project")
         assert (denial.action, denial.target) == ("write", f"{tmp_path}/{name}"), path
         assert denial.permission == "require_escalated"
-        assert f"{tmp_path}/work" in denial.sentence and "workspace-write" in denial.sentence
+        assert f"{tmp_path}/project" in denial.sentence and "workspace-write" in denial.sentence
         assert 'sandbox_permissions="require_escalated" and a justification' in denial.sentence
 
 
 def test_a_refused_read_is_recognised(held, tmp_path):
     denial = explain_denial(
-        Ended(f"cat: {tmp_path}/secret/key: Permission denied"), held, tmp_path / "work"
+        Ended(f"cat: {tmp_path}/secret/key: Permission denied"), held, tmp_path / "project"
     )
     assert (denial.action, denial.target) == ("read", f"{tmp_path}/secret/key")
 
@@ -215,7 +215,7 @@ def test_what_the_supervisor_says_comes_first(held, tmp_path):
 
 
 def test_a_protected_file_is_the_sandboxs_doing_only_in_tier_2(held, tmp_path):
-    work = tmp_path / "work"
+    work = tmp_path / "project"
     for line in (
         "bash: line 1: .git/hooks/pre-commit: Read-only file system",
         "error: could not write config file .git/hooks/x: Device or resource busy",
@@ -242,7 +242,7 @@ def test_a_protected_file_is_the_sandboxs_doing_only_in_tier_2(held, tmp_path):
     ],
 )
 def test_what_is_no_refusal_is_not_taken_for_one(output, held, tmp_path):
-    assert explain_denial(Ended(output), held, tmp_path / "work") is None
+    assert explain_denial(Ended(output), held, tmp_path / "project") is None
 
 
 def test_success_a_kill_and_free_commands_are_never_refusals(held, tmp_path):
@@ -259,7 +259,7 @@ def test_a_long_output_is_looked_at_from_its_end(held, tmp_path):
     noise = "an ordinary line\n" * 100_000
     assert explain_denial(Ended(noise + told), held, tmp_path)
     many = "touch: cannot touch 'in/the/workspace': Permission denied\n" * 100_000
-    assert explain_denial(Ended(many), held, tmp_path / "work") is None
+    assert explain_denial(Ended(many), held, tmp_path / "project") is None
 
 
 def as_unprivileged(function) -> int:
@@ -297,10 +297,10 @@ def test_a_denial_that_is_raised_loses_nothing():
 
 
 def test_what_was_put_back_is_told_to_model_and_person(ctx, events, tmp_path):
-    work = str(tmp_path / "work")
+    work = str(tmp_path / "project")
     held = Confinement(1, (work, f"{tmp_path}/tmp"), protected=(f"{work}/.agent_magics",))
     files = ProtectedFiles(ctx, held)
-    (tmp_path / "work/.agent_magics").mkdir()
+    (tmp_path / "project/.agent_magics").mkdir()
     told = files.finish()
     assert told.startswith("[Protected files: moved ") and "require_escalated" in told
     (warned,) = events
@@ -310,5 +310,5 @@ def test_what_was_put_back_is_told_to_model_and_person(ctx, events, tmp_path):
 
 def test_a_free_command_has_nothing_to_be_told(ctx, events, tmp_path):
     files = ProtectedFiles(ctx, None)
-    (tmp_path / "work/.agent_magics").mkdir()
+    (tmp_path / "project/.agent_magics").mkdir()
     assert files.check() == files.finish() == "" and events == []

@@ -45,10 +45,10 @@ def home(tmp_path, monkeypatch):
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/f").write_text("SECRET outside\n", encoding="utf-8")
     (tmp_path / ".ssh/only_outside").touch()
-    (tmp_path / "work/d").mkdir(parents=True)
-    (tmp_path / "work/d/f").write_text("inside\n", encoding="utf-8")
-    (tmp_path / "work/l").symlink_to(tmp_path / ".ssh")
-    names = [str(tmp_path / "work/d"), str(tmp_path / "work/l")]
+    (tmp_path / "project/d").mkdir(parents=True)
+    (tmp_path / "project/d/f").write_text("inside\n", encoding="utf-8")
+    (tmp_path / "project/l").symlink_to(tmp_path / ".ssh")
+    names = [str(tmp_path / "project/d"), str(tmp_path / "project/l")]
     swapper = subprocess.Popen([sys.executable, "-c", SWAP, *names], stdout=subprocess.PIPE)
     assert swapper.stdout.readline() == b"swapping\n"
     yield tmp_path
@@ -65,7 +65,7 @@ def outside(home: Path) -> dict[str, bytes]:
 
 
 def context(home: Path) -> ToolContext:
-    config = RunConfig(cwd=home / "work")
+    config = RunConfig(cwd=home / "project")
     turn = TurnContext(
         session_id="s",
         turn_id="t",
@@ -91,7 +91,7 @@ def until_beaten(attempt) -> bool:
 
 
 def test_control_judging_and_then_opening_is_beaten(home):
-    path = home / "work/d/f"
+    path = home / "project/d/f"
 
     def read() -> bool:
         try:
@@ -102,7 +102,7 @@ def test_control_judging_and_then_opening_is_beaten(home):
     def write() -> bool:
         try:
             real = os.path.realpath(path)
-            if real.startswith(f"{home}/work/"):
+            if real.startswith(f"{home}/project/"):
                 # Written by a name beside it and a rename, as editors do.
                 beside = Path(f"{real}.new")
                 beside.write_text("EVIL\n", encoding="utf-8")
@@ -160,7 +160,7 @@ def test_patching_never_touches_what_is_outside(home):
         assert outside(home) == before
     assert "SECRET" not in "\n".join(told)
     patch("stays", 0)  # where nothing is swapped it is applied
-    assert (home / "work/stays/new0/g").read_text(encoding="utf-8") == "x\n"
+    assert (home / "project/stays/new0/g").read_text(encoding="utf-8") == "x\n"
 
 
 def test_what_is_judged_is_what_was_found(home, monkeypatch):
@@ -179,8 +179,8 @@ def test_a_plan_made_inside_is_not_applied_outside(home):
     before, outcomes = outside(home), set()
 
     def resolve(name: str) -> Path:
-        path = resolve_path(name, home / "work")
-        if not path.is_relative_to(home / "work"):
+        path = resolve_path(name, home / "project")
+        if not path.is_relative_to(home / "project"):
             raise RespondToModel("outside")
         return path
 
