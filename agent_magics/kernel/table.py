@@ -1,6 +1,9 @@
 """Tables in Markdown, as the words of ``%agent`` show them."""
 
+import re
 from collections.abc import Sequence
+
+_NUMBER = re.compile(r"[\d.,]+( [\w%]+)?|-|")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -11,4 +14,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
         )
 
-    return "\n".join([row_of(head), "|" + " --- |" * len(head), *map(row_of, rows)])
+    columns = zip(*rows, strict=True) if rows else [()] * len(head)
+    # Said, since JupyterLab puts everything to the right otherwise.
+    sides = [" ---: |" if all(map(_NUMBER.fullmatch, column)) else " :--- |" for column in columns]
+    return "\n".join([row_of(head), "|" + "".join(sides), *map(row_of, rows)])

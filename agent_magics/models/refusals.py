@@ -63,6 +63,14 @@ NO_TLS = (
 )
 
 
+# Status -> what the server does, where a request is made again; 529 is Anthropic's.
+_IN_PASSING = {
+    429: "limits how often it is asked",
+    503: "is overloaded",
+    529: "is overloaded",
+}
+
+
 def explain_status(error: Any, *, address: str, model: str, api: str, key_way: str) -> FatalError:
     """Return the error for an answer with an error status.
 
@@ -93,9 +101,15 @@ def explain_status(error: Any, *, address: str, model: str, api: str, key_way: s
     return Fault(
         sentence,
         passing=_is_passing(error, status, codes) and not NEVER_WORDS.search(said),
-        reason=f"{address} answered with status {status}",
+        reason=_in_passing(address, status),
         retry_after=retry_after(error.response.headers),
     )
+
+
+def _in_passing(address: str, status: int) -> str:
+    """Say in a few words why a request waits; what else the server says may be long."""
+    otherwise = "had a fault" if status >= 500 else "gave no answer"
+    return f"{address} {_IN_PASSING.get(status, otherwise)}: status {status}"
 
 
 def _body_of(error: Any) -> Any:
