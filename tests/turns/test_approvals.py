@@ -570,7 +570,9 @@ def test_a_thousand_questions_are_not_asked_at_once(tmp_path):
     assert max(most) <= MOST_OPEN
     assert MOST_DENIED <= len(most) <= MOST_DENIED + MOST_OPEN
     assert result.status == "completed"
-    assert f"{MOST_DENIED} questions in a row were denied" in result.calls[-1].output
+    # In the order in which they ended: an answer on its way comes behind what was not asked.
+    unasked = f"{MOST_DENIED} questions in a row were denied"
+    assert sum(unasked in call.output for call in result.calls) == len(calls) - len(most)
 
 
 def test_an_approval_lets_questions_be_asked_again(tmp_path):
