@@ -2,6 +2,7 @@
 
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,16 @@ class Notebook:
         self.manager, self.client = manager, client
 
     def send(self, code: str, person: bool = False) -> str:
-        """Run a cell without waiting; `person` tells the kernel that somebody could answer."""
-        return self.client.execute(code, allow_stdin=person)
+        """Run a cell without waiting; `person`: as a notebook with somebody before it does."""
+        content = {
+            **{"code": code, "silent": False, "store_history": True, "user_expressions": {}},
+            **{"allow_stdin": person, "stop_on_error": True},
+        }
+        # Only a front end that is a notebook names the cell; in it live text is drawn.
+        metadata = {"cellId": uuid.uuid4().hex} if person else {}
+        message = self.client.session.msg("execute_request", content, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return message["header"]["msg_id"]
 
     def messages(self, request: str, limit: float = 60.0) -> Iterator[tuple[float, dict]]:
         """Yield what is published for `request`, with the time of arrival, until idle."""
