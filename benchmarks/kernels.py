@@ -21,8 +21,12 @@ class Notebook:
     def send(self, code: str, person: bool = False) -> str:
         """Run a cell without waiting; `person`: as a notebook with somebody before it does."""
         content = {
-            **{"code": code, "silent": False, "store_history": True, "user_expressions": {}},
-            **{"allow_stdin": person, "stop_on_error": True},
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": person,
+            "stop_on_error": True,
         }
         # Only a front end that is a notebook names the cell; in it live text is drawn.
         metadata = {"cellId": uuid.uuid4().hex} if person else {}
