@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, TextChunk
 from agent_magics.models.provider import open_model
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.models.scripted import SeenHistory
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item
 from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
 
@@ -58,6 +61,13 @@ def ask(
             await door.close()
 
     return asyncio.run(run())
+
+
+def failure(*arguments: Any, **fields: Any) -> FatalError:
+    """Ask for what fails, and return why."""
+    with pytest.raises(FatalError) as caught:
+        ask(*arguments, **fields)
+    return caught.value
 
 
 def text_of(events: Sequence[ModelEvent]) -> str:

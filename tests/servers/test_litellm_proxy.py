@@ -1,13 +1,12 @@
 """LiteLLM's proxy, a real one with mocked answers: both wires, calls, faults, keys and names."""
 
 import pytest
-from one_request import ADD, PATCH, ask, items_of, text_of
+from one_request import ADD, PATCH, ask, failure, items_of, text_of
 from third_party import running
 
 from agent_magics import Agent, tool
 from agent_magics.models.base import ContextOverflow, ResponseDone
-from agent_magics.models.endpoints import forget_wires, wires_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.models.endpoints import wires_of
 from agent_magics.protocol.items import InputImage, InputText, UserMessage
 
 # The first test waits for the proxy, which takes 10 s to start, on a loaded machine some minutes.
@@ -33,22 +32,6 @@ def address(tmp_path_factory):
     ready = "Uvicorn running on "
     with running("litellm_proxy", ["PORT"], ready=ready, home=home, env=SETTINGS) as line:
         yield line.partition(ready)[2].split()[0] + "/v1"
-
-
-@pytest.fixture(params=["responses", "chat"])
-def wire(request):
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def _nothing_found_out():
-    forget_wires()
-
-
-def failure(*arguments, **options):
-    with pytest.raises(FatalError) as caught:
-        ask(*arguments, **options)
-    return caught.value
 
 
 def test_text_comes_with_its_usage(address, wire):

@@ -4,13 +4,12 @@ import json
 import subprocess
 
 import pytest
-from one_request import ADD, NUMBERS, PATCH, ask, items_of, text_of
+from one_request import ADD, NUMBERS, PATCH, ask, failure, items_of, text_of
 from third_party import HERE, python_of, running
 
 from agent_magics import Agent, tool
 from agent_magics.models.base import ContextOverflow, ResponseDone, TextChunk
-from agent_magics.models.endpoints import forget_wires, wires_of
-from agent_magics.protocol.errors import FatalError
+from agent_magics.models.endpoints import wires_of
 from agent_magics.protocol.items import (
     CustomToolCall,
     InputImage,
@@ -36,22 +35,6 @@ def address(tmp_path_factory):
     ready = "listening on http"
     with running("llama_server", [model, KEY], ready=ready, home=home, env={}) as line:
         yield "http" + line.partition(ready)[2] + "/v1"
-
-
-@pytest.fixture(params=["responses", "chat"])
-def wire(request):
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def _nothing_found_out():
-    forget_wires()
-
-
-def failure(*arguments, **options):
-    with pytest.raises(FatalError) as caught:
-        ask(*arguments, **options)
-    return caught.value
 
 
 def test_text_comes_in_pieces_and_with_its_usage(address, wire):
