@@ -64,7 +64,8 @@ class Agent:
             are not kept off the network, and ask for that reason.
         writable_roots: more folders below which files may be written; they must exist.
         base_url: an OpenAI-compatible server; else OPENAI_BASE_URL, else OpenAI.
-        api_key: else the server's own variable (OPENROUTER_API_KEY, ...), else OPENAI_API_KEY.
+        api_key: else the server's own variable (OPENROUTER_API_KEY, ...), else what was kept by
+            ``%agent login``, else OPENAI_API_KEY, where it may go there (docs/servers.md).
         wire_api: "auto" (Responses where the server has it, else Chat Completions), "responses"
             or "chat".
         replay: a recording to play the model's side from; "auto" is ``x.agent.jsonl`` beside the

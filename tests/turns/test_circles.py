@@ -6,7 +6,7 @@ import json
 import pytest
 from turns import assert_valid, of_kind, outputs, scripted
 
-from agent_magics import Agent, Call, ScriptedModel, tool
+from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
 from agent_magics.protocol.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -222,3 +222,19 @@ def test_after_reset_nothing_is_remembered():
     agent.reset()
     agent.run_sync("Go.")
     assert told(agent) == []
+
+
+@tool(mutating=False, parallel=True)
+async def watch(times: int, ctx: ToolContext) -> str:
+    """Look at the same thing again and again, as code may."""
+    outputs = [(await ctx.call("peek", {"what": "a"})).text for _ in range(times)]
+    return f"{len(outputs)} looks"
+
+
+def test_calls_that_code_makes_are_not_counted():
+    agent = Agent(ScriptedModel([Call("watch", {"times": 20}), "Done."]), [peek, watch])
+    result = agent.run_sync("Go.")
+    assert result.text == "Done." and told(agent) == []
+    assert of_kind(result, ApprovalRequested) == []
+    assert sum(call.success for call in result.calls) == 21
+    agent.close()
