@@ -16,7 +16,8 @@ LABEXTENSION_SOURCES := labextension/package.json $(wildcard labextension/packag
 # The extension's bundler wants this; an older Node, or none, is made up for by a package.
 NODE_WILL_DO := { command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null 2>&1
-SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server)
+SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server) \
+	$(patsubst %,build/mcp/%.stamp,npm python)
 PYTEST := $(BIN)/python -m pytest --nbval --nbval-current-env \
 	--nbval-sanitize-with notebooks/sanitize.cfg --nbval-cell-timeout 120
 # Kernels of this environment only, whatever else is installed on the machine.
@@ -50,11 +51,16 @@ test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(BIN)/python make/system.py
 	@$(MAKE) --keep-going --jobs=2 servers || [ -z "$${CI:-}" ]
 	@$(MAKE) labextension
+	@cd labextension && npm --silent test
 	@$(ISOLATED) $(PYTEST) $(PYTEST_ARGS) tests notebooks
 
 .PHONY: unstable
 unstable:  ## Run the few tests that failed again, alone: broken, or unstable?
 	@$(ISOLATED) $(BIN)/python make/unstable.py $(PYTEST)
+
+.PHONY: kernels
+kernels: $(VENV)/test.stamp  ## Run the tests of live code with other versions of ipykernel.
+	@$(ISOLATED) $(BIN)/python make/kernels.py $(PYTEST_ARGS)
 
 .PHONY: attacks
 attacks: $(VENV)/test.stamp  ## Attack the sandbox; print what was tried, stopped and is open.
@@ -103,14 +109,22 @@ $(LABEXTENSION)/package.json: $(LABEXTENSION_SOURCES)
 	@ln -s ../../../../$(LABEXTENSION) $(VENV)/share/jupyter/labextensions/agent-magics
 
 .PHONY: servers
-servers: $(SERVERS)  ## Install the model servers that tests start, each in its own environment.
+servers: $(SERVERS)  ## Install the servers that tests start, in environments of their own.
 	@:
 
 build/servers/%.stamp: tests/servers/%/requirements.txt make/servers.py | $(VENV)/made.stamp
 	@echo "installing the server $* into build/servers/$* (once; a minute or two)"
 	@mkdir -p build/servers
 	@rm -f $@
-	@$(BIN)/python make/servers.py $*
+	@$(BIN)/python make/servers.py tests/servers/$* build/servers/$*
+	@touch $@
+
+build/mcp/npm.stamp: tests/mcp/npm/package.json tests/mcp/npm/package-lock.json
+build/mcp/%.stamp: tests/mcp/%/requirements.txt make/servers.py | $(VENV)/made.stamp
+	@echo "installing MCP servers ($*) into build/mcp/$* (once; half a minute)"
+	@mkdir -p build/mcp
+	@rm -f $@
+	@$(BIN)/python make/servers.py tests/mcp/$* build/mcp/$*
 	@touch $@
 
 .PHONY: clean

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agent_magics.app import Agent
     from agent_magics.dispatch.context import ToolContext
     from agent_magics.dispatch.hooks import Abort, Block
+    from agent_magics.dispatch.output_guard import OutputGuard
     from agent_magics.dispatch.tool import tool
     from agent_magics.models.scripted import Call, ScriptedModel
     from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
@@ -26,6 +27,7 @@ _HOMES = {
     "Call": "models.scripted",
     "DynamicToolSpec": "protocol.tools",
     "FatalError": "protocol.errors",
+    "OutputGuard": "dispatch.output_guard",
     "RespondToModel": "protocol.errors",
     "ScriptedModel": "models.scripted",
     "ToolContext": "dispatch.context",
@@ -40,6 +42,7 @@ __all__ = [
     "Call",
     "DynamicToolSpec",
     "FatalError",
+    "OutputGuard",
     "RespondToModel",
     "ScriptedModel",
     "ToolContext",

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,27 @@ from agent_magics.protocol.errors import FatalError, RespondToModel
 INSTRUCTIONS = """\
 You are an agent inside a Jupyter notebook; your words are shown as Markdown below the cell.
 The workspace is {cwd}. Relative paths start there.
-Use the tools to look and to act; do not guess what you can look up. The python tool runs in the
-person's own kernel: their variables are there, and what you define stays there. Prefer it for
-data, and commands or patches for files. Some calls are put to the person first; when one is
+Use the tools to look and to act; do not guess what you can look up. {python} \
+Some calls are put to the person first; when one is
 denied, read the reason and go another way.
 Be brief. Say what you found and what you changed, with the numbers that matter.
 """
+
+# What INSTRUCTIONS say of the python tool, by where its code runs.
+_PYTHON = {
+    "live": """\
+The python tool runs in the
+person's own kernel: their variables are there, and what you define stays there. Prefer it for
+data, and commands or patches for files.""",
+    "scratch": """\
+The python tool runs in a
+process of its own, not in the person's kernel: pass it their variables with values; what you
+define stays there. Prefer it for data, and commands or patches for
+files.""",
+    "off": """\
+The person has
+switched the python tool off; use commands and patches.""",
+}
 
 _NO_WORKSPACE = frozenset(
     {
@@ -54,15 +69,27 @@ def make_config(
         FatalError: one of them is not usable; the message says which and why.
     """
     root = _folder("cwd", cwd)
+    valid = checked({**settings, "features": {} if features is None else features})
     config = RunConfig(
         model=model if isinstance(model, str) else _model_name(model),
         cwd=root,
-        instructions=_instructions(root, instructions),
+        instructions=_instructions(root, valid.get("python", "live"), instructions),
         writable_roots=_folders(writable_roots),
-        **checked({**settings, "features": {} if features is None else features}),
+        **valid,
     )
     check_roots(config)
     return config
+
+
+def config_for_run(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """Return the settings of one run: the agent's, and what is different in it.
+
+    Raises:
+        FatalError: a name is no setting, or a value is not usable.
+    """
+    changed = replace(config, **checked(settings))
+    before, now = _PYTHON[config.python], _PYTHON[changed.python]
+    return replace(changed, instructions=changed.instructions.replace(before, now, 1))
 
 
 def check_roots(config: RunConfig) -> None:
@@ -118,8 +145,9 @@ def _folders(paths: Any) -> tuple[Path, ...]:
     return tuple(_folder("writable_roots", path) for path in paths)
 
 
-def _instructions(cwd: Path, more: str | None) -> str:
-    return INSTRUCTIONS.format(cwd=cwd) + (f"\n{more}\n" if more else "")
+def _instructions(cwd: Path, python: str, more: str | None) -> str:
+    text = INSTRUCTIONS.format(cwd=cwd, python=_PYTHON[python])
+    return text + (f"\n{more}\n" if more else "")
 
 
 def _model_name(model: Any) -> str:
@@ -182,17 +210,6 @@ def check_price(config: RunConfig, address: str) -> None:
         )
 
 
-def refuse_later(**given: Any) -> None:
-    """Refuse arguments that are part of the API and come with later versions: never ignore them.
-
-    Raises:
-        FatalError: one of them is given.
-    """
-    for option, value in given.items():
-        if value:
-            raise FatalError(f"{option}=... is not supported in this version of agent-magics.")
-
-
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "approval": lambda value: parse_choice(ApprovalPolicy, value, "approval"),
     "sandbox": lambda value: parse_choice(SandboxPolicy, value, "sandbox"),
@@ -203,7 +220,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "output_budget": lambda value: _positive("output_budget", value),
     "context_window": lambda value: None if value is None else _positive("context_window", value),
     "loops": lambda value: _loops(value),
-    "python": lambda value: _choice("python", value, ("live", "off")),
+    "python": lambda value: _choice("python", value, ("live", "scratch", "off")),
     "features": check_features,
 }
 

@@ -20,7 +20,7 @@ from statistics import median
 from stage import environment, machine, scripted_server
 
 HERE = Path(__file__).resolve().parent
-VERSIONS = ("openai", "httpx2", "httpx", "pydantic", "ipython", "ipykernel")
+VERSIONS = ("openai", "httpx2", "httpx", "mcp", "pydantic", "ipython", "ipykernel")
 TIMEOUT = 900  # seconds for one measurement
 ON_REQUEST = {"soak"}  # rows that take minutes: only when they are named
 
@@ -63,7 +63,7 @@ def lines_of(row: str, program: str, *told: tuple) -> list[Line]:
 BEST = {"best": True}
 TURN = {"times": 1.5}
 FLAT = {"limit": 1.15, "best": True}
-QUICK = {"limit": 10, "times": 4, "best": True}
+QUICK = {"limit": 6, "best": True}
 LINES = [
     *lines_of(
         "import",
@@ -120,6 +120,45 @@ LINES = [
         ("call", "cpu_us", "`await agent.call(...)`, CPU us", BEST),
     ),
     *lines_of(
+        "hops",
+        "hopping",
+        ("floor", "wall_us", "a bare way to a thread and back, wall us", BEST),
+        ("pool", "wall_us", "dispatch, sync parallel tool, wall us", {"times": 1.5, **BEST}),
+        ("nested", "wall_us", "a call made by live code, wall us", {"times": 4, **BEST}),
+    ),
+    *lines_of(
+        "patch",
+        "patching",
+        ("floor", "wall_ms", "1,000 hunks in 100,000 lines, `git apply`, ms", BEST),
+        ("own", "wall_ms", "the same, our format, ms", {"limit": 200, **BEST}),
+        ("unified", "wall_ms", "the same, unified diff, ms", {"limit": 200, **BEST}),
+        ("call", "wall_ms", "a patch of one line through `agent.call`, ms", {"limit": 3, **BEST}),
+    ),
+    *lines_of(
+        "watch",
+        "watching",
+        ("floor", "wall_ms", "`git status` in 10,000 files, ms", BEST),
+        ("git", "wall_ms", "a command's changes seen there, both looks, ms", {"limit": 50, **BEST}),
+        ("plain", "wall_ms", "the same without a repository, ms", {"limit": 50, **BEST}),
+        ("first", "wall_ms", "the first look, in a repository, ms", BEST),
+        ("copying", "wall_ms", "the first look without one: all is copied, ms", BEST),
+    ),
+    *lines_of(
+        "mcp",
+        "mcp_calling",
+        ("floor", "call_ms", "a stdio tool call with the SDK's own client, wall ms", BEST),
+        ("call", "call_ms", "the same through `agent.call`, wall ms", {**TURN, **BEST}),
+        ("naps", "gap_ms", "16 naps of 50 ms of an MCP server, wall ms", {"limit": 100}),
+        (
+            "starting",
+            "delay_ms",
+            "a turn while five servers start, one of which hangs: later by, ms",
+            {"limit": 20},
+        ),
+        ("starting", "first_ms", "the same, the first such turn of a process, ms", {"limit": 20}),
+        ("deferred", "tokens", "200 tools of a server: tokens in a request", {"limit": 600}),
+    ),
+    *lines_of(
         "interrupt",
         "interrupting",
         ("ours", "idle_ms", "interrupt to idle kernel, ms", {"limit": 1000}),
@@ -153,6 +192,22 @@ LINES = [
         ("soak", "threads", "the same, threads", {"limit": 0}),
         ("soak", "memory_mb", "the same, memory, MB", {"limit": 5}),
         ("soak", "each_ms", "the same, each, ms"),
+    ),
+    *lines_of(
+        "files",
+        "files",
+        (
+            "project",
+            "of_rg",
+            "`grep_files`, 1 GB of sources and data, x a bare `rg`",
+            {"limit": 1.3},
+        ),
+        ("project", "ms", "the same, ms"),
+        ("small", "of_rg", "the same, 1 GB in 20,000 files of 50 kB"),
+        ("fallback", "of_rg", "`grep_files` without ripgrep, x a bare `rg`", {"limit": 10}),
+        ("window", "ms", "`read_file`, 100 lines at the end of 1 GB by byte, ms", {"limit": 50}),
+        ("window", "by_line_ms", "the same by line number, ms"),
+        ("window", "grown_mb", "the same, memory grown, MB", {"limit": 20}),
     ),
     *lines_of(
         "display",

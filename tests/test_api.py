@@ -105,7 +105,7 @@ WRONG = {
     "on_question": ("approve", "on_question='approve'"),
     "max_turns": (0, "max_turns=0"),
     "max_tokens": (-1, "max_tokens=-1"),
-    "python": ("scratch", "python='scratch'"),
+    "python": ("nowhere", "python='nowhere'"),
     "output_budget": ("many", "output_budget='many'"),
 }
 MORE_WRONG = [

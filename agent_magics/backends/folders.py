@@ -1,17 +1,32 @@
 """Lists of folders, and the walk through them that listing and searching share."""
 
-import fnmatch
+import heapq
 import os
-import re
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agent_magics.backends.beneath import folder_of, open_folder
 from agent_magics.backends.files import explain
+from agent_magics.backends.ignore_rules import (
+    IGNORE_FILE,
+    IgnoreFile,
+    IgnoreRules,
+    read_ignore_file,
+    rules_above,
+)
+from agent_magics.backends.name_globs import name_matcher
 from agent_magics.backends.paths import printable, read_judge
 from agent_magics.protocol.errors import RespondToModel
+
+Sort = Literal["name", "size", "mtime"]
+
+_MOST_ENTRIES = 1_000_000
+_MOST_IGNORED_NAMED = 5
+_ASKED_EVERY = 100  # entries
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +38,14 @@ class Entry:
         kind: "folder", "file", "link" or "other" (a FIFO, a socket, a device).
         size: bytes of a file, else None.
         target: what a link says it leads to, else "".
+        modified: when it was last changed; None where it went away meanwhile.
     """
 
     path: str
     kind: str
     size: int | None = None
     target: str = ""
+    modified: datetime | None = None
 
     def __str__(self) -> str:
         name = printable(self.path)
@@ -46,6 +63,8 @@ class Listing:
     Attributes:
         total: entries in all, of which `entries` are a part.
         hidden: entries left out because their name starts with a dot, or is .git.
+        ignored: entries left out because of ignore files.
+        ignored_names: the first of them; folders end with "/".
         protected: protected folders that were named but not entered.
         unreadable: folders that this user may not look into.
         complete: False when the walk was ended by its limit; `total` is then a lower bound.
@@ -54,14 +73,11 @@ class Listing:
     entries: tuple[Entry, ...]
     total: int
     hidden: int = 0
+    ignored: int = 0
+    ignored_names: tuple[str, ...] = ()
     protected: int = 0
     unreadable: int = 0
     complete: bool = True
-
-
-_MOST_ENTRIES = 1_000_000
-_MOST_GLOBS = 100
-_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class FolderItem(NamedTuple):
@@ -81,6 +97,9 @@ class FolderItem(NamedTuple):
 class FolderWalk:
     """One walk over a folder: what was asked for, and what was counted on the way.
 
+    What `.gitignore` files name is left out: those below the root, and where the root stands in a
+    git repository those above it too. What is named by its own path is walked all the same.
+
     Attributes:
         depth: levels to go down, None for all.
         judge: names protected folders, which are not entered; None enters all.
@@ -92,6 +111,8 @@ class FolderWalk:
     is_cancelled: Callable[[], bool]
     judge: Callable[[str], str] | None
     hidden: int = 0
+    ignored: int = 0
+    ignored_names: list[str] = field(default_factory=list)
     protected: int = 0
     unreadable: int = 0
 
@@ -108,9 +129,10 @@ class FolderWalk:
             os.close(root)
 
     def _entries(self, root: int) -> Iterator[tuple[str, FolderItem]]:
-        open_folders = [("", iter(self._sorted(root, "")))]
+        items, rules = self._read(root, "", rules_above(self.root))
+        open_folders = [("", iter(items), rules)]
         while open_folders:
-            folder, rest = open_folders[-1]
+            folder, rest, rules = open_folders[-1]
             entry = next(rest, None)
             if entry is None:
                 open_folders.pop()
@@ -119,30 +141,58 @@ class FolderWalk:
             yield path, entry
             deeper = self.depth is None or len(open_folders) < self.depth
             if deeper and entry.kind == "folder" and self._may_enter(entry):
-                open_folders.append((f"{path}/", iter(self._sorted(root, f"{path}/"))))
+                items, below = self._read(root, f"{path}/", rules.below(entry.name))
+                open_folders.append((f"{path}/", iter(items), below))
 
-    def _may_enter(self, folder: FolderItem) -> bool:
+    def _stop_if_cancelled(self) -> None:
         if self.is_cancelled():
             raise RespondToModel("Interrupted while listing.")
+
+    def _may_enter(self, folder: FolderItem) -> bool:
+        self._stop_if_cancelled()
         if self.judge is None or not self.judge(folder.path):
             return True
         self.protected += 1
         return False
 
-    def _sorted(self, root: int, folder: str) -> list[FolderItem]:
+    def _read(
+        self, root: int, folder: str, rules: IgnoreRules
+    ) -> tuple[list[FolderItem], IgnoreRules]:
+        """Return a folder's entries in order, and the rules that hold in it."""
         try:
-            everything = list(_read_folder(root, folder, f"{self.root.rstrip('/')}/{folder}"))
+            items, own = _read_folder(root, folder, f"{self.root.rstrip('/')}/{folder}")
         except OSError:
             if not folder:
                 raise
             self.unreadable += 1
-            return []
-        shown = [entry for entry in everything if not self._is_hidden(entry.name)]
-        self.hidden += len(everything) - len(shown)
-        return sorted(shown, key=lambda entry: (entry.kind != "folder", entry.name))
+            return [], rules
+        if own is not None:
+            rules = rules.with_file(own)
+        shown = [item for item in items if not self._is_hidden(item.name)]
+        self.hidden += len(items) - len(shown)
+        if rules.files:
+            shown = self._without_ignored(folder, shown, rules)
+        shown.sort(key=_in_order)
+        return shown, rules
+
+    def _without_ignored(
+        self, folder: str, items: list[FolderItem], rules: IgnoreRules
+    ) -> list[FolderItem]:
+        shown = []
+        for number, item in enumerate(items):
+            if number % _ASKED_EVERY == 0:  # many rules make one large folder slow
+                self._stop_if_cancelled()
+            is_folder = item.kind == "folder"
+            if not rules.ignores(item.name, is_folder):
+                shown.append(item)
+                continue
+            self.ignored += 1
+            if len(self.ignored_names) < _MOST_IGNORED_NAMED:
+                self.ignored_names.append(f"{folder}{item.name}{'/' * is_folder}")
+        return shown
 
     def _is_hidden(self, name: str) -> bool:
-        return name == ".git" or (name.startswith(".") and not self.include_hidden)
+        return name[0] == "." and (not self.include_hidden or name == ".git")
 
 
 def list_folder(
@@ -152,6 +202,7 @@ def list_folder(
     depth: int | None = 1,
     pattern: str | None = None,
     kinds: Container[str] | None = None,
+    sort: Sort = "name",
     include_hidden: bool = False,
     offset: int = 0,
     limit: int | None = None,
@@ -166,6 +217,8 @@ def list_folder(
         depth: levels to go down, 1 for the folder's own entries, None for all.
         pattern: glob that an entry's name (or, with a "/", its path) has to match.
         kinds: of entries that are listed, None for all.
+        sort: "name" for folders first, each before what it holds; "size" for the largest first;
+            "mtime" for the latest change first.
         include_hidden: list names that start with a dot too.
         offset: entries to leave out at the start.
         limit: most entries of the page; None for all.
@@ -177,27 +230,78 @@ def list_folder(
     """
     judge = read_judge() if guarded else None
     walk = FolderWalk(str(path), depth, include_hidden, is_cancelled, judge)
-    matches = name_matcher(pattern)
-    page: list[Entry] = []
-    seen = total = 0
+    fitting = _Fitting(walk, name_matcher(pattern), kinds)
     try:
-        for name, entry in walk.entries():
-            seen += 1
-            if seen > _MOST_ENTRIES:
-                break
-            if (kinds is None or entry.kind in kinds) and matches(name):
-                if total >= offset and (limit is None or len(page) < limit):
-                    page.append(_as_entry(name, entry))
-                total += 1
+        if sort == "name":
+            page = fitting.page(offset, limit)
+        else:
+            page = fitting.sorted_page(sort, offset, limit)
     except NotADirectoryError:
         raise RespondToModel(f"{shown} is not a folder; use read_file for a file.") from None
     except OSError as error:
         raise RespondToModel(explain(error, path, shown)) from None
-    complete = seen <= _MOST_ENTRIES
-    return Listing(tuple(page), total, walk.hidden, walk.protected, walk.unreadable, complete)
+    return Listing(
+        tuple(page),
+        fitting.total,
+        walk.hidden,
+        walk.ignored,
+        tuple(walk.ignored_names),
+        walk.protected,
+        walk.unreadable,
+        fitting.complete,
+    )
 
 
-def _read_folder(root: int, folder: str, path: str) -> Iterator[FolderItem]:
+@dataclass(slots=True)
+class _Fitting:
+    """The entries of a walk that were asked for, and how many they are."""
+
+    walk: FolderWalk
+    matches: Callable[[str], bool]
+    kinds: Container[str] | None
+    total: int = 0
+    complete: bool = True
+
+    def page(self, offset: int, limit: int | None) -> list[Entry]:
+        """Return a page in the walk's own order; only what is on it is looked at."""
+        page: list[Entry] = []
+        for name, item in self._items():
+            if self.total > offset and (limit is None or len(page) < limit):
+                page.append(_as_entry(name, item))
+        return page
+
+    def sorted_page(self, sort: Sort, offset: int, limit: int | None) -> list[Entry]:
+        """Return a page in another order; no more is kept than its end needs."""
+        entries = (_as_entry(name, item) for name, item in self._items())
+        key = _by_size if sort == "size" else _by_time
+        if limit is None:
+            return sorted(entries, key=key, reverse=True)[offset:]
+        return heapq.nlargest(offset + limit, entries, key=key)[offset:]
+
+    def _items(self) -> Iterator[tuple[str, FolderItem]]:
+        for seen, (name, item) in enumerate(self.walk.entries()):
+            if seen >= _MOST_ENTRIES:
+                self.complete = False
+                return
+            if (self.kinds is None or item.kind in self.kinds) and self.matches(name):
+                self.total += 1
+                yield name, item
+
+
+def _in_order(item: FolderItem) -> tuple[bool, str]:
+    return item.kind != "folder", item.name
+
+
+def _by_size(entry: Entry) -> int:
+    return -1 if entry.size is None else entry.size
+
+
+def _by_time(entry: Entry) -> datetime:
+    return entry.modified or _NEVER
+
+
+def _read_folder(root: int, folder: str, path: str) -> tuple[list[FolderItem], IgnoreFile | None]:
+    """Return a folder's entries as they come, and its ignore file."""
     opened = open_folder(folder, start=root)
     try:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
@@ -205,8 +309,9 @@ def _read_folder(root: int, folder: str, path: str) -> Iterator[FolderItem]:
         os.close(opened)
     try:
         with os.scandir(readable) as entries:
-            for entry in entries:
-                yield FolderItem(entry.name, f"{path}{entry.name}", _kind(entry))
+            items = [FolderItem(each.name, f"{path}{each.name}", _kind(each)) for each in entries]
+        has_rules = any(item.name == IGNORE_FILE for item in items)
+        return items, read_ignore_file(IGNORE_FILE, readable) if has_rules else None
     finally:
         os.close(readable)
 
@@ -221,85 +326,12 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 def _as_entry(name: str, found: FolderItem) -> Entry:
     try:
-        if found.kind == "link":
-            with folder_of(found.path) as (folder, link):
-                return Entry(name, "link", target=os.readlink(link, dir_fd=folder))
-        if found.kind == "file":
-            with folder_of(found.path) as (folder, file):
-                return Entry(name, "file", os.lstat(file, dir_fd=folder).st_size)
+        with folder_of(found.path) as (folder, own_name):
+            status = os.lstat(own_name, dir_fd=folder)
+            is_link = found.kind == "link"
+            target = os.readlink(own_name, dir_fd=folder) if is_link else ""
     except OSError:  # it went away while we looked
-        return Entry(name, "file")
-    return Entry(name, found.kind)
-
-
-def name_matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Return what tells whether a relative path fits a glob.
-
-    A pattern without "/" is held against the name alone, one with "/" against the whole relative
-    path, where ``**`` stands for any folders or none. ``{a,b}`` means either.
-
-    Raises:
-        RespondToModel: the braces of `pattern` stand for too many globs.
-    """
-    if pattern is None:
-        return lambda path: True
-    globs = [_as_parts(glob) for glob in _without_braces(pattern)]
-    if "/" not in pattern.strip("/"):
-        return lambda path: any(_fits(parts, [path.rpartition("/")[2]]) for parts in globs)
-    return lambda path: any(_fits(parts, path.split("/")) for parts in globs)
-
-
-_GlobParts = list[re.Pattern[str] | None]  # None stands for ``**``
-
-
-def _as_parts(glob: str) -> _GlobParts:
-    return [
-        None if part == "**" else re.compile(fnmatch.translate(part))
-        for part in glob.removeprefix("./").strip("/").split("/")
-    ]
-
-
-def _fits(globs: _GlobParts, parts: list[str]) -> bool:
-    """Follow all ways through `globs` at once; the time is that of one pass, whatever the stars."""
-    reached = _past_stars(globs, {0})
-    for part in parts:
-        following = set()
-        for at in reached:
-            if at < len(globs):
-                glob = globs[at]
-                if glob is None:
-                    following.add(at)
-                elif glob.match(part):
-                    following.add(at + 1)
-        reached = _past_stars(globs, following)
-    return len(globs) in reached
-
-
-def _past_stars(globs: _GlobParts, reached: set[int]) -> set[int]:
-    everywhere = set(reached)
-    for at in reached:
-        while at < len(globs) and globs[at] is None:
-            at += 1
-            everywhere.add(at)
-    return everywhere
-
-
-def _without_braces(pattern: str) -> list[str]:
-    """Write ``a{b,c}d`` out as ``abd``, ``acd``; an unbalanced brace stands for itself."""
-    globs = [pattern]
-    while found := next(filter(None, map(_BRACES.search, globs)), None):
-        choices = found[1].split(",")
-        globs = [
-            whole
-            for glob in globs
-            for whole in (
-                [glob.replace(found[0], choice, 1) for choice in choices]
-                if found[0] in glob
-                else [glob]
-            )
-        ]
-        if len(globs) > _MOST_GLOBS:
-            raise RespondToModel(
-                f"The braces of {pattern!r} mean over {_MOST_GLOBS} globs; use fewer."
-            )
-    return globs
+        return Entry(name, "file" if found.kind == "link" else found.kind)
+    size = status.st_size if found.kind == "file" else None
+    modified = datetime.fromtimestamp(status.st_mtime, UTC).astimezone()
+    return Entry(name, found.kind, size, target, modified)

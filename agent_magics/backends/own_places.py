@@ -7,11 +7,17 @@ import pwd
 import site
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from agent_magics.backends.beneath import real_path
 
+# Our own: servers that start, rules that allow, tools that load, and what a person has trusted.
+OWN_PARTS = (
+    ".config/agent-magics",
+    *(f".local/state/agent-magics/trusted-{what}" for what in ("mcp", "rules", "tools")),
+)
 # In a home that is itself the workspace (Binder): what a shell, Python, Jupyter, an editor, git or
 # the desktop runs by itself the next time. Not every name with a dot (.gitignore and .github are
 # part of a project), and not what their programs change all the time by themselves.
@@ -32,6 +38,7 @@ HOME_PARTS = (
     *(".config/fish", ".config/git", ".config/pip", ".gitconfig", ".pythonrc", ".pdbrc"),
     *(".condarc", ".mambarc", ".Rprofile", ".vimrc", ".vim", ".emacs", ".tmux.conf", ".nanorc"),
     *(".cargo/bin", ".cargo/config.toml", "bin"),
+    *OWN_PARTS,
 )
 _MOST_HOMES = 20  # of other people, where their folders can be looked into
 _HOMES = ("/home", "/Users")
@@ -55,6 +62,21 @@ def places_that_run_later(writable: Sequence[str]) -> list[str]:
     )
     places = {*at_home, *_kernel_places(sys.prefix, sys.base_prefix)}
     return [path for path in places if is_below(path, writable) and path not in writable]
+
+
+def make_own_places(writable: Sequence[str]) -> None:
+    """Make our own folders in a home that commands may write: what is absent cannot be held.
+
+    A command that outlives its call could else put a server's settings there, which would start it.
+
+    Args:
+        writable: as of `places_that_run_later`.
+    """
+    home = real_path(os.path.expanduser("~"))
+    if is_below(home, writable):
+        for part in OWN_PARTS:
+            with suppress(OSError):
+                os.makedirs(f"{home}/{part}", mode=0o700, exist_ok=True)
 
 
 def what_runs_later(path: str, writable: Sequence[str]) -> str:

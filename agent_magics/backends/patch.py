@@ -111,6 +111,11 @@ class PatchPlan:
         return tuple(write.name for change in self.changes for write in change.writes)
 
     @property
+    def places(self) -> tuple[Path, ...]:
+        """Where these really are."""
+        return tuple(write.path for change in self.changes for write in change.writes)
+
+    @property
     def diff(self) -> str:
         """All changes as one unified diff."""
         return "".join(change.diff for change in self.changes)

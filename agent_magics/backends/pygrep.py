@@ -3,8 +3,12 @@
 Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE CONTEXT FILE...`` with CASE "s" (sensitive) or
 "i". It prints what ``rg --json`` would, as far as `search.py` reads it, and imports nothing of the
 package. Its exit code is 2 when PATTERN is no regular expression; standard error then says why.
+
+A file is read in blocks of whole lines. Where every match has to hold a certain text, a block or a
+line without that text is passed over unread, which is what makes this fast.
 """
 
+import base64
 import codecs
 import collections
 import io
@@ -12,7 +16,15 @@ import json
 import os
 import re
 import sys
-from typing import TextIO
+from collections.abc import Iterable, Iterator
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+_BLOCK = 256 * 1024
+# ASCII letters that other characters equal when case is ignored: dotless i, long s, the kelvin sign
+_FOLDED_FROM_AFAR = frozenset(map(ord, "iIkKsS"))
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def main(arguments: list[str]) -> int:
@@ -23,59 +35,245 @@ def main(arguments: list[str]) -> int:
     except (re.error, OverflowError, RecursionError) as error:
         sys.stderr.write(str(error))
         return 2
+    search = Search(regex, int(context))
     for path in files:
         try:
-            search_file(regex, path, int(context))
+            search.file(path)
         except OSError as error:
             sys.stderr.write(f"{path!a}: {error.strerror}\n")
     return 0
 
 
-def search_file(regex: re.Pattern[str], path: str, context: int) -> None:
-    """Print the matching lines of one file, with `context` lines around each."""
-    before: collections.deque[tuple[int, str]] = collections.deque(maxlen=context)
-    left_after, begun, binary = 0, False, None
-    with open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if "\0" in line:
-                binary = number
-                break
-            found = regex.search(line.removesuffix("\n"))
-            if found:
-                if not begun:
-                    show("begin", path=path)
-                begun = True
-                for earlier in before:
-                    show_line("context", *earlier)
-                before.clear()
-                show_line("match", number, line, found.start())
-                left_after = context
-            elif left_after:
-                show_line("context", number, line)
-                left_after -= 1
+# -- the text that every match holds ---------------------------------------------------------------
+
+
+def required_text(regex: re.Pattern[str]) -> bytes:
+    """Return the longest text that each match of `regex` holds; small letters, if case is ignored.
+
+    Empty where none is known.
+    """
+    try:
+        parsed = parser.parse(regex.pattern, regex.flags & re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError):
+        return b""
+    ignores_case = bool(parsed.state.flags & re.IGNORECASE)
+    runs = _runs(parsed)
+    if ignores_case:
+        runs = (part for run in runs for part in _foldable(run))
+    longest = max(runs, key=len, default=[])
+    text = "".join(map(chr, longest))
+    return (text.lower() if ignores_case else text).encode("utf-8", "replace")
+
+
+def _runs(parsed: Iterable[tuple[Any, Any]]) -> Iterator[list[int]]:
+    """Yield the stretches of characters that stand in every match."""
+    run: list[int] = []
+    for kind, value in parsed:
+        if kind is codes.LITERAL:
+            run.append(value)
+            continue
+        if kind is codes.AT:
+            continue
+        yield run
+        run = []
+        if kind is codes.SUBPATTERN and not value[1] and not value[2]:
+            yield from _runs(value[3])
+        elif kind in (codes.MAX_REPEAT, codes.MIN_REPEAT) and value[0] > 0:
+            yield from _runs(value[2])
+    yield run
+
+
+def _foldable(run: list[int]) -> Iterator[list[int]]:
+    part: list[int] = []
+    for code in run:
+        if code < 128 and code not in _FOLDED_FROM_AFAR:
+            part.append(code)
+        else:
+            yield part
+            part = []
+    yield part
+
+
+# -- searching -------------------------------------------------------------------------------------
+
+
+class Search:
+    """Finds the lines of files that match; prints them with `context` lines around each."""
+
+    def __init__(self, regex: re.Pattern[str], context: int) -> None:
+        self.regex = regex
+        self.context = context
+        self.needle = required_text(regex)
+        self.folds = bool(regex.flags & re.IGNORECASE)
+        self.buffer = bytearray(_BLOCK)
+
+    def file(self, path: str) -> None:
+        """Search one file."""
+        self.path, self.begun, self.left_after, self.number = path, False, 0, 0
+        self.before: collections.deque[tuple[int, bytes]] = collections.deque(maxlen=self.context)
+        with open_file(path) as file:
+            head = os.pread(file.fileno(), 3, 0)
+            if head.startswith(_WIDE_MARKS):
+                is_text = self._wide_lines(file)
             else:
-                before.append((number, line))
-    if begun:
-        show("end", path=path, binary_offset=binary)
+                marked = head.startswith(codecs.BOM_UTF8)
+                is_text = self._blocks(file, len(codecs.BOM_UTF8) if marked else 0)
+        if self.begun:
+            show("end", path=path, binary_offset=None if is_text else self.number)
+
+    def _wide_lines(self, file: io.FileIO) -> bool:
+        """Search a file with a mark of UTF-16; return whether it is text."""
+        for text in io.TextIOWrapper(io.BufferedReader(file), "utf-16", "replace", newline="\n"):
+            if "\0" in text:
+                return False
+            self._line(text.encode())
+        return True
+
+    def _blocks(self, file: io.FileIO, start: int) -> bool:
+        """Search a file block by block; return whether it is text."""
+        likely_only = bool(self.needle) and not self.context
+        counted = start  # up to here the lines were counted
+        for at, end in self._filled(file, start):
+            if self.buffer.find(b"\0", 0, end) >= 0:
+                return False
+            if not self._may_match(end):
+                if not likely_only:  # else lines are counted when one matches: most files have none
+                    self._pass_over(lines_of(bytes(self.buffer[:end])))
+            elif likely_only:
+                self.number += count_lines(file.fileno(), counted, at)
+                counted = at + self._only_likely(bytes(self.buffer[:end]))
+            else:
+                for line in lines_of(bytes(self.buffer[:end])):
+                    self._line(line)
+        return True
+
+    def _filled(self, file: io.FileIO, start: int) -> Iterator[tuple[int, int]]:
+        """Fill the buffer with whole lines, again and again; yield (place in the file, length)."""
+        file.seek(start)
+        held = 0
+        while read := file.readinto(memoryview(self.buffer)[held:]):
+            held += read
+            end = self.buffer.rfind(b"\n", 0, held) + 1
+            if not end and self.buffer.find(b"\0", 0, held) >= 0:
+                end = held  # no text: there is no need to wait for the end of the line
+            if end:
+                yield start, end
+                start += end
+                self.buffer[: held - end] = self.buffer[end:held]
+                held -= end
+            elif held == len(self.buffer):
+                self.buffer.extend(bytes(held))
+        if held:
+            yield start, held
+
+    def _may_match(self, end: int) -> bool:
+        looked_in = self.buffer[:end].lower() if self.folds and self.needle else self.buffer
+        return not self.needle or looked_in.find(self.needle, 0, end) >= 0
+
+    def _pass_over(self, lines: list[bytes]) -> None:
+        """Count lines that cannot match, and show or keep those that are context of others."""
+        if self.context:
+            for number, line in enumerate(lines[: self.left_after], self.number + 1):
+                show_line("context", number, line)
+            first = max(len(lines) - self.context, self.left_after)
+            self.left_after = max(0, self.left_after - len(lines))
+            self.before.extend(enumerate(lines[first:], self.number + first + 1))
+        self.number += len(lines)
+
+    def _only_likely(self, block: bytes) -> int:
+        """Hold the regex against the lines that have the text; return how far lines are counted."""
+        looked_in = block.lower() if self.folds else block
+        counted = 0
+        at = looked_in.find(self.needle)
+        while at >= 0:
+            start = block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at) + 1 or len(block)
+            self.number += block.count(b"\n", counted, start)
+            self._line(block[start:end])
+            counted = end
+            at = looked_in.find(self.needle, end)
+        return counted
+
+    def _line(self, line: bytes) -> None:
+        self.number += 1
+        start = self._found(line.removesuffix(b"\n"))
+        if start is not None:
+            if not self.begun:
+                show("begin", path=self.path)
+            self.begun = True
+            for earlier in self.before:
+                show_line("context", *earlier)
+            self.before.clear()
+            show_line("match", self.number, line, start)
+            self.left_after = self.context
+        elif self.left_after:
+            show_line("context", self.number, line)
+            self.left_after -= 1
+        elif self.context:
+            self.before.append((self.number, line))
+
+    def _found(self, line: bytes) -> int | None:
+        """Return the byte at which the first match in `line` starts."""
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            return self._found_between(line)
+        found = self.regex.search(text)
+        return None if found is None else len(text[: found.start()].encode())
+
+    def _found_between(self, line: bytes) -> int | None:
+        """Do the same where some bytes are no text: no part of a match may be one of them.
+
+        A line break stands for each, which the dot does not take, nor any match keep.
+        """
+        text = re.sub("[\udc80-\udcff]", "\n", line.decode("utf-8", "surrogateescape"))
+        if text.endswith("\n"):
+            text += "\n"  # or a dollar sign would fit before the one that stands for a byte
+        found = self.regex.search(text)
+        while found is not None and "\n" in found[0]:
+            found = self.regex.search(text, found.start() + 1)
+        if found is None:
+            return None
+        kept = line.decode("utf-8", "surrogateescape")[: found.start()]
+        return len(kept.encode("utf-8", "surrogateescape"))
 
 
-def open_text(path: str) -> TextIO:
-    """Open a regular file by its byte order mark, else as UTF-8; lines end with "\\n" alone."""
+# -- reading and printing --------------------------------------------------------------------------
+
+
+def open_file(path: str) -> io.FileIO:
+    """Open a regular file."""
     folder, _, name = path.rpartition("/")
     if folder == "/dev/fd":  # opened already, by whoever started us
-        descriptor = os.dup(int(name))
-    else:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    raw = os.fdopen(descriptor, "rb")
-    head = raw.peek(2)[:2]
-    encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-    return io.TextIOWrapper(raw, encoding, errors="replace", newline="\n")
+        return io.FileIO(os.dup(int(name)))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    return io.FileIO(os.open(path, flags))
 
 
-def show_line(kind: str, number: int, line: str, start: int | None = None) -> None:
-    """Print one line of a file; `start` is where the match begins, in bytes as ripgrep counts."""
-    hits = [] if start is None else [{"start": len(line[:start].encode())}]
-    show(kind, lines={"text": line}, line_number=number, submatches=hits)
+def count_lines(descriptor: int, start: int, end: int) -> int:
+    """Return how many lines end between two places of a file."""
+    count = 0
+    while start < end and (block := os.pread(descriptor, min(_BLOCK, end - start), start)):
+        count += block.count(b"\n")
+        start += len(block)
+    return count
+
+
+def lines_of(block: bytes) -> list[bytes]:
+    """Return a block's lines, with their ends."""
+    lines = [line + b"\n" for line in block.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def show_line(kind: str, number: int, line: bytes, start: int | None = None) -> None:
+    """Print one line of a file; `start` is the byte at which the match begins."""
+    hits = [] if start is None else [{"start": start}]
+    try:
+        lines = {"text": line.decode()}
+    except UnicodeDecodeError:
+        lines = {"bytes": base64.b64encode(line).decode()}
+    show(kind, lines=lines, line_number=number, submatches=hits)
 
 
 def show(kind: str, path: str | None = None, **data: object) -> None:

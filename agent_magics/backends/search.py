@@ -7,12 +7,13 @@ Law: both engines are handed the same files and report the same lines. Which fil
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.folders import name_matcher
+from agent_magics.backends.name_globs import name_matcher
 from agent_magics.backends.paths import shown_path
 from agent_magics.backends.search_engine import SearchEngine, choose_engine
 from agent_magics.backends.search_files import SearchedFiles
@@ -46,23 +47,40 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class FileCount:
+    """A file with matching lines, and how many they are."""
+
+    path: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.count:,}"
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The first matches of a search, and the true counts.
 
     Attributes:
+        counts: the first files with matches.
         total: lines that matched in all, of which `matches` are the first.
         files: files with at least one of them.
         searched: files that were looked into.
         protected: files and folders left out because only the person may read them.
+        ignored: files and folders left out because of ignore files.
+        ignored_names: the first of them.
         unreadable: files that could not be read.
         complete: False when the time was over first; the counts are then lower bounds.
     """
 
     matches: tuple[Match, ...]
+    counts: tuple[FileCount, ...]
     total: int
     files: int
     searched: int
     protected: int
+    ignored: int
+    ignored_names: tuple[str, ...]
     unreadable: int
     complete: bool
 
@@ -75,6 +93,7 @@ def search(
     file_pattern: str | None = None,
     case_sensitive: bool = True,
     max_results: int | None = None,
+    max_files: int | None = None,
     context: int = 0,
     guarded: bool = False,
     distrusted: Sequence[Path] = (),
@@ -87,9 +106,10 @@ def search(
         root: an absolute path without symlinks.
         pattern: a regular expression, held against one line at a time.
         cwd: what the paths of the result are relative to.
-        file_pattern: glob the files have to match; see `folders.name_matcher`.
+        file_pattern: glob the files have to match; see `name_globs.name_matcher`.
         case_sensitive: False treats capital and small letters as equal.
-        max_results: most matches to keep; all are counted. None keeps all.
+        max_results: most matches to keep; all are counted. None keeps all, 0 none.
+        max_files: most files to name with their counts. None names all.
         context: lines to keep before and after each match.
         guarded: leave protected files out.
         distrusted: folders whose programs are not run, because a model may have written them.
@@ -102,20 +122,26 @@ def search(
     deadline = time.monotonic() + seconds
     command = choose_engine(pattern, case_sensitive, context, distrusted)
     files = SearchedFiles(root, name_matcher(file_pattern), guarded, is_cancelled, deadline)
-    collector = _Collector(cwd, max_results, context)
-    engine = SearchEngine(is_cancelled, deadline)
-    for batch in files.batches():
-        with files.opened(batch) as opened:
-            for record in engine.records(command, opened):
-                collector.add(record, opened)
-        if engine.timed_out:
-            break
+    collector = _Collector(cwd, max_results, max_files, context)
+    with SearchEngine(command, is_cancelled, deadline) as engine:
+        for batch in files.batches():
+            with files.opened(batch) as opened:
+                engine.start(opened)
+            if engine.is_busy:
+                collector.take(*engine.finish_first())
+            if engine.timed_out:
+                break
+        while not (engine.is_idle or engine.timed_out):
+            collector.take(*engine.finish_first())
     return Found(
         tuple(collector.matches),
+        tuple(collector.counts),
         collector.total,
         collector.files,
         files.searched,
         files.protected,
+        files.ignored,
+        files.ignored_names,
         engine.unreadable + files.unreadable,
         complete=not (engine.timed_out or files.timed_out),
     )
@@ -126,41 +152,99 @@ def search(
 
 @dataclass(slots=True)
 class _Collector:
-    """Reads the engines' records; keeps the first matches and counts them all.
-
-    A file counts only once it is over, because a NUL late in it makes it binary after all.
-    """
+    """Adds up what one process after the other says; keeps the first and counts them all."""
 
     cwd: Path
     limit: int | None
+    file_limit: int | None
     context: int
     matches: list[Match] = field(default_factory=list)
+    counts: list[FileCount] = field(default_factory=list)
     total: int = 0
     files: int = 0
+
+    def take(self, paths: Mapping[int, str], records: Iterator[bytes]) -> None:
+        """Take in all records of a process that searched `paths`, by descriptor."""
+        room = None if self.limit is None else self.limit - len(self.matches)
+        batch = _Batch({number: at for at, number in enumerate(paths)}, room, self.context)
+        for record in records:
+            batch.add(record)
+        self.total += sum(batch.counts.values())
+        self.files += len(batch.counts)
+        named = list(paths.values())
+        for at, count in sorted(batch.counts.items()):
+            if self.file_limit is None or len(self.counts) < self.file_limit:
+                self.counts.append(FileCount(shown_path(Path(named[at]), self.cwd), count))
+        for at, lines in sorted(batch.kept.items()):
+            path = shown_path(Path(named[at]), self.cwd)
+            for match in self._matches(path, lines):
+                if self.limit is None or len(self.matches) < self.limit:
+                    self.matches.append(match)
+
+    def _matches(self, path: str, lines: "list[_Line]") -> Iterator[Match]:
+        for at, (number, text, is_match) in enumerate(lines):
+            if is_match:
+                around = lines[max(0, at - self.context) : at + self.context + 1]
+                near = [(n, t) for n, t, _ in around if abs(n - number) <= self.context]
+                before = tuple((n, t) for n, t in near if n < number)
+                after = tuple((n, t) for n, t in near if n > number)
+                yield Match(path, number, text, before, after)
+
+
+_Line = tuple[int, str, bool]  # number, text, whether it is a match that is kept
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Reads one process's records, which come file by file, the files in any order.
+
+    A file counts only once it is over, because a NUL late in it makes it binary after all.
+
+    Attributes:
+        places: descriptor -> place of the file in the order of names.
+        room: most matches that are kept.
+        counts: matching lines, by the file's place.
+        kept: lines, by the file's place.
+    """
+
+    places: Mapping[int, int]
+    room: int | None
+    context: int
+    counts: dict[int, int] = field(default_factory=dict)
+    kept: dict[int, list[_Line]] = field(default_factory=dict)
+    _kept_count: int = 0
+    _last_useful: int | None = None
+    _place: int = -1
     _count: int = 0
-    _lines: list[tuple[int, str, bool]] = field(default_factory=list)
+    _lines: list[_Line] = field(default_factory=list)
     _last_kept: int = 0
 
-    def add(self, record: bytes, opened: Mapping[int, str]) -> None:
-        """Take one record in; it names a file by its descriptor, a key of `opened`."""
+    def add(self, record: bytes) -> None:
+        """Take one record in."""
         is_match = record.startswith(_MATCH_RECORD)
         if is_match:
             self._count += 1
-            if not self.context and not self._has_room():
+            if not (self.context and self._is_useful()) and not self._has_room():
                 return
         if not record:
             return
         parsed = json.loads(record)
         kind, data = parsed["type"], parsed["data"]
         if kind == "begin":
+            descriptor = int(_bytes_of(data["path"]).rpartition(b"/")[2])
+            self._place = self.places[descriptor]
             self._count, self._lines, self._last_kept = 0, [], 0
         elif kind == "end":
-            self._end_file(data, opened)
+            self._end_file(data)
         elif kind in ("match", "context"):
             self._keep_line(data, is_match)
 
+    def _is_useful(self) -> bool:
+        """Tell whether matches of this file can be among the first."""
+        return self._last_useful is None or self._place <= self._last_useful
+
     def _has_room(self) -> bool:
-        return self.limit is None or len(self.matches) + self._count <= self.limit
+        return self.room is None or (self._count <= self.room and self._is_useful())
 
     def _keep_line(self, data: dict[str, Any], is_match: bool) -> None:
         number = data["line_number"]
@@ -175,22 +259,25 @@ class _Collector:
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             self._lines.append((number, _shortened(text, hit), is_kept_match))
 
-    def _end_file(self, data: dict[str, Any], opened: Mapping[int, str]) -> None:
+    def _end_file(self, data: dict[str, Any]) -> None:
         if data.get("binary_offset") is not None or not self._count:
             return
-        self.total += self._count
-        self.files += 1
-        if not self._lines:
-            return
-        descriptor = int(_bytes_of(data["path"]).rpartition(b"/")[2])
-        path = shown_path(Path(opened[descriptor]), self.cwd)
-        for at, (number, text, is_match) in enumerate(self._lines):
-            if is_match:
-                around = self._lines[max(0, at - self.context) : at + self.context + 1]
-                near = [(n, t) for n, t, _ in around if abs(n - number) <= self.context]
-                before = tuple((n, t) for n, t in near if n < number)
-                after = tuple((n, t) for n, t in near if n > number)
-                self.matches.append(Match(path, number, text, before, after))
+        self.counts[self._place] = self._count
+        if self._lines and self._is_useful():
+            self.kept[self._place] = self._lines
+            if self.room is not None:
+                self._kept_count += min(self._count, self.room)
+                if self._kept_count > 2 * self.room:
+                    self._drop_useless(self.room)
+
+    def _drop_useless(self, room: int) -> None:
+        """Let go of what comes behind the first `room` matches."""
+        places = sorted(self.kept)
+        sums = accumulate(min(self.counts[place], room) for place in places)
+        enough = next(at for at, so_far in enumerate(sums) if so_far >= room)
+        self._last_useful = places[enough]
+        self.kept = {place: self.kept[place] for place in places[: enough + 1]}
+        self._kept_count = sum(min(self.counts[place], room) for place in self.kept)
 
 
 def _bytes_of(data: dict[str, str]) -> bytes:

@@ -1,16 +1,18 @@
 """Which files a search looks into, each opened where its path says.
 
-They are regular, not hidden, not protected; no link is followed, whatever ignore files say.
+They are regular, not hidden, not ignored, not protected; no link is followed.
 """
 
 import os
 import resource
 import stat
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from agent_magics.backends.beneath import open_file, open_folder
@@ -18,7 +20,11 @@ from agent_magics.backends.folders import FolderWalk
 from agent_magics.backends.paths import read_judge
 from agent_magics.backends.secret_places import secret_inodes
 
-_BATCH_FILES = 400  # opened at once; the person's code must find descriptors below 1024 for select
+# Opened at once; the person's code must find descriptors below 1024 for select, so there is one
+# batch at a time in the whole process, and only until an engine has them.
+_BATCH_FILES = 800
+_FIRST_BATCH = 50  # small, so that the search begins while the walk goes on
+_OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024
 
@@ -35,6 +41,8 @@ class SearchedFiles:
     searched: int = 0
     protected: int = 0
     unreadable: int = 0
+    ignored: int = 0
+    ignored_names: tuple[str, ...] = ()
     timed_out: bool = False
     _most_at_once: int = field(default_factory=lambda: _most_at_once())
     _never: frozenset[tuple[int, int]] = frozenset()
@@ -44,69 +52,76 @@ class SearchedFiles:
         if self.guarded:
             self._never = secret_inodes()
 
-    def batches(self) -> Iterator[list[str]]:
-        """Yield the files in lists of as many as one process can open."""
-        batch: list[str] = []
-        for path in self._paths():
-            self.searched += 1
-            batch.append(path)
-            if len(batch) >= self._most_at_once:
+    def batches(self) -> Iterator[list[tuple[str, str]]]:
+        """Yield the files, as (folder, name), in lists of as many as one process can open."""
+        batch: list[tuple[str, str]] = []
+        most = min(_FIRST_BATCH, self._most_at_once)
+        for place in self._places():
+            batch.append(place)
+            if len(batch) >= most:
+                self.searched += len(batch)
                 yield batch
-                batch = []
+                batch, most = [], min(4 * most, self._most_at_once)
+                if time.monotonic() > self.deadline:
+                    self.timed_out = True
+                    return
+        self.searched += len(batch)
         if batch:
             yield batch
 
-    def _paths(self) -> Iterator[str]:
+    def _places(self) -> Iterator[tuple[str, str]]:
         if not self.root.is_dir():
-            yield str(self.root)
+            yield os.path.split(self.root)
             return
         judge = read_judge() if self.guarded else None
         walk = FolderWalk(str(self.root), None, False, self.is_cancelled, judge)
         for name, entry in walk.entries():
-            if time.monotonic() > self.deadline:
-                self.timed_out = True
-                break
             if entry.kind != "file" or not self.matches(name):
                 continue
             if judge is not None and judge(entry.path):
                 self.protected += 1
-            elif not _is_big_binary(entry.path):
-                yield entry.path
+            else:
+                yield entry.path[: -len(entry.name) - 1], entry.name
         self.protected += walk.protected
+        self.ignored, self.ignored_names = walk.ignored, tuple(walk.ignored_names)
 
     @contextmanager
-    def opened(self, paths: Sequence[str]) -> Iterator[dict[int, str]]:
-        """Open files where their paths say, following no link; give descriptor -> path.
+    def opened(self, places: Sequence[tuple[str, str]]) -> Iterator[dict[int, str]]:
+        """Open files, given as (folder, name), following no link; give descriptor -> path.
 
         What has changed since the walk, and is no longer such a file, is left out and counted.
         """
         opened: dict[int, str] = {}
-        try:
-            for folder, group in groupby(paths, key=os.path.dirname):
-                self._open_in(folder, group, opened)
-            yield opened
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
+        with _OPENING:
+            try:
+                for folder, group in groupby(places, key=itemgetter(0)):
+                    self._open_in(folder, [name for _, name in group], opened)
+                yield opened
+            finally:
+                for descriptor in opened:
+                    os.close(descriptor)
 
-    def _open_in(self, folder: str, paths: Iterable[str], opened: dict[int, str]) -> None:
+    def _open_in(self, folder: str, names: Sequence[str], opened: dict[int, str]) -> None:
         try:
             parent = open_folder(folder)
         except OSError:
-            self.unreadable += sum(1 for _ in paths)
+            self.unreadable += len(names)
             return
-        for path in paths:
+        for name in names:
             try:
-                descriptor = open_file(os.path.basename(path), parent)
+                descriptor = open_file(name, parent)
             except OSError:
                 self.unreadable += 1
                 continue
-            opened[descriptor] = path
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in self._never:
                 self.protected += 1
                 os.close(descriptor)
-                del opened[descriptor]
+            elif status.st_size >= _SNIFFED_FROM_SIZE and _is_binary(descriptor):
+                self.searched -= 1
+                os.close(descriptor)
+            else:
+                opened[descriptor] = f"{folder}/{name}"
         os.close(parent)
 
 
@@ -115,13 +130,10 @@ def _most_at_once() -> int:
     return _BATCH_FILES if soft == resource.RLIM_INFINITY else max(1, min(_BATCH_FILES, soft // 3))
 
 
-def _is_big_binary(path: str) -> bool:
+def _is_binary(descriptor: int) -> bool:
     """Tell big binaries by their start; the engines would read them whole to find out."""
     try:
-        if os.lstat(path).st_size < _SNIFFED_FROM_SIZE:
-            return False
-        with open(open_file(path), "rb") as file:
-            head = file.read(_SNIFFED_BYTES)
+        head = os.pread(descriptor, _SNIFFED_BYTES, 0)
     except OSError:
         return False
     return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))

@@ -29,7 +29,10 @@ class ActionKind(StrEnum):
     DYNAMIC_TOOL = "tool registered by a client"
     MCP_READING = "MCP tool that only reads"
     MCP_OTHER = "MCP tool"
+    MCP_ASKING = "MCP tool that you want to be asked about"
+    MCP_ALLOWED = "MCP tool that you allow"
     LIVE_PYTHON = "Python in your kernel"
+    NOTEBOOK_CHANGE = "change of the open notebook"
     GUARD_RAIL = "guard rail hit by live code"
     SCRATCH_PYTHON = "Python in the sandbox"
     TOOL_REQUEST = "what your tool asks for"
@@ -68,6 +71,8 @@ class Action:
         subject: what rules compare their patterns with: the words of a command, a path, a name;
             None: the tool's name where rules of tools look at it, else `target`.
         permission: the rules that look at it; "" those that go with its kind.
+        pinned: "NAME@HASH" of what a server describes, which rules may name instead of the subject:
+            such a rule holds as long as the description does.
         leaves_sandbox: once it is approved, the command runs outside the sandbox.
         may_leave: tells whether a rule may let it run outside the sandbox.
         sandboxed: it is a command, and there is a sandbox that it runs in.
@@ -75,6 +80,9 @@ class Action:
         always: globs that a lasting answer allows, beside the fingerprint.
         is_safe: tells of one command of a script that it needs no rule.
         is_danger: tells whether some words alone are what is dangerous about a command.
+        shown: what a person reads in place of the arguments, such as a diff.
+        show: works that out where it takes time, once somebody is asked; "" leaves the arguments.
+            Actions of one call that share it are shown once.
     """
 
     kind: ActionKind
@@ -84,6 +92,7 @@ class Action:
     identity: str = ""
     subject: str | tuple[str, ...] | None = None
     permission: str = ""
+    pinned: str = ""
     leaves_sandbox: bool = False
     may_leave: Callable[[], bool] = field(default=_always, compare=False)
     sandboxed: bool = False
@@ -91,6 +100,8 @@ class Action:
     always: tuple[str, ...] = ()
     is_safe: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
     is_danger: Callable[[Sequence[str]], bool] = field(default=_never, compare=False)
+    shown: str = ""
+    show: Callable[[], str] | None = field(default=None, compare=False)
 
     @property
     def is_command(self) -> bool:

@@ -11,9 +11,8 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 def describe_annotation(annotation: Any) -> tuple[Any, Schema] | None:
     """Return the core schema and the JSON schema of `annotation`; None where it is not simple."""
-    if annotation in (str, int, float, bool):
-        name = annotation.__name__
-        return {"type": name}, {"type": _PLAIN[annotation]}
+    if isinstance(annotation, type) and annotation in _PLAIN:
+        return {"type": annotation.__name__}, {"type": _PLAIN[annotation]}
     if annotation is Any:
         return {"type": "any"}, {}
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -34,9 +34,12 @@ _PERMISSIONS: dict[ActionKind, str] = {
     ActionKind.OWN_TOOL_MUTATING: "tool",
     ActionKind.DYNAMIC_TOOL: "tool",
     ActionKind.LIVE_PYTHON: "tool",
+    ActionKind.NOTEBOOK_CHANGE: "tool",
     ActionKind.SCRATCH_PYTHON: "tool",
     ActionKind.MCP_READING: "mcp",
     ActionKind.MCP_OTHER: "mcp",
+    ActionKind.MCP_ASKING: "mcp",
+    ActionKind.MCP_ALLOWED: "mcp",
 }
 _READING = frozenset({ActionKind.READ, ActionKind.OWN_TOOL_READING})
 
@@ -69,7 +72,10 @@ _TABLE: dict[ActionKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     ActionKind.DYNAMIC_TOOL: (_ASK, _ASK, _RUN, _RUN),
     ActionKind.MCP_READING: (_ASK, _RUN, _RUN, _RUN),
     ActionKind.MCP_OTHER: (_ASK, _ASK, _ASK, _RUN),
+    ActionKind.MCP_ASKING: (_ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.MCP_ALLOWED: (_RUN, _RUN, _RUN, _RUN),
     ActionKind.LIVE_PYTHON: (_ASK, _ASK, _ASK, _RUN),
+    ActionKind.NOTEBOOK_CHANGE: (_ASK, _ASK, _ASK, _RUN),
     ActionKind.GUARD_RAIL: (_ASK, _ASK, _ASK, _RUN),
     ActionKind.SCRATCH_PYTHON: (_ASK, _RUN, _RUN, _RUN),
     ActionKind.TOOL_REQUEST: (_ASK, _ASK, _ASK, _REFUSE),
@@ -129,6 +135,8 @@ def requirement_of(
             return Forbidden(one.reason, one.by, one.basis)
         if one.verdict is Verdict.ASK and store.allows(action):
             one.verdict, one.by, one.basis = Verdict.RUN, "grant", action.target
+        elif one.verdict is Verdict.ASK and _was_allowed(action, store, rules):
+            one.reason = f"{action.target} is described otherwise than when you allowed it"
         judged.append(one)
     return _combined(judged, policy)
 
@@ -146,6 +154,8 @@ def _rule_decision(
     if subject is None:
         subject = tool if permission in ("tool", "mcp") and tool else action.target
     found = rules.decide(permission, subject, agent, safe=action.is_safe)
+    if found is None and action.pinned:
+        found = rules.decide(permission, action.pinned, agent)
     if found is not None and found.sandbox == "bypass" and not action.may_leave():
         found = replace(found, sandbox="default")
     if found is None and action.kind is ActionKind.COMMAND_NETWORK and action.may_leave():
@@ -154,6 +164,20 @@ def _rule_decision(
         leaves = found is not None and (found.decision, found.sandbox) == ("allow", "bypass")
         found = found if leaves else None
     return found
+
+
+def _was_allowed(action: Action, store: ApprovalStore, rules: RuleBook | None) -> bool:
+    """Tell whether what bears this name was allowed for longer when it was described otherwise."""
+    if not action.pinned:
+        return False
+    name = action.pinned.partition("@")[0]
+    if any(grant.fingerprint.startswith(f"{name}:") for grant in store.grants):
+        return True
+    return rules is not None and any(
+        isinstance(rule.pattern, str) and rule.pattern.startswith(f"{name}@")
+        for rule in rules.rules
+        if rule.permission == "mcp" and rule.decision == "allow"
+    )
 
 
 def _judge(

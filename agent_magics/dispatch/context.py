@@ -51,14 +51,53 @@ class LiveResult:
     notes: tuple[str, ...] = ()
 
 
+class LiveDocument(Protocol):
+    """The notebook as it is open in the front end; on the engine's loop.
+
+    A cell is named by its id, and its text as the model knows it by a version, so that nothing
+    that a person types meanwhile is overwritten.
+
+    Attributes:
+        is_open: whether a front end could answer.
+    """
+
+    is_open: bool
+
+    def asker(self, turn_id: str) -> str:
+        """Return the id of the cell that a turn runs in; "" where it is none of a notebook."""
+        ...
+
+    def remember(self, cell_id: str, source: str) -> str:
+        """Keep a cell as the model reads it, and return the version by which it names it."""
+        ...
+
+    def read_as(self, cell_id: str, version: str) -> str:
+        """Return a cell's text as it was in a version that the model has read."""
+        ...
+
+    async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
+        """Have the front end do something; raises `RespondToModel` where it does not."""
+        ...
+
+
 class LiveKernel(Protocol):
     """The person's own namespace, as a place to run code; only on the thread that waits.
 
     Attributes:
         namespace: the variables, by name.
+        document: the open notebook; None where there is none.
     """
 
     namespace: Mapping[str, Any]
+    document: LiveDocument | None
+
+    def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
+        """Keep code that runs beside the kernel, for the person to look at; from every thread.
+
+        Args:
+            copied: names of the variables that it was given copies of.
+        """
+        ...
 
     async def run(self, code: str, context: "ToolContext") -> LiveResult:
         """Run `code` as a cell, showing what it prints and displays as it comes.
@@ -81,7 +120,8 @@ class TurnContext:
         main_thread: runs work on the thread that waits for the run: `main_thread(kind, call_id,
             name, run)`; see `engine.foreground`. None where nobody waits.
         live_kernel: where `python` runs; None outside a notebook.
-        diff_tracker: None until the changes of a turn to files are tracked.
+        diff_tracker: sees what calls change in files: an `engine.turn_diff.DiffTracker`; None
+            where nothing is tracked.
         processes: the conversation's commands, a `backends.exec.processes.ProcessManager`; None
             where none may be started.
         handles: what was too long to be read at once, under the names that the model knows.
@@ -90,6 +130,10 @@ class TurnContext:
         from_code: ids of the calls that run code; what they call returns whole values.
         ask_client: has an outside client answer a call: `ask_client(call_id, tool, arguments,
             seconds)`; None where no client can be.
+        servers: the tools of the agent's MCP servers, a `tools.mcp_joining.McpTools`; None where it
+            has none.
+        sample: asks the model beside the conversation: `sample(system, messages, most_tokens)`,
+            `messages` as (role, text).
         offer: what the model is offered, and what can be found.
         found: names that searches of this conversation found, in order.
         uses: how often each tool was called in this conversation.
@@ -112,6 +156,8 @@ class TurnContext:
     handles: HandleStore = field(default_factory=HandleStore)
     tell_later: Callable[[str], None] = lambda text: None
     ask_client: Callable[..., Awaitable[DynamicToolResponse]] | None = None
+    servers: Any = None
+    sample: Callable[..., Awaitable[str]] | None = None
     offer: ToolOffer | None = None
     found: dict[str, None] = field(default_factory=dict)
     uses: Counter[str] = field(default_factory=Counter)
@@ -207,7 +253,10 @@ class ToolContext:
 
     @property
     def diff_tracker(self) -> Any:
-        """None: the changes of a turn to files are not tracked in this version."""
+        """Sees what this call changes: ``with ctx.diff_tracker.writing(paths): ...``, or None.
+
+        Commands and patches are seen without a tool's help.
+        """
         return self.turn.diff_tracker
 
     @property

@@ -71,6 +71,9 @@ def _starts_section(lines: list[str], number: int) -> bool:
     line = lines[number]
     if not line or line[0].isspace():
         return False
+    following = lines[number + 1] if number + 1 < len(lines) else ""
+    if ":" not in line and not following.startswith(("-", "=")):  # most lines
+        return False
     if _is_underlined(lines, number) or _REST_FIELD.match(line):
         return True
     header = _HEADER.fullmatch(line)

@@ -12,6 +12,7 @@ from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.edits import arguments_of
 from agent_magics.dispatch.foreign_schema import sanitize_parameters
+from agent_magics.dispatch.foreign_signature import function_of
 from agent_magics.dispatch.function import FunctionToolHandler
 from agent_magics.dispatch.output import to_tool_output
 from agent_magics.dispatch.registry import ToolInvocation
@@ -99,9 +100,16 @@ class DynamicToolHandler:
 
     kind = "dynamic"
     supports_parallel = False
+    action = None
 
     def __init__(self, dynamic: DynamicTool) -> None:
         self.options = dynamic.tool_options
+        self.function = function_of(
+            self.options.name,
+            dynamic.spec.description,
+            dynamic.spec.parameters,
+            lambda arguments: dynamic(**arguments),
+        )
         self._schema = dynamic.spec.parameters
         self._inner = None
         if dynamic.callback is not None:

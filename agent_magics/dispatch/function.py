@@ -4,9 +4,10 @@ import asyncio
 import inspect
 import json
 import traceback
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
@@ -45,10 +46,13 @@ class FunctionToolHandler:
         self._binder = ArgumentBinder(fn)
         self._context_name = context_parameter(fn)
         self._names = [n for n in inspect.signature(fn).parameters if n != self._context_name]
+        is_sync = not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn))
+        self._is_inline = self.options.inline and is_sync
         self._execute = self._choose_place()
         mutating = self.options.mutating
         kind = ActionKind.OWN_TOOL_MUTATING if mutating else ActionKind.OWN_TOOL_READING
         self._action = Action(kind, self.options.name)
+        self.action = self._action if self.options.assess is None else None
 
     def matches_kind(self, payload: ToolPayload) -> bool:
         """Function payloads always; plain text where the tool has a grammar; the API's own call."""
@@ -100,7 +104,10 @@ class FunctionToolHandler:
         if self._context_name is not None:
             invocation.kwargs[self._context_name] = invocation.context
         try:
-            value = await self._execute(invocation)
+            if self._is_inline:  # without the step through one more coroutine
+                value = self._run_off_main(invocation)
+            else:
+                value = await self._execute(invocation)
         except AgentMagicsError:
             raise
         except Exception as error:
@@ -136,14 +143,9 @@ class FunctionToolHandler:
             return self._on_this_loop if self.options.own else self._on_calling_loop
         if inspect.isasyncgenfunction(fn):
             return self._on_calling_loop
-        if self.options.inline:
-            return self._inline
         if self.options.parallel or self.options.own:
             return self._on_thread
         return self._on_main_thread
-
-    async def _inline(self, invocation: ToolInvocation) -> Any:
-        return self._run_off_main(invocation)
 
     async def _on_this_loop(self, invocation: ToolInvocation) -> Any:
         return await self._fn(*invocation.args, **invocation.kwargs)
@@ -184,7 +186,7 @@ class FunctionToolHandler:
     def _run_sync(self, invocation: ToolInvocation) -> Any:
         try:
             result = self._fn(*invocation.args, **invocation.kwargs)
-            if isinstance(result, Generator):
+            if isinstance(result, GeneratorType):
                 return _exhaust(result, invocation.context)
         except BaseException as error:
             if _may_pass(error):
@@ -195,7 +197,7 @@ class FunctionToolHandler:
     async def _run_async(self, invocation: ToolInvocation) -> Any:
         try:
             result = self._fn(*invocation.args, **invocation.kwargs)
-            if not isinstance(result, AsyncGenerator):
+            if not isinstance(result, AsyncGeneratorType):
                 return await result
             last = None
             async for last in result:

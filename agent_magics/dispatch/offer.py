@@ -7,7 +7,8 @@ keeps in its cache) stays as it was. A tool that is not offered can be called al
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,9 @@ SEARCH = "tool_search"
 # tokenizer is loaded for an estimate.
 _CHARACTERS_PER_TOKEN = 4
 _NAME_WEIGHT = 3  # a word in a tool's name counts as so many in its description
+# Characters of a list of names; of more tools than that the list says how many there are.
+_LONGEST_LIST = 320
+_SERVER = re.compile(r"mcp__.+?__")
 
 
 def estimated_tokens(spec: ToolSpec) -> int:
@@ -44,10 +48,11 @@ class ToolOffer:
     """The tools of a run as they are offered; nothing is computed before the first request.
 
     Args:
-        specs: all tools, in order.
+        specs: all tools that the run has from the beginning, in order.
         core: names that are always offered.
         budget: estimated tokens above which the others are deferred.
         search: the specification of the search, offered where something is deferred.
+        joining: returns what has joined since: the same tuple as long as nothing changes.
     """
 
     def __init__(
@@ -56,8 +61,64 @@ class ToolOffer:
         core: Collection[str] = (),
         budget: int = TOOL_BUDGET,
         search: ConfiguredToolSpec | None = None,
+        joining: Callable[[], tuple[ConfiguredToolSpec, ...]] = tuple,
     ) -> None:
-        self.all = tuple(specs)
+        self._own = tuple(specs)
+        self._core = core
+        self._budget = budget
+        self._search = search
+        self._joining = joining
+        self._joined: tuple[ConfiguredToolSpec, ...] = ()
+        self._offered = _Offered(self._own, core, budget, search)
+
+    @property
+    def all(self) -> tuple[ConfiguredToolSpec, ...]:
+        """All tools that there are now, in order."""
+        return self._now().all
+
+    @property
+    def costs(self) -> Mapping[str, int]:
+        """Name -> estimated tokens of its specification."""
+        return self._now().costs
+
+    @property
+    def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
+        """The tools that are not offered until a search finds them; empty within the budget."""
+        return self._now().deferred
+
+    def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
+        """Return what the next request offers; the same tuple as long as nothing changes.
+
+        Args:
+            found: names that searches of this conversation found, in that order.
+        """
+        return self._now().specs(found)
+
+    def search(self, query: str, limit: int) -> list[ToolSpec]:
+        """Return the deferred tools that fit `query`, the best first."""
+        return self._now().search(query, limit)
+
+    def _now(self) -> "_Offered":
+        joined = self._joining()
+        if joined is not self._joined:
+            own = {each.spec.name for each in self._own}
+            more = (each for each in joined if each.spec.name not in own)
+            self._offered = _Offered((*self._own, *more), self._core, self._budget, self._search)
+            self._joined = joined
+        return self._offered
+
+
+class _Offered:
+    """What is offered as long as no tool joins or leaves; see `ToolOffer`."""
+
+    def __init__(
+        self,
+        specs: tuple[ConfiguredToolSpec, ...],
+        core: Collection[str],
+        budget: int,
+        search: ConfiguredToolSpec | None,
+    ) -> None:
+        self.all = specs
         self._core = core
         self._budget = budget
         self._search = search
@@ -65,12 +126,10 @@ class ToolOffer:
 
     @cached_property
     def costs(self) -> Mapping[str, int]:
-        """Name -> estimated tokens of its specification."""
         return {each.spec.name: estimated_tokens(each.spec) for each in self.all}
 
     @cached_property
     def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
-        """The tools that are not offered until a search finds them; empty within the budget."""
         others = {e.spec.name: e for e in self.all if e.spec.name not in self._core}
         if not others or self._search is None or sum(self.costs.values()) <= self._budget:
             return {}
@@ -85,11 +144,6 @@ class ToolOffer:
         return (*(each for each in self.all if each.spec.name not in self.deferred), search)
 
     def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
-        """Return what the next request offers; the same tuple as long as nothing changes.
-
-        Args:
-            found: names that searches of this conversation found, in that order.
-        """
         if not found or not self.deferred:
             return self._first
         names = tuple(found)
@@ -99,7 +153,6 @@ class ToolOffer:
         return self._last[1]
 
     def search(self, query: str, limit: int) -> list[ToolSpec]:
-        """Return the deferred tools that fit `query`, the best first."""
         return [self.deferred[name].spec for name in self._ranking.best(query, limit)]
 
     @cached_property
@@ -121,7 +174,36 @@ def _listing(search: ToolSpec, deferred: Collection[str]) -> ToolSpec:
     """Return the search's specification with the names of what it can find."""
     if not isinstance(search, FunctionToolSpec):
         return search
-    text = f"{search.description}\n\nThe tools that it finds: {', '.join(deferred)}."
+    text = f"{search.description}\n\nThe tools that it finds: {list_names(deferred)}."
     return FunctionToolSpec(
         search.name, text, search.parameters, search.strict, search.strict_reason
     )
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Return the names; of a long list how many there are, by server, and the first of each."""
+    names = list(names)
+    text = ", ".join(names)
+    if len(text) <= _LONGEST_LIST:
+        return text
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        found = _SERVER.match(name)
+        start = found[0] if found else ""
+        groups.setdefault(start, []).append(name.removeprefix(start))
+    share = _LONGEST_LIST // len(groups)
+    return "; ".join(_group_words(start, members, share) for start, members in groups.items())
+
+
+def _group_words(start: str, members: Sequence[str], share: int) -> str:
+    head = f"{len(members)} named {start}…" if start else f"{len(members)} others"
+    shown: list[str] = []
+    left = share - len(head)
+    for member in members:
+        left -= len(member) + 2
+        if left < 0:
+            break
+        shown.append(member)
+    if not shown:
+        return head
+    return f"{head} ({', '.join(shown)}{', …' if len(shown) < len(members) else ''})"

@@ -10,6 +10,9 @@ from agent_magics.dispatch.rules import ProposedRule, RuleBook
 from agent_magics.dispatch.rules_file import PERMISSIONS
 from agent_magics.protocol.errors import SandboxDenied
 
+# What the guard rails of live code ask for, beside the permissions of tools.
+GUARD_RAIL = "guard rail"
+
 
 def scopes_of(requirement: NeedsApproval, rules: RuleBook | None) -> dict[str, str]:
     """Return the lasting answers that may be given, and what exactly each covers."""
@@ -28,6 +31,10 @@ def _exactly(actions: Sequence[Action]) -> str:
     always = [pattern for action in actions for pattern in action.always]
     if always:
         return ", ".join(dict.fromkeys(always))
+    if all(action.pinned for action in actions):
+        return "every call of it, as long as its server describes it as now"
+    if all(action.kind is ActionKind.NOTEBOOK_CHANGE for action in actions):
+        return "every change of the notebook that is open here; you can undo each"
     if any(action.is_command for action in actions):
         return "this very command, while its folder, environment, program and script are the same"
     return "this very call, with these arguments"
@@ -38,6 +45,8 @@ def _described(proposed: ProposedRule, requirement: NeedsApproval, rules: RuleBo
         what = f"{proposed.text} (the network for every command that begins so)"
     elif proposed.sandbox == "bypass":
         what = f"{proposed.text} (every command that begins so, OUTSIDE the sandbox)"
+    elif any(action.pinned == proposed.pattern for action in requirement.actions):
+        what = f"{proposed.text} (every call of it, as long as its server describes it as now)"
     elif proposed.permission != "command":
         what = f"{proposed.text} ({proposed.permission})"
     elif any(action.sandboxed for action in requirement.actions):
@@ -66,6 +75,12 @@ def requested_actions(
     invocation: ToolInvocation, permission: str, patterns: Sequence[str], always: Sequence[str]
 ) -> list[Action]:
     """Return what a tool asks for by itself."""
+    if permission == GUARD_RAIL:
+        reason = "the code was allowed to run; a yes to this holds until it ends"
+        return [
+            Action(ActionKind.GUARD_RAIL, what, reason, fingerprint)
+            for what, fingerprint in zip(patterns, always, strict=True)
+        ]
     if permission not in PERMISSIONS:
         raise ValueError(f"permission={permission!r} is not one of: {' | '.join(PERMISSIONS)}")
     if not patterns or isinstance(patterns, str) or isinstance(always, str):

@@ -13,6 +13,7 @@ import types
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
@@ -46,7 +47,8 @@ _READABLE = (
     InputText,
     InputImage,
 )
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+_CONTAINERS = frozenset((list, tuple, dict, set, frozenset))
 _LEAST_SIZE = 1_000_000  # bytes of a value that the model is told
 _LOOKED_AT = 20  # elements of a container, to see whether it holds what is no text
 
@@ -57,13 +59,16 @@ def is_by_reference(value: Any) -> bool:
     Dataclasses and models that JSON shows whole are not.
     """
     kind = type(value)
-    if kind in (str, int, float, bool):  # most results, at no cost
-        return False
-    if issubclass(kind, _READABLE) or hasattr(kind, "to_output"):
+    if kind in _PLAIN:
         return False
     if kind in _CONTAINERS:
         elements: Iterable[Any] = value.values() if kind is dict else value
-        return any(is_by_reference(each) for each, _ in zip(elements, range(_LOOKED_AT)))  # noqa: B905 - the shorter one ends it
+        for each in islice(elements, _LOOKED_AT):
+            if type(each) not in _PLAIN and is_by_reference(each):  # most are plain, at no cost
+                return True
+        return False
+    if issubclass(kind, _READABLE) or hasattr(kind, "to_output"):
+        return False
     return not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__pydantic_fields__"))
 
 
@@ -103,10 +108,12 @@ def with_reference(output: ToolOutput, context: ToolContext) -> ToolOutput:
     """
     if context.parent_call_id is not None or output.value is None:
         return output  # code that called the tool has the value itself
-    is_long = len(output.text) > context.output_budget // 2  # a cut text is; the look costs more
-    told = refer(output.value, context, was_cut=is_long and is_cut(output))
-    if not told:
+    text = output.content if type(output.content) is str else output.text
+    # A cut text is long; whether a long one was cut costs more to see.
+    was_cut = len(text) > context.turn.config.output_budget // 2 and is_cut(output)
+    if not (was_cut or is_by_reference(output.value)):
         return output
+    told = refer(output.value, context, was_cut=was_cut)
     details = {"output": output.text, **output.details}
     if isinstance(output.content, str):
         return replace(output, content=f"{output.content}\n{told}", details=details)

@@ -33,11 +33,16 @@ class ToolInvocation:
 
 
 class ToolHandler(Protocol):
-    """What answers the calls of one tool (or of a family of tools)."""
+    """What answers the calls of one tool (or of a family of tools).
+
+    Attributes:
+        action: what every call of it does, whatever its arguments; None where they matter.
+    """
 
     kind: str
     options: ToolOptions
     supports_parallel: bool
+    action: Action | None
 
     def matches_kind(self, payload: ToolPayload) -> bool:
         """Tell whether a call with this payload can be answered."""
@@ -76,21 +81,67 @@ class ToolHandler(Protocol):
         ...
 
 
+class JoiningTools(Protocol):
+    """Tools that come, change and go while a turn runs: those of MCP servers.
+
+    The tools of a registry come first: none of these takes the place of one of them.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that can be called now."""
+        ...
+
+    def specs(self) -> tuple[ConfiguredToolSpec, ...]:
+        """Return what can be offered now; the same tuple as long as nothing has changed."""
+        ...
+
+    def handler(self, name: str) -> ToolHandler | None:
+        """Return who answers `name`, or None."""
+        ...
+
+    def may_come(self, name: str) -> bool:
+        """Tell whether a tool of that name may still come."""
+        ...
+
+    async def arrival(self, name: str) -> None:
+        """Wait until a tool of that name has come, or will not come any more.
+
+        Raises:
+            RespondToModel: it will not come; says why.
+        """
+        ...
+
+
 class ToolRegistry:
-    """Handlers by tool name; immutable once built.
+    """Handlers by tool name; those it was built with never change.
+
+    Args:
+        handlers: by name.
+        joining: the tools that come and go beside them.
 
     Attributes:
         groups: names of those whose work is to make other calls.
     """
 
-    def __init__(self, handlers: Mapping[str, ToolHandler]) -> None:
+    def __init__(
+        self, handlers: Mapping[str, ToolHandler], joining: JoiningTools | None = None
+    ) -> None:
         self._handlers = dict(handlers)
+        self.joining = joining
         groups = (name for name, each in self._handlers.items() if each.options.group)
         self.groups = frozenset(groups)
 
     def handler(self, name: str) -> ToolHandler | None:
         """Return the handler of `name`, or None."""
-        return self._handlers.get(name)
+        handler = self._handlers.get(name)
+        if handler is None and self.joining is not None:
+            return self.joining.handler(name)
+        return handler
+
+    def may_come(self, name: str) -> bool:
+        """Tell whether a tool of that name may still join."""
+        return self.joining is not None and self.joining.may_come(name)
 
     @cached_property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
@@ -101,7 +152,8 @@ class ToolRegistry:
     @property
     def names(self) -> tuple[str, ...]:
         """All names that can be called."""
-        return tuple(self._handlers)
+        joined = () if self.joining is None else self.joining.names
+        return (*self._handlers, *joined)
 
 
 class ToolRegistryBuilder:
@@ -131,6 +183,8 @@ class ToolRegistryBuilder:
             raise FatalError(f"Two tools are named {name!r}; rename one with @tool(name=...).")
         self._handlers[name] = handler
 
-    def build(self) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
+    def build(
+        self, joining: JoiningTools | None = None
+    ) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
         """Return the specs for the model and the registry for the router."""
-        return tuple(self._specs), ToolRegistry(self._handlers)
+        return tuple(self._specs), ToolRegistry(self._handlers, joining)

@@ -19,6 +19,8 @@ from agent_magics.protocol.tools import (
     ToolOutput,
 )
 
+_MOST_NAMED = 100  # tools that a model is told when it calls one that is not there
+
 
 class ToolRouter:
     """Knows every tool of a run; stateless beyond that.
@@ -62,10 +64,14 @@ class ToolRouter:
         A call of an unknown name may: it only errs.
         """
         if call.tool_name not in self.registry.groups:
-            handler = self.registry.handler(call.tool_name)
-            return handler is None or handler.supports_parallel
-        inner = (self.registry.handler(name) for name in _names_in(call))
-        return all(each is None or each.supports_parallel for each in inner)
+            return self._is_parallel(call.tool_name)
+        return all(map(self._is_parallel, _names_in(call)))
+
+    def _is_parallel(self, name: str) -> bool:
+        handler = self.registry.handler(name)
+        if handler is None:  # nobody knows that of one which is still to come
+            return not self.registry.may_come(name)
+        return handler.supports_parallel
 
     async def dispatch_tool_call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Answer `call`; what the model can mend comes back as an output with success=False.
@@ -75,11 +81,19 @@ class ToolRouter:
             TurnAbort: the person ended the turn at a question of this call.
         """
         try:
+            if self.registry.handler(call.tool_name) is None:
+                await self._await_arrival(call.tool_name)
             handler = self._find_handler(call)
             invocation = handler.prepare(call, context)
             return await self._orchestrator.run(handler, invocation)
         except RespondToModel as refusal:
             return ToolOutput(str(refusal), success=False)
+
+    async def _await_arrival(self, name: str) -> None:
+        """Wait for a tool that is still to come."""
+        joining = self.registry.joining
+        if joining is not None and joining.may_come(name):
+            await joining.arrival(name)
 
     def _find_handler(self, call: ToolCall) -> ToolHandler:
         handler = self.registry.handler(call.tool_name)
@@ -98,7 +112,9 @@ class ToolRouter:
         bare = name.rpartition(".")[2].lower()
         near = [lowered[key] for key in difflib.get_close_matches(bare, lowered, n=3, cutoff=0.6)]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        return f"There is no tool named {name!r}.{hint} Available tools: {', '.join(names)}."
+        shown = names[:_MOST_NAMED]
+        rest = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+        return f"There is no tool named {name!r}.{hint} Available tools: {', '.join(shown)}{rest}."
 
 
 def _names_in(call: ToolCall) -> list[str]:

@@ -30,12 +30,12 @@ from agent_magics.dispatch.rules_file import (
     Rule,
     RulePlaces,
     RulesFile,
-    identity_of,
     parse_rules,
     read_rules,
     rule_text,
-    write_text,
 )
+from agent_magics.dispatch.toml_edit import write_text
+from agent_magics.dispatch.toml_places import identity_of
 from agent_magics.dispatch.trust import TrustedDigest
 from agent_magics.protocol.errors import FatalError
 
@@ -416,6 +416,11 @@ def user_tools_folder() -> Path:
     return _platform_folder("config") / "tools"
 
 
+def user_config_file() -> Path:
+    """Return where the person's own settings stand, beside their rules."""
+    return _platform_folder("config") / "config.toml"
+
+
 def trust_folder(what: str = "rules") -> Path:
-    """Return where it is kept which files of projects are trusted: their "rules" or "tools"."""
+    """Return where it is kept which files of projects are trusted: "rules", "tools" or "mcp"."""
     return _platform_folder("state") / f"trusted-{what}"

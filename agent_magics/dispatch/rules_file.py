@@ -5,18 +5,22 @@ used by guess. What the person wrote (order, comments, spaces) stays as it is.
 """
 
 import hashlib
-import os
-import re
 import shlex
-import stat
-import tempfile
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.dispatch.glob import is_glob, matches_glob
+from agent_magics.dispatch.toml_edit import toml_text, without_lines
+from agent_magics.dispatch.toml_places import (
+    Statement,
+    TomlPlaces,
+    decode,
+    identity_of,
+    parse_toml,
+    read_plain,
+)
 from agent_magics.protocol.errors import FatalError
 
 PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")
@@ -32,9 +36,7 @@ _KEYS = frozenset(
         *("match", "not_match"),
     }
 )
-_MOST_BYTES = 1 << 20
 _MOST_WORDS = 50
-_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)\Z")
 
 HEADER = """\
 # Rules of agent-magics for this project: which calls run without a question ("allow"), which are
@@ -113,15 +115,6 @@ class RulesFile:
     identity: tuple[int, ...] = ()
 
 
-def identity_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is written or replaced; () where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
 def read_rules(path: Path, origin: str) -> RulesFile:
     """Read a file of rules; a missing one has none.
 
@@ -129,35 +122,12 @@ def read_rules(path: Path, origin: str) -> RulesFile:
         FatalError: it cannot be read, or something in it is not understood; says file and line.
     """
     identity = identity_of(path)
-    data = _read(path)
+    data = read_plain(path, "rules")
     if data is None:
         return RulesFile(path, origin)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FatalError(f"{path}, line {line}: this is not UTF-8 text; mend the file.") from None
+    text = decode(data, path)
     rules = parse_rules(text, path, origin)
     return RulesFile(path, origin, text, hashlib.sha256(data).hexdigest(), rules, identity)
-
-
-def _read(path: Path) -> bytes | None:
-    """Return the bytes of a plain file of bounded size; None where there is no file."""
-    try:
-        # Without waiting: a pipe in the project's folder must not stop every run.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise FatalError(f"The rules in {path} cannot be read: {error.strerror}.") from None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-            raise FatalError(f"The rules in {path} cannot be read: it is no file of at most 1 MiB.")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read(_MOST_BYTES)
-    finally:
-        os.close(fd)
 
 
 def parse_rules(text: str, path: Path, origin: str) -> tuple[Rule, ...]:
@@ -166,13 +136,7 @@ def parse_rules(text: str, path: Path, origin: str) -> tuple[Rule, ...]:
     Raises:
         FatalError: something in it is not understood; says file and line.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = _LINE.search(str(error))
-        line = int(found[1]) if found else text.count("\n") + 1
-        what = _LINE.sub("", str(error)).replace(" (at end of document)", "")
-        raise FatalError(f"{path}, line {line}: this is not TOML: {what}.") from None
+    data = parse_toml(text, path)
     places = RulePlaces(text)
     for key in data:
         if key != "rule":
@@ -306,116 +270,46 @@ class _RuleReader:
         return bool(rule.words_matched(example))
 
 
-_RULE_HEADER = re.compile(r"\s*\[\[\s*[\"']?rule[\"']?\s*\]\]")
-_OTHER_HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?([\w-]+)")
-_KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*[=.]")
-_SPECIAL = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|[#\[\]{}]')
-
-
 class RulePlaces:
-    """The lines of a TOML text where its rules and their keys stand, which tomllib does not tell.
-
-    Lines are counted from 1. The text is valid TOML: only strings over several lines and open
-    brackets have to be told from keys.
-    """
+    """Where the rules of a valid TOML text stand, and the text without one of them."""
 
     def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
-        self.begins: list[int] = []
-        self._keys: list[dict[str, int]] = []
-        self._top: dict[str, int] = {}
-        table: dict[str, int] | None = self._top
-        quote, depth = "", 0
-        for number, line in enumerate(self.lines, 1):
-            if not quote and not depth:
-                if _RULE_HEADER.match(line):
-                    self.begins.append(number)
-                    table = {}
-                    self._keys.append(table)
-                elif header := _OTHER_HEADER.match(line):
-                    self._top.setdefault(header[1], number)
-                    table = None
-                elif (key := _KEY.match(line)) and table is not None:
-                    table.setdefault(key[1], number)
-            quote, depth = _state_after(line, quote, depth)
+        self._toml = TomlPlaces(text)
+        self._rules: list[list[Statement]] = []  # of each [[rule]] its header, then its keys
+        inside = False
+        for statement in self._toml.statements:
+            if statement.kind != "key":
+                inside = statement.kind == "array" and statement.path == ("rule",)
+                if inside:
+                    self._rules.append([statement])
+            elif inside:
+                self._rules[-1].append(statement)
 
     def line_of(self, rule: int, key: str = "") -> int:
         """Return the line of a rule's key, else of the rule, else of the first mention of rules."""
-        if rule >= len(self.begins):  # written as rule = [{…}]
+        if rule >= len(self._rules):  # written as rule = [{…}]
             return self.line_of_top("rule")
-        return self._keys[rule].get(key, self.begins[rule])
+        header, *keys = self._rules[rule]
+        return next((each.first for each in keys if each.path[1] == key), header.first)
 
     def line_of_top(self, key: str) -> int:
         """Return the line of a key or table at the top."""
-        return self._top.get(key, self.begins[0] if self.begins else 1)
+        return self._toml.line_of(key)
 
     def is_marked(self, rule: int) -> bool:
         """Tell whether the comment of an answer stands above a rule."""
-        if rule >= len(self.begins):
-            return False
-        return self.begins[rule] > 1 and self.lines[self.begins[rule] - 2].startswith(MARK)
+        above = self._rules[rule][0].first - 2 if rule < len(self._rules) else -1
+        return above >= 0 and self._toml.lines[above].startswith(MARK)
 
     def without(self, rule: int) -> str:
         """Return the text without one rule and the comment that an answer wrote above it."""
-        if rule >= len(self.begins):
+        if rule >= len(self._rules):
             raise FatalError("This rule is not written as a [[rule]] table; remove it by hand.")
-        start = self.begins[rule] - 1 - self.is_marked(rule)
-        end = max(self._keys[rule].values(), default=self.begins[rule])
-        quote, depth = "", 0
-        for number in range(end - 1, len(self.lines)):  # the last value may go over lines
-            quote, depth = _state_after(self.lines[number], quote, depth)
-            if not quote and not depth:
-                end = number + 1
-                break
-        if start and not self.lines[start - 1].strip():
-            start -= 1  # the empty line that set it apart
-        return "\n".join([*self.lines[:start], *self.lines[end:]])
-
-
-def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
-    """Return the open multi-line quote and the depth of brackets behind a line."""
-    at = 0
-    while at < len(line):
-        if quote:
-            end = line.find(quote, at)
-            while quote == '"""' and end > 0 and _is_escaped(line, end):
-                end = line.find(quote, end + 1)
-            if end < 0:
-                return quote, depth
-            quote, at = "", end + 3
-            continue
-        found = _SPECIAL.search(line, at)
-        if found is None or found[0] == "#":
-            break
-        at = found.end()
-        if found[0] in ('"""', "'''"):
-            quote = found[0]
-        elif found[0] in "[{":
-            depth += 1
-        elif found[0] in "]}":
-            depth -= 1
-    return quote, depth
-
-
-def _is_escaped(line: str, at: int) -> bool:
-    before = line[:at]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+        start = self._rules[rule][0].first - self.is_marked(rule)
+        return without_lines(self._toml.lines, [(start, self._rules[rule][-1].last)])
 
 
 # -- writing --------------------------------------------------------------------------------------
-
-
-def toml_text(text: str) -> str:
-    """Return `text` as a TOML string on one line."""
-    return '"' + "".join(map(_toml_character, text)) + '"'
-
-
-def _toml_character(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    if character.isprintable():
-        return character
-    return f"\\U{ord(character):08X}"
 
 
 def rule_text(rule: Rule, comment: str) -> str:
@@ -442,26 +336,3 @@ def rule_text(rule: Rule, comment: str) -> str:
     if rule.justification:
         lines.append(f"justification = {toml_text(rule.justification)}")
     return "\n".join(lines) + "\n"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file as a whole or not at all; a new one may be read by everybody.
-
-    Raises:
-        OSError: it could not be written; the file is as it was.
-    """
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError:
-        mode = 0o644
-    fd, temporary = tempfile.mkstemp(prefix=".rules-", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fchmod(fd, mode)
-            os.fsync(fd)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

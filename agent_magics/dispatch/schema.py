@@ -37,6 +37,7 @@ DESCRIBED = frozenset(
     )
 )
 
+_LEAVES = STRICT_TYPES - {"array", "object"}
 _KNOWN_KEYWORDS = STRICT_KEYWORDS | DESCRIBED
 
 _CONFIG: Any = {"coerce_numbers_to_str": True, "extra": "forbid", "arbitrary_types_allowed": True}
@@ -298,6 +299,8 @@ def _strict_obstacle(schema: Schema, path: str) -> str:
         return f"{here}: an object with free keys"
     if kind == "array" and "items" not in schema:
         return f"{here}: an array of anything"
+    if kind in _LEAVES and "anyOf" not in schema and "$defs" not in schema:
+        return ""
     for inner, inner_path in _inner(schema, path):
         reason = _strict_obstacle(inner, inner_path)
         if reason:

@@ -26,6 +26,7 @@ class ToolShelf:
         self._tools: dict[str, Callable[..., Any]] = {}
         self._hidden: frozenset[str] = frozenset()
         self._pinned: frozenset[str] = frozenset()
+        self._watchers: tuple[Callable[[], None], ...] = ()
         self.version = 0
 
     @property
@@ -57,13 +58,14 @@ class ToolShelf:
                 raise collision(name, known, tool)
             self._tools[name] = tool
             self._hidden -= {name}
-            self.version += 1
+        self._changed()
 
     def remove(self, name: str) -> bool:
         """Take a tool that was added away; False where there is none."""
         with self._lock:
             found = self._tools.pop(name, None) is not None
-            self.version += found
+        if found:
+            self._changed()
         return found
 
     def hide(self, name: str) -> None:
@@ -71,14 +73,33 @@ class ToolShelf:
         with self._lock:
             self._hidden |= {name}
             self._pinned -= {name}
-            self.version += 1
+        self._changed()
 
     def show(self, name: str) -> None:
         """Offer `name` again, and do so even where the list is too long to offer all."""
         with self._lock:
             self._hidden -= {name}
             self._pinned |= {name}
+        self._changed()
+
+    # -- who wants to know -------------------------------------------------------------------------
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change from now on, on the thread that made it."""
+        with self._lock:
+            self._watchers = (*self._watchers, changed)
+
+    def unwatch(self, changed: Callable[[], None]) -> None:
+        """Call it no more; nothing where it is not called."""
+        with self._lock:
+            self._watchers = tuple(each for each in self._watchers if each != changed)
+
+    def _changed(self) -> None:
+        with self._lock:
             self.version += 1
+            watchers = self._watchers
+        for changed in watchers:
+            changed()
 
 
 def join_tools(*groups: Iterable[Callable[..., Any]]) -> tuple[Callable[..., Any], ...]:

@@ -26,7 +26,7 @@ def context_parameter(fn: Callable[..., Any]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parameter:
     """One parameter that the model fills.
 
@@ -187,6 +187,8 @@ _CONTEXT_WORDS = re.compile(r"(\w+\.)*(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\
 
 
 def _is_context(annotation: Any, namespaces: _Namespaces) -> bool:
+    if type(annotation) is type:  # nearly every annotation, at no cost
+        return annotation is ToolContext
     if isinstance(annotation, str):
         if "ToolContext" not in annotation:
             return False
@@ -201,7 +203,7 @@ def _is_context(annotation: Any, namespaces: _Namespaces) -> bool:
 
 def _annotated_description(annotation: Any) -> str:
     """Return the words of ``Annotated[str, "words"]`` or of a ``Doc("words")`` there, or ""."""
-    if get_origin(annotation) is not typing.Annotated:
+    if type(annotation) is type or get_origin(annotation) is not typing.Annotated:
         return ""
     for extra in get_args(annotation)[1:]:
         words = getattr(extra, "documentation", extra)

@@ -11,8 +11,10 @@ from agent_magics.dispatch.tool import is_tool
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
 
-# Code inside code would hold the main thread twice; the others are for models, not for code.
-NOT_FROM_CODE = frozenset(("python", "batch", "tool_search"))
+# Code inside code would hold the main thread twice.
+NOT_FROM_CODE = frozenset(("python",))
+# Code seldom looks for tools; whoever reads this list can call the search itself.
+_NOT_LISTED = NOT_FROM_CODE | {"tool_search"}
 
 _HOW_CALLED = (
     "The code can call these tools as functions, also with await; they return values, and raise "
@@ -84,11 +86,19 @@ def list_stubs(functions: Iterable[tuple[str, Callable[..., Any]]]) -> str:
 
 
 def with_stubs(
-    specs: Sequence[ConfiguredToolSpec], functions: Mapping[str, Callable[..., Any]]
+    specs: Sequence[ConfiguredToolSpec],
+    functions: Mapping[str, Callable[..., Any]],
+    more: str = "",
 ) -> tuple[ConfiguredToolSpec, ...]:
-    """Return the specs, that of `python` with how its code calls the other tools."""
+    """Return the specs, that of `python` with how its code calls the other tools.
+
+    Args:
+        specs: all of them.
+        functions: the tools that code can call, by name.
+        more: a last line, on others that it can call.
+    """
     return tuple(
-        replace(each, spec=_python_with_stubs(each.spec, functions))
+        replace(each, spec=_python_with_stubs(each.spec, functions, more))
         if each.spec.name == "python" and isinstance(each.spec, FunctionToolSpec)
         else each
         for each in specs
@@ -96,9 +106,10 @@ def with_stubs(
 
 
 def _python_with_stubs(
-    spec: FunctionToolSpec, functions: Mapping[str, Callable[..., Any]]
+    spec: FunctionToolSpec, functions: Mapping[str, Callable[..., Any]], more: str
 ) -> FunctionToolSpec:
-    stubs = list_stubs((n, fn) for n, fn in functions.items() if n not in NOT_FROM_CODE)
+    own = list_stubs((n, fn) for n, fn in functions.items() if n not in _NOT_LISTED)
+    stubs = "\n".join(filter(None, (own, more)))
     if not stubs:
         return spec
     words = f"{spec.description}\n\n{_HOW_CALLED}\n{stubs}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent_magics.dispatch.rules_file import write_text
+from agent_magics.dispatch.toml_edit import write_text
 
 
 def digest_of(files: Iterable[tuple[str, bytes]]) -> str:

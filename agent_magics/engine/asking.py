@@ -47,12 +47,14 @@ from agent_magics.protocol.items import (
     Item,
     LocalShellCall,
     Usage,
+    UserMessage,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec
 
 # People read text; twenty-five times a second is as live as an eye can tell.
 DELTA_INTERVAL = 0.04
 
+ASIDE = "(A question of an MCP server.)"
 STILL_TOO_LONG = "Even after its older part was left out:"
 
 
@@ -127,6 +129,7 @@ class Asker:
         self.bill = Bill()
         self.budget = Budget(context.config)
         self.requests = 0
+        self._asides = 0
 
     @property
     def is_used_up(self) -> bool:
@@ -162,6 +165,44 @@ class Asker:
             return await once()
         except ContextOverflow as overflow:
             raise FatalError(f"{STILL_TOO_LONG} {overflow}") from None
+
+    async def answer(
+        self, instructions: str, messages: Sequence[tuple[str, str]], most_tokens: int
+    ) -> str:
+        """Ask beside the conversation, which does not hear of it; return the answer's text.
+
+        Args:
+            instructions: for the model.
+            messages: (role, text), "assistant" or "user".
+            most_tokens: of the answer; what is longer is cut, at about four characters a token.
+
+        Raises:
+            FatalError: there is no answer.
+        """
+        history = History()
+        history.extend(
+            AssistantMessage(text) if role == "assistant" else UserMessage(text)
+            for role, text in messages
+        )
+        self._asides += 1
+        request = ModelRequest(
+            model=self._context.config.model,
+            instructions=instructions,
+            history=history,
+            tools=(),
+            prompt=ASIDE,
+            number=self._asides,
+        )
+        request = await self._prepare(request)
+        said: list[str] = []
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                match event:
+                    case ItemDone(AssistantMessage(text=words)):
+                        said.append(words)
+                    case ResponseDone(usage):
+                        self._spend(usage)
+        return "\n\n".join(said)[: most_tokens * 4]
 
     async def _ask_once(
         self, prompt: str, *, is_last: bool, bare: bool, output: OutputType | None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -26,6 +26,7 @@ from agent_magics.engine.requests import Work
 from agent_magics.engine.secrets import redact_text
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
 from agent_magics.engine.setup import RunSetup
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
     TURN_ENDS,
     Event,
@@ -147,16 +148,19 @@ class Foreground:
     def _receive(self, event: Event) -> None:
         self._note(event)
         if isinstance(event, QuestionResolved):
-            task = self._asked.pop(event.question_id, None)
-            if task is not None:
-                # Soon, not now: a coroutine that has not begun would complain.
-                asyncio.get_running_loop().call_soon(task.cancel)
+            self._forget_question(event)
         elif self._stopping:
             return
         elif isinstance(event, MainThreadWork):
             self._work(event)
         elif isinstance(event, Question):
             self._ask(event)
+
+    def _forget_question(self, event: QuestionResolved) -> None:
+        task = self._asked.pop(event.question_id, None)
+        if task is not None:
+            # Soon, not now: a coroutine that has not begun would complain.
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     def _note(self, event: Event) -> None:
         if self._watch is not None:  # first, since a complaint must not stand behind the end
@@ -203,7 +207,11 @@ class Foreground:
 
         Raises:
             KeyboardInterrupt: the person interrupted; `pending` is cancelled.
+            RespondToModel: the run has ended, so that nobody would answer; likewise.
         """
+        if self._ended:  # a task that code of an earlier turn has left behind
+            pending.cancel()
+            raise RespondToModel("the turn that started this code has ended; nobody can be asked.")
         inbox = self._inbox
         ready = threading.Event()
         wake: Callable[[], None] = ready.set
@@ -238,11 +246,15 @@ class Foreground:
         now = time.monotonic()
         end, came = now + _MOST_PATIENT, False
         while not came and time.monotonic() < end and self._interrupt is None:
+            if inbox.must_act:
+                break  # that waits for the end of this work, and all behind it too
             event = inbox.take_one(drawn_only=True)
             if event is None:
                 time.sleep(_LOOK)
                 continue
             self._note(event)
+            if isinstance(event, QuestionResolved):
+                self._forget_question(event)
             came = isinstance(event, ExecCommandOutputDelta)
         # Drawing is held back for a moment, and code that falls silent now would never show its
         # words; once a second it waits for them.
@@ -378,8 +390,11 @@ class Foreground:
         if isinstance(event, MainThreadWork):
             work = self._session.work.take(event.question_id)
             if work is not None and work.kind == "async":
-                # This thread's loop is busy with the caller: the coroutine gets another one.
-                POOL.submit(run_elsewhere, work, self._elsewhere)
+                # This thread's loop is busy with the caller: the coroutine gets another one. Front
+                # ends may know by the context which cell it is that prints.
+                context = copy_context()
+                context.run(SERVING.set, None)
+                POOL.submit(context.run, run_elsewhere, work, self._elsewhere)
             elif work is not None and work.kind == "python":
                 self._run_sync(work, drive)
             elif work is not None:

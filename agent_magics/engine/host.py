@@ -4,13 +4,14 @@ import inspect
 import json
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from agent_magics.dispatch.elicitation import accepted
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.loopless import run_to_end
-from agent_magics.protocol.events import ApprovalRequested, Question
+from agent_magics.protocol.events import ApprovalRequested, ElicitationRequested, Question
 from agent_magics.protocol.ops import DECISIONS, Answer
 
 NOBODY = (
@@ -88,11 +89,15 @@ def as_answer(question: Question, value: Any, by: str = "program") -> Answer:
         question: what was asked.
         value: a decision's name, or an object with `decision` and perhaps `feedback` and
             `edited_arguments` (JSON text, or a dict) or `edited_text` (the question's `editable`,
-            changed).
+            changed); for a server's form also a dict of its fields, which accepts it.
         by: who answered.
     """
+    if isinstance(question, ElicitationRequested):
+        content = value if isinstance(value, Mapping) else None
+        if content is not None or (isinstance(value, str) and value.startswith("approve")):
+            return accepted(question, content, by=by)
     decision = value if isinstance(value, str) else getattr(value, "decision", None)
-    any_words = not isinstance(question, ApprovalRequested)
+    any_words = not isinstance(question, (ApprovalRequested, ElicitationRequested))
     if not isinstance(decision, str) or not (any_words or decision in DECISIONS):
         choices = ", ".join(DECISIONS)
         return denied(

@@ -20,6 +20,7 @@ HEARTBEAT = 0.05
 # What the waiting thread must act on; what it only draws can wait for the next heartbeat. A
 # wake-up costs two threads a fight for the interpreter.
 URGENT = (Question, QuestionResolved, DynamicToolCallRequest, *TURN_ENDS)
+_ACTED_ON = tuple(kind for kind in URGENT if kind is not QuestionResolved)
 
 
 class AsyncInbox:
@@ -50,9 +51,14 @@ class AsyncInbox:
         Args:
             drawn_only: leave what has to be acted on.
         """
-        if not self._events or (drawn_only and isinstance(self._events[0], URGENT)):
+        if not self._events or (drawn_only and self.must_act):
             return None
         return self._events.popleft()
+
+    @property
+    def must_act(self) -> bool:
+        """Whether what stands first in line has to be acted on."""
+        return bool(self._events) and isinstance(self._events[0], _ACTED_ON)
 
     def take(self) -> list[Event]:
         """Return what has come, without waiting."""

@@ -13,6 +13,9 @@ long conversation as in a short one:
 
 For each distance of one to four calls there is a count of how many calls in a row equalled the one
 so far before. So A A A is a row of distance 1, and A B A B A B one of distance 2.
+
+Calls that the model's code makes are many by nature (a call for each file). Of these only a long
+row of the very same is told, once a turn, and nobody is asked: an interrupt ends code.
 """
 
 import json
@@ -51,6 +54,12 @@ _MOST_LONGER = 200
 _SHORTEST_TEXT = 20
 
 _SAME_WORDS = "the same words beside its calls"
+
+_NESTED = (
+    "Your code called {name} {times} times in a row or more with the same arguments, and the "
+    "result was the same each time. Keep a result in a variable, and end a loop that waits for "
+    "something after some tries."
+)
 
 _NUMBERS = re.compile(r"\d+")
 _LOOSE = re.compile(r"[\s\"'`\\]+")
@@ -110,6 +119,9 @@ class LoopGuard:
         self._notes_given = 0
         self._note_at = {}
         self._notes: list[str] = []
+        self._nested: tuple[str, Content] = "", ""
+        self._nested_row = 0
+        self._nested_told = False
         self.denied = False
 
     def forget(self) -> None:
@@ -157,6 +169,16 @@ class LoopGuard:
         self._count(call)
         self._calls.append(call)
         self._notice()
+
+    def answered_to_code(self, name: str, arguments: str, output: Content) -> None:
+        """Take a call that the model's code has made."""
+        made = f"{name} {arguments}", output
+        self._nested_row = self._nested_row + 1 if made == self._nested else 1
+        self._nested = made
+        is_long = self._nested_row >= self.limits.nested and name not in POLLING
+        if is_long and not self._nested_told:
+            self._nested_told = True
+            self._notes.append(_NESTED.format(name=name, times=self._nested_row))
 
     def said(self, text: str) -> None:
         """Take what the model said beside its calls."""

@@ -1,13 +1,17 @@
 """What the model is told without having asked: how its sessions ended, what tools left for it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_magics.backends.exec.output import clean_output, cut_middle
 from agent_magics.backends.exec.processes import Session
+from agent_magics.backends.paths import shown_path
+from agent_magics.backends.workspace_journal import Way
 
 _LAST_LINES = 20
 _MOST_SHOWN = 2_000  # characters of them
 _SHOWN_COMMAND = 100  # characters
+_MOST_PATHS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,19 @@ class Note:
 def told_of_circle(text: str) -> Note:
     """Return what the model is told when it repeats itself, and that people see it."""
     return Note(text, "The agent was told that it repeats itself.")
+
+
+def told_of_undo(way: Way, cwd: Path, verb: str, then: str) -> str:
+    """Return what the model is told when the person undid what it had changed, or redid it."""
+    names = [shown_path(Path(path), cwd) for path in way.paths[:_MOST_PATHS]]
+    more = f" and {len(way.paths) - _MOST_PATHS} more" if len(way.paths) > _MOST_PATHS else ""
+    left = [shown_path(Path(each.change.path), cwd) for each in way.obstacles[:_MOST_PATHS]]
+    kept = f" These were left as they are now: {', '.join(left)}." if left else ""
+    turns = "your last turn" if len(way.turns) == 1 else f"your last {len(way.turns)} turns"
+    return (
+        f"The person {verb} the changes to files of {turns} that changed any: "
+        f"{', '.join(names)}{more}.{kept} {then}, and read a file again before you change it."
+    )
 
 
 def describe_end(session: Session) -> Note:

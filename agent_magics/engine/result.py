@@ -1,11 +1,12 @@
 """What a run gives back to the program that waited for it: a fold over its events."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.engine.structured import OutputType
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     Event,
     ToolCallCompleted,
@@ -13,9 +14,11 @@ from agent_magics.protocol.events import (
     ToolCallPending,
     TurnAborted,
     TurnCompleted,
+    TurnDiffUpdated,
     TurnFailed,
 )
 from agent_magics.protocol.items import Usage, text_of
+from agent_magics.protocol.tools import ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,12 @@ class RunResult:
     cost: float | None = None
     budget: str = ""
     value: Any = None
+
+    @property
+    def diff(self) -> str:
+        """All changes to files in the run, as one unified diff; of a very long one, its start."""
+        told = (event.diff for event in reversed(self.events) if isinstance(event, TurnDiffUpdated))
+        return next(told, "")
 
     def __repr__(self) -> str:
         """Say in plain text how it ended: a model's Markdown must not be rendered unseen."""
@@ -114,3 +123,18 @@ def _finished(event: ToolCallCompleted | ToolCallFailed, arguments: str) -> Fini
         event.call_id,
         event.parent_call_id,
     )
+
+
+def output_of(events: Sequence[Any]) -> ToolOutput:
+    """Return what a call gave back, from the events of its turn.
+
+    Raises:
+        FatalError: the turn failed.
+    """
+    for event in reversed(events):
+        if isinstance(event, TurnFailed):
+            raise FatalError(event.error)
+        if isinstance(event, (ToolCallCompleted, ToolCallFailed)) and event.parent_call_id is None:
+            success = isinstance(event, ToolCallCompleted)
+            return ToolOutput(event.output, success, event.details)
+    return ToolOutput("The call was stopped before it ended.", success=False)

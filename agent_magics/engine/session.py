@@ -3,11 +3,12 @@
 import asyncio
 import json
 import logging
+import os
 import threading
 import traceback
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 
 from agent_magics.backends.exec.processes import ProcessManager
 from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.backends.workspace_journal import Way
 from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.dynamic import DynamicTool
 from agent_magics.dispatch.grants import ApprovalStore
@@ -25,16 +27,18 @@ from agent_magics.dispatch.rules import RuleBook
 from agent_magics.dispatch.shelf import ToolShelf
 from agent_magics.engine.asking import Asker
 from agent_magics.engine.bill import Bill
+from agent_magics.engine.changed_files import ChangedFiles
 from agent_magics.engine.clients import ClientCalls
 from agent_magics.engine.history import History
 from agent_magics.engine.loop_gate import LoopGate
 from agent_magics.engine.loop_guard import LoopGuard
 from agent_magics.engine.meter import ContextMeter
-from agent_magics.engine.news import Note, describe_end
+from agent_magics.engine.news import Note, describe_end, told_of_undo
 from agent_magics.engine.outbox import Listener, Outbox
 from agent_magics.engine.requests import PendingQuestions, Work, WorkQueue
 from agent_magics.engine.rollout import Rollout
 from agent_magics.engine.secrets import redact_text
+from agent_magics.engine.server_news import ServerNews
 from agent_magics.engine.setup import RunSetup
 from agent_magics.engine.structured import UnfitAnswer
 from agent_magics.engine.thread import EngineThread
@@ -97,6 +101,9 @@ class Session:
         self.bill = Bill()
         self.store = ApprovalStore()
         self.processes = ProcessManager()
+        journals = None if rollout_folder is None else rollout_folder.with_name("changes")
+        self.files = ChangedFiles(journals, self.id, agent)
+        self._rules: RuleBook | None = None
         self.handles = _new_handles()
         self.work = WorkQueue(engine.loop)
         rollout = None if rollout_folder is None else Rollout(rollout_folder, self.id)
@@ -104,6 +111,7 @@ class Session:
         self.shelf = ToolShelf()
         self.uses: Counter[str] = Counter()
         self.found: dict[str, None] = {}
+        self._servers = ServerNews(self.outbox)
         self._questions = PendingQuestions()
         self._clients = ClientCalls()
         self._setups: dict[str, RunSetup] = {}
@@ -223,6 +231,7 @@ class Session:
             if emit_configured:
                 self._emit_configured(emit, setup, model)
             turn = self._make_turn(turn_id, setup, model)
+            self._servers.catch_up(emit)
             return await work(turn)
         except UnfitAnswer as error:
             return TurnFailed, {"error": str(error), "text": error.text, **_spent(turn)}
@@ -255,6 +264,7 @@ class Session:
             self._steered.clear()
             self._prompt_turn = ""
         del self._tasks[turn_id], self._setups[turn_id]
+        self.files.finish(turn_id)
         self.outbox.emit(turn_id, kind, **fields)
         self.outbox.flush()
 
@@ -262,8 +272,11 @@ class Session:
         setup = self._setups[turn.context.turn_id]
         output = setup.output.name if setup.output is not None else ""
         turn.context.emit(TurnStarted, prompt=text_of(content), output=output)
+        self.files.name(turn.context.turn_id, text_of(content))
         for message in setup.warnings():
             turn.context.emit(Warned, message=message)
+        if setup.servers is not None:
+            await setup.servers.require()
         text = await turn.run(UserMessage(content))
         unpriced = ", ".join(turn.asker.bill.unpriced)
         return TurnCompleted, {
@@ -283,11 +296,22 @@ class Session:
             payload = CustomPayload(op.text)
         else:
             payload = FunctionPayload(_json(op.arguments))
+        servers = turn.context.servers
+        if servers is not None:
+            await servers.require()
         call = ToolCall(op.name, f"call_{op.turn_id}", payload)
+        self.files.name(op.turn_id, op.name)
         output: ToolOutput = await turn.run_call(call)
         return TurnCompleted, {"text": output.text}
 
     # -- what a turn is given ---------------------------------------------------------------------
+
+    def _rules_in(self, folder: Path) -> RuleBook:
+        """Return the rules for a workspace; their files are read again only when they change."""
+        if self._rules is None or self._rules.folder != Path(os.path.realpath(folder)):
+            self._rules = RuleBook(folder)
+        self._rules.refresh()
+        return self._rules
 
     def _make_turn(self, turn_id: str, setup: RunSetup, model: Model) -> Turn:
         emit = partial(self._emit, turn_id)
@@ -304,11 +328,13 @@ class Session:
             messages=lambda: tuple(self.history.items),
             main_thread=partial(self._on_main_thread, emit),
             live_kernel=setup.live_kernel,
+            diff_tracker=self.files.begin(turn_id, setup.config, emit),
             processes=self.processes,
             handles=self.handles,
             functions=setup.registry.functions,
-            tell_later=lambda text: self._news.append(Note(text)),
+            tell_later=self.tell,
             ask_client=partial(self._clients.ask, emit),
+            servers=setup.servers,
             offer=setup.offer,
             found=self.found,
             uses=self.uses,
@@ -317,7 +343,7 @@ class Session:
         router = LoopGate(
             setup.specs,
             setup.registry,
-            ToolOrchestrator(self.store, RuleBook(setup.config.cwd), setup.hooks),
+            ToolOrchestrator(self.store, self._rules_in(setup.config.cwd), setup.hooks),
             guard=self.loops,
         )
         asker = Asker(
@@ -337,11 +363,12 @@ class Session:
             self.history,
             redact=partial(redact_text, setup.secrets),
             steered=self._take_steered,
-            news=partial(self._take_news, setup.secrets),
+            news=partial(self._take_news, setup),
             loops=self.loops,
             output=setup.output,
         )
         context.call = partial(self._call_nested, turn)
+        context.sample = asker.answer
         return turn
 
     def _emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
@@ -380,16 +407,57 @@ class Session:
     def _charge(self, model: str, usage: Usage) -> None:
         self.bill = self.bill.add(model, usage)
 
+    # -- what turns changed in files --------------------------------------------------------------
+
+    def undo(self, cwd: Path, count: int, *, force: bool, sessions: bool) -> Way:
+        """Put back the files that the last turns changed, and tell the model; see the journal.
+
+        Raises:
+            FatalError: a turn is at work, there are not so many, or the disk refused.
+        """
+        self._refuse_at_work()
+        way = self.files.journal_to_undo(cwd).undo(count, rest=force, doubtful=sessions)
+        if way.paths:
+            self.tell(told_of_undo(way, cwd, "undid", "Do not make them again unless asked"))
+        return way
+
+    def redo(self, cwd: Path) -> Way:
+        """Make the turn again that was undone last, and tell the model.
+
+        Raises:
+            FatalError: a turn is at work, there is none, or the disk refused.
+        """
+        self._refuse_at_work()
+        way = self.files.journal_to_undo(cwd).redo()
+        if way.paths:
+            self.tell(told_of_undo(way, cwd, "made again", "They hold"))
+        return way
+
+    def _refuse_at_work(self) -> None:
+        if self._tasks:
+            raise FatalError(f"Agent {self.agent!r} is at work; wait for it, or interrupt it.")
+
+    def tell(self, text: str) -> None:
+        """Tell the model something with its next request; safe from every thread."""
+        self._news.append(Note(text))
+
     def _take_steered(self) -> list[UserMessage]:
         steered, self._steered = self._steered, []
         return steered
 
-    def _take_news(self, secrets: Sequence[str]) -> list[Note]:
-        """Return what the model is to be told: of ended sessions, and what tools left for it."""
+    def _take_news(self, setup: RunSetup) -> list[Note]:
+        """Return what the model is to be told: of sessions and servers, and what tools left."""
         news = [describe_end(session) for session in self.processes.take_ended()]
+        if setup.servers is not None:
+            news += map(Note, setup.servers.news(self._servers.told))
         while self._news:
             news.append(self._news.popleft())
-        return [replace(note, text=redact_text(secrets, note.text)) for note in news]
+        return [replace(note, text=redact_text(setup.secrets, note.text)) for note in news]
+
+    def tell_server(self, server: str, status: str, message: str) -> None:
+        """Say that an MCP server changed; on the engine's loop."""
+        turns = tuple(self._tasks) if self._configured else ()
+        self._servers.add(server, status, message, turns)
 
     def _emit_configured(self, emit: Any, setup: RunSetup, model: Model) -> None:
         config = setup.config
@@ -423,6 +491,7 @@ class Session:
             self.store = ApprovalStore()
             self._news.clear()
             self.found.clear()
+            self._servers.told.clear()
             self.uses.clear()
             self.handles.close()
             self.processes.close()
@@ -436,6 +505,7 @@ class Session:
         else:
             self.processes.close()
         self.handles.close()
+        self.files.close()
         self._on_engine(self._close_outbox())
 
     def _on_engine(self, work: Coroutine[Any, Any, None]) -> None:

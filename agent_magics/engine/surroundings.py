@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 
 
 class Lent(NamedTuple):
-    """What a front end has to lend; both None in a plain program."""
+    """What a front end has to lend; all None in a plain program.
+
+    `desk` makes, for an agent, what calls from outside need (`agent_magics.serve.place.Desk`).
+    """
 
     host: Any = None
     live_kernel: Any = None
+    desk: Any = None
 
 
 class Surroundings:

@@ -2,7 +2,8 @@
 
     (a) no stdin allowed (nbclient, nbval, papermill): policy answers at once, with a reason
     (b) a widget in a cell that awaits; it must say within 3 s that it was drawn
-    (d) input(): consoles, fronts that draw no widgets, cells that block
+    (c) the same widget while the main thread blocks, where the labextension reaches the kernel
+    (d) input(): consoles, fronts that draw no widgets, cells that block without (c)
 
 Exactly one of them is open for a question at any time. Answers queued by ``%agent answer`` come
 before all of them.
@@ -15,11 +16,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from agent_magics.dispatch.elicitation import accepted, declined, unusable
 from agent_magics.engine.host import denied
 from agent_magics.kernel.capture import uncaptured
 from agent_magics.kernel.interrupt import interruptible, marks_person_code
+from agent_magics.kernel.lab_link import LabLink
+from agent_magics.kernel.typed_forms import type_in_form
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.events import ApprovalRequested, Question
+from agent_magics.protocol.events import ApprovalRequested, ElicitationRequested, Question
 from agent_magics.protocol.ops import DECISIONS, Answer
 from agent_magics.render.visible import pretty_shortened, show_invisible, show_shortened
 
@@ -32,6 +36,10 @@ NO_STDIN = (
     "nobody can be asked in this run (it allows no input). Queue the answer with %agent answer "
     "approve, or run it in JupyterLab; --approval never lets code run in the kernel, --sandbox "
     "danger-full-access lets commands run."
+)
+NO_STDIN_FORM = (
+    "nobody can be asked in this run (it allows no input). Run it in JupyterLab, or queue %agent "
+    "answer approve, which sends the form as it stands."
 )
 
 _KEYS = {
@@ -78,10 +86,12 @@ class NotebookHost:
     Attributes:
         widgets_work: False once a widget was not drawn in time: this front end has none.
         widgets_seen: True once a widget was drawn.
+        lab: the pages of JupyterLab that the labextension has told of.
     """
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, lab: LabLink | None = None) -> None:
         self._shell = shell
+        self.lab = lab or LabLink(None)
         self._beforehand: deque[str] = deque()
         self.widgets_work = True
         self.widgets_seen = False
@@ -121,10 +131,17 @@ class NotebookHost:
 
     def ready_answer(self, question: Question) -> Answer | None:
         """Return the answer that needs nobody now: given beforehand, or the policy's."""
+        is_form = isinstance(question, ElicitationRequested)
+        if is_form and (reason := unusable(question)):
+            return declined(question, reason)
         if self._beforehand:
             decision = self._beforehand.popleft()
+            if is_form and decision.startswith("approve"):
+                return accepted(question, by="beforehand")
             return Answer(question_id=question.question_id, decision=decision, by="beforehand")
-        return None if stdin_allowed(self._shell) else denied(question, NO_STDIN)
+        if stdin_allowed(self._shell):
+            return None
+        return denied(question, NO_STDIN_FORM if is_form else NO_STDIN)
 
     def type_in(self, question: Question) -> Answer:
         """Ask with ``input()``."""
@@ -139,6 +156,8 @@ class CellHost:
         notebook: the kernel's host, whose ladder this one is a rung of.
         show: draws a question in the cell and returns its widget.
         close: takes the widget of a question away.
+        otherwise: answers where no widget is drawn; None has it typed in.
+        click: asks by widget while the main thread blocks; its answer is None where that cannot be.
     """
 
     def __init__(
@@ -146,23 +165,32 @@ class CellHost:
         notebook: NotebookHost,
         show: Callable[[Question], Any],
         close: Callable[[Question], None],
+        otherwise: Callable[[Question], Answer] | None = None,
+        click: Callable[[Question], Answer | None] = lambda question: None,
     ) -> None:
         self._notebook = notebook
+        self._click = click
         self._show = show
         self._close = close
+        self._otherwise = otherwise or notebook.type_in
 
     def answer(self, question: Question) -> Answer | Awaitable[Answer]:
         """Answer on a running loop: beforehand, by policy, or by asking."""
         ready = self._notebook.ready_answer(question)
         if ready is not None:
             return ready
+        return self.ask(question)
+
+    def ask(self, question: Question) -> Answer | Awaitable[Answer]:
+        """Ask now, with a widget where that works."""
         if not self._notebook.widgets_work:
-            return self._notebook.type_in(question)
+            return self._otherwise(question)
         return self._ask_by_widget(question)
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Answer while the main thread blocks; see `NotebookHost.answer_blocking`."""
-        return self._notebook.answer_blocking(question)
+        """Answer while the main thread blocks: beforehand, by policy, by a click, or typed in."""
+        ready = self._notebook.ready_answer(question) or self._click(question)
+        return ready or self._notebook.type_in(question)
 
     def guard(self) -> AbstractContextManager[Any]:
         """See `interrupt.interruptible`."""
@@ -171,7 +199,7 @@ class CellHost:
     async def _ask_by_widget(self, question: Question) -> Answer:
         loop = asyncio.get_running_loop()
         drawn: asyncio.Future[None] = loop.create_future()
-        clicked: asyncio.Future[tuple[str, str, str | None]] = loop.create_future()
+        clicked: asyncio.Future[tuple[str, str, Any]] = loop.create_future()
         widget = self._show(question)
         # Handlers only hand over: on older kernels they run on another thread.
         widget.on_drawn(lambda: loop.call_soon_threadsafe(_settle, drawn, None))
@@ -184,20 +212,29 @@ class CellHost:
         if not drawn.done() and not clicked.done():
             self._notebook.widgets_work = False
             self._close(question)
-            return self._notebook.type_in(question)
+            return self._otherwise(question)
         self._notebook.widgets_seen = True
-        decision, feedback, edited = await clicked
-        return Answer(
-            question_id=question.question_id,
-            decision=decision,
-            feedback=feedback,
-            edited_text=edited,
-        )
+        return clicked_answer(question, *await clicked)
 
 
 def _settle(future: "asyncio.Future[Any]", value: Any) -> None:
     if not future.done():
         future.set_result(value)
+
+
+def clicked_answer(question: Question, decision: str, feedback: str, edited: Any) -> Answer:
+    """Return the answer that a widget gave.
+
+    Args:
+        question: what was asked.
+        decision, feedback: what was clicked, and the words that went with it.
+        edited: the text as it was changed, of a form its content; None is neither.
+    """
+    if isinstance(question, ElicitationRequested) and decision == "approve":
+        return accepted(question, edited)
+    return Answer(
+        question_id=question.question_id, decision=decision, feedback=feedback, edited_text=edited
+    )
 
 
 def choices_of(question: Question) -> list[dict[str, str]]:
@@ -219,6 +256,11 @@ def _offered(question: Question) -> tuple[str, ...]:
 @marks_person_code
 def type_in(question: Question) -> Answer:
     """Ask with ``input()`` until the answer is one."""
+    if isinstance(question, ElicitationRequested):
+        try:
+            return type_in_form(question, _tell)
+        except EOFError:
+            return denied(question, NO_STDIN_FORM)
     if not isinstance(question, ApprovalRequested):
         return denied(question, "this kind of question cannot be asked here yet")
     _tell(question_text(question))

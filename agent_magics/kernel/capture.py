@@ -1,9 +1,7 @@
 """Catches what live code prints and displays, so that the cell shows it as part of the turn."""
 
-import base64
 import io
 import sys
-import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
@@ -13,13 +11,11 @@ from typing import Any
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.references import refer
 from agent_magics.engine.foreground import SERVING, Foreground
+from agent_magics.kernel.displayed import KEPT_CHARACTERS, ends_quietly, read_display
 from agent_magics.kernel.interrupt import marks_own_code
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 
-# Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
-KEPT_CHARACTERS = 1_000_000
 _INTERVAL = 0.05
-_IMAGES = ("image/png", "image/jpeg")
 
 # An interrupt while we draw stops the run; the drawing is not broken off half-way.
 marks_own_code(Foreground.draw_meanwhile)
@@ -73,21 +69,16 @@ class Capture:
 
     def display(self, data: Mapping[str, Any]) -> None:
         """Take a displayed value: its text for the model, its image for model and person."""
-        image = next((mime for mime in _IMAGES if mime in data), None)
-        plain = str(data.get("text/plain", ""))
-        if image is None:
+        plain, mime, image = read_display(data)
+        if not mime:
             if plain:
                 self._separate()
                 self.write(plain + "\n")
             return
-        encoded = data[image]
-        if isinstance(encoded, bytes):
-            encoded = base64.b64encode(encoded).decode("ascii")
-        encoded = encoded.strip()
-        self.images.append(f"data:{image};base64,{encoded}")
+        self.images.append(f"data:{mime};base64,{image}")
         self._separate()
-        self.write(f"[figure: {plain or image}]\n")
-        self._context.emit(LiveOutput, data={image: encoded, "text/plain": plain or "[figure]"})
+        self.write(f"[figure: {plain or mime}]\n")
+        self._context.emit(LiveOutput, data={mime: image, "text/plain": plain or "[figure]"})
 
     def refer(self, value: Any) -> None:
         """Keep the value of a last expression where it is more than its text."""
@@ -172,6 +163,9 @@ class _DisplayPublisher:
     def clear_output(self, wait: bool = False) -> None:
         """The turn's record keeps what was shown."""
 
+    def set_parent(self, parent: Any) -> None:
+        """Messages that come meanwhile, on subshells, are nobody's whose outputs stand here."""
+
     def register_hook(self, hook: Any) -> None:
         """Hooks stay with the real publisher."""
 
@@ -198,23 +192,3 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
         _open.remove(capture)
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved
         capture.flush()
-
-
-def ends_quietly(code: str) -> bool:
-    """Tell whether the last statement ends in a semicolon, IPython's sign for "show nothing"."""
-    last = ""
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type == tokenize.OP:
-                last = token.string
-            elif token.type not in (
-                tokenize.COMMENT,
-                tokenize.NL,
-                tokenize.NEWLINE,
-                tokenize.ENDMARKER,
-                tokenize.DEDENT,
-            ):
-                last = ""
-    except (tokenize.TokenError, SyntaxError):
-        return False  # magics are no Python; they show what they show
-    return last == ";"

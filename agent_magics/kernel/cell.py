@@ -8,6 +8,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -18,10 +19,16 @@ from agent_magics.engine.setup import RunSetup
 from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed
 from agent_magics.kernel.countdown import Countdown, is_wait
 from agent_magics.kernel.interrupt import interrupts_call, marks_own_code, uninterrupted
+from agent_magics.kernel.lab_answers import ask_by_page
+from agent_magics.kernel.lab_link import asker_of
+from agent_magics.kernel.lab_tools import as_response
 from agent_magics.kernel.later import Later
 from agent_magics.kernel.outputs import CellOutputs
+from agent_magics.kernel.publishing import CellPublisher, is_watched, widget_bundle
 from agent_magics.kernel.streams import CommandStreams
 from agent_magics.protocol.events import (
+    DynamicToolCallRequest,
+    ElicitationRequested,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
@@ -29,12 +36,13 @@ from agent_magics.protocol.events import (
     ModelInformed,
     ModelRetry,
     Question,
+    QuestionResolved,
     ToolCallCompleted,
     ToolCallFailed,
     TurnFailed,
 )
 from agent_magics.protocol.items import Json
-from agent_magics.protocol.ops import StartTurn
+from agent_magics.protocol.ops import Answer, StartTurn
 from agent_magics.render.mime import item_bundle, to_bundle
 from agent_magics.render.view import VERSION, Block, TurnView
 
@@ -42,21 +50,6 @@ from agent_magics.render.view import VERSION, Block, TurnView
 # between a cell's end and its reply ipykernel lets an interrupt break its own loop, and the reply
 # is lost.
 PRESSED_TWICE = 0.2
-
-
-class CellPublisher:
-    """Publishes to the cell that is running now, also while live code has another publisher."""
-
-    def __init__(self, shell: Any) -> None:
-        self._publisher = shell.display_pub
-
-    def publish(self, bundle: dict[str, Json], display_id: str) -> None:
-        """Add an output."""
-        self._publisher.publish(data=bundle, transient={"display_id": display_id})
-
-    def update(self, bundle: dict[str, Json], display_id: str) -> None:
-        """Replace an output."""
-        self._publisher.publish(data=bundle, transient={"display_id": display_id}, update=True)
 
 
 class CellRun:
@@ -79,10 +72,15 @@ class CellRun:
         self._host = host
         self._agent = agent
         self._live = is_watched(shell)
-        self._publisher = CellPublisher(shell)
+        self._lab = host.lab
+        self._asker = asker_of(shell)
+        self._turn_id = ""
+        self._drawn_at = {page.inbox for page in self._lab.pages}
+        self._publisher = CellPublisher(shell, self._asker.cell if self._live else "")
         self._outputs = CellOutputs(self._publisher, live=self._live)
         self._streams = CommandStreams(host, self._show_stream)
         self._questions: dict[str, Any] = {}
+        self._asking: dict[str, str] = {}  # the calls of open forms
         self._call_blocks: dict[str, Block] = {}
         self._session_blocks: dict[str, Block] = {}
         self._later = Later(self._show, self._tick)
@@ -112,13 +110,13 @@ class CellRun:
         """
         host: Host = self._host
         if self._live:
-            host = CellHost(host, self._draw_question, self._close_question)
+            host = self._cell_host()
         foreground = self._agent.foreground(self._show, self._tick, host, self._later.put)
         interrupts = nullcontext() if background else interrupts_call(foreground.interrupt)
         try:
             with interrupts:
                 try:
-                    events = await foreground.wait(_start(prompt), setup)
+                    events = await foreground.wait(self._start(prompt), setup)
                     return summarise(events, setup.output)
                 except (asyncio.CancelledError, KeyboardInterrupt):
                     await asyncio.sleep(PRESSED_TWICE)
@@ -134,11 +132,12 @@ class CellRun:
         Raises:
             KeyboardInterrupt: as above.
         """
-        foreground = self._agent.foreground(self._show, self._tick, self._host, self._later.put)
+        host: Host = self._cell_host() if self._live else self._host
+        foreground = self._agent.foreground(self._show, self._tick, host, self._later.put)
         try:
             with interrupts_call(foreground.interrupt):
                 try:
-                    events = foreground.wait_blocking(_start(prompt), setup)
+                    events = foreground.wait_blocking(self._start(prompt), setup)
                     return summarise(events, setup.output)
                 except KeyboardInterrupt:
                     sleep(PRESSED_TWICE)
@@ -148,7 +147,13 @@ class CellRun:
             with uninterrupted():
                 self._clean_up()
 
+    def _start(self, prompt: str) -> StartTurn:
+        self._turn_id = new_turn_id()
+        self._lab.askers[self._turn_id] = self._asker
+        return StartTurn(turn_id=self._turn_id, content=prompt)
+
     def _clean_up(self) -> None:
+        self._lab.askers.pop(self._turn_id, None)
         self._outputs.finish()
         for call_id in self._call_blocks:
             self._streams.end(call_id)
@@ -166,6 +171,8 @@ class CellRun:
     def _show(self, event: Event) -> bool:
         """Draw an event; tell whether there is more to do for it in a moment."""
         blocks = self.view.apply(event)
+        if isinstance(event, QuestionResolved):
+            self._asking.pop(event.question_id, None)
         if isinstance(event, TurnFailed):
             blocks = blocks[:-1]  # the sentence is the cell's own error, and is not said twice
         if isinstance(event, ModelRetry):
@@ -175,6 +182,8 @@ class CellRun:
             # When a session ends, and what it has printed by then, differs from run to run.
             blocks = [] if isinstance(event, ModelInformed) else blocks
             blocks = [block for block in blocks if not block.key.startswith("session:")]
+        if isinstance(event, DynamicToolCallRequest):
+            self._have_answered(event)
         for block in self._stream(event, blocks):
             if block.key.startswith("call:"):
                 self._call_blocks[block.key[len("call:") :].rpartition("#")[0]] = block
@@ -182,6 +191,9 @@ class CellRun:
         return self._streams.waiting or self._outputs.waiting
 
     def _draw(self, block: Block) -> None:
+        open_forms = map(self._call_blocks.get, self._asking.values())
+        if not block.done and any(block is each for each in open_forms):
+            return  # a server may send news while it asks: they must not take its form away
         if self._live and is_wait(block) and not block.done:
             self._outputs.show_live(block, to_bundle(block))  # also where outputs are gathered
         else:
@@ -228,8 +240,35 @@ class CellRun:
         self._streams.begin(event.session_id, label, after=0.0)
         return others
 
+    def _have_answered(self, event: DynamicToolCallRequest) -> None:
+        """Let the page answer a call of a tool that it offers."""
+        submit = self._agent.session.submit
+        self._lab.call(
+            event.tool,
+            event.call_id,
+            event.arguments,
+            self._asker.client,
+            lambda result: submit(as_response(event.call_id, result)),
+        )
+
+    def _draw_for_newcomers(self) -> None:
+        """Show a page that was loaded meanwhile what stands in this cell."""
+        for page in self._lab.pages:
+            if page.inbox not in self._drawn_at:
+                self._drawn_at.add(page.inbox)
+                if page.client != self._asker.client:
+                    page.say(
+                        "redraw",
+                        cell=self._asker.cell,
+                        outputs=[
+                            {"display_id": display_id, "data": bundle}
+                            for display_id, bundle in self._publisher.shown.items()
+                        ],
+                    )
+
     def _tick(self) -> bool:
         if self._live:
+            self._draw_for_newcomers()
             for block in self._countdown.tick():
                 self._draw(block)
         self._outputs.tick()
@@ -245,8 +284,41 @@ class CellRun:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def _draw_question(self, question: Question) -> Any:
+    def _cell_host(self) -> CellHost:
+        return CellHost(
+            self._host, self._draw_question, self._close_question, click=self._ask_by_page
+        )
+
+    def _ask_by_page(self, question: Question) -> Answer | None:
+        """Ask while the main thread blocks, where a click would come through all the same."""
+        if not (self._lab.reach and self._host.widgets_work):
+            return None
+        draw = partial(self._draw_question, question, by_page=True)
+        answer = ask_by_page(self._lab, question, draw, self._host.drawn_limit, self._tick)
+        if answer is None:
+            self._close_question(question)
+        else:
+            self._host.widgets_seen = True
+        return answer
+
+    def _draw_question(self, question: Question, *, by_page: bool = False) -> Any:
+        widget, words = self._question_widget(question, by_page)
+        self._questions[question.question_id] = widget
+        bundle = widget_bundle(widget, words)
+        # Every question of today is about a call, whose end replaces the widget.
+        block = self._call_blocks.get(question.call_id) or Block(question.question_id)
+        self._outputs.show_live(block, bundle)
+        return widget
+
+    def _question_widget(self, question: Question, by_page: bool) -> tuple[Any, str]:
+        """Return what asks on the page, and the words for front ends that draw no widgets."""
         # Late on purpose: a run without questions never imports anywidget.
+        if isinstance(question, ElicitationRequested):
+            from agent_magics.render.form_widget import FormWidget  # noqa: PLC0415
+
+            self._asking[question.question_id] = question.call_id
+            form = FormWidget(question, by_page=by_page)
+            return form, f"Question: {form.server} asks: {form.message}"
         from agent_magics.render.widgets import QuestionWidget  # noqa: PLC0415
 
         widget = QuestionWidget(
@@ -258,15 +330,12 @@ class CellRun:
             language=self._language_of(question),
             choices=choices_of(question),
             editable=getattr(question, "editable", ""),
+            by_page=by_page,
         )
-        self._questions[question.question_id] = widget
-        bundle = widget_bundle(widget, f"Question: may {widget.tool} run? {widget.target}")
-        # Every question of today is about a call, whose end replaces the widget.
-        block = self._call_blocks.get(question.call_id) or Block(question.question_id)
-        self._outputs.show_live(block, bundle)
-        return widget
+        return widget, f"Question: may {widget.tool} run? {widget.target}"
 
     def _close_question(self, question: Question) -> None:
+        self._asking.pop(question.question_id, None)
         widget = self._questions.pop(question.question_id, None)
         if widget is not None:
             widget.close()
@@ -276,49 +345,8 @@ class CellRun:
         return "json" if block is None else str(block.item.get("language", "json"))
 
 
-def _start(prompt: str) -> StartTurn:
-    return StartTurn(turn_id=new_turn_id(), content=prompt)
-
-
 def _stopped() -> KeyboardInterrupt:
     """Return what ends an interrupted cell: it says so without a page of our own frames."""
     interrupt = KeyboardInterrupt("the agent was stopped")
     interrupt._render_traceback_ = lambda: [f"KeyboardInterrupt: {interrupt}"]  # type: ignore[attr-defined]
     return interrupt
-
-
-def widget_bundle(widget: Any, text: str) -> dict[str, Json]:
-    """Return the MIME bundle that draws `widget`."""
-    view: dict[str, Json] = {
-        "version_major": 2,
-        "version_minor": 0,
-        "model_id": widget.model_id,
-    }
-    return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
-
-
-def is_watched(shell: Any) -> bool:
-    """Tell whether a front end that updates outputs shows this cell to a person.
-
-    Notebook front ends name the cell in the request's metadata; consoles do not, and ignore
-    updates of what they have printed.
-    """
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None or not stdin_allowed(shell):
-        return False
-    parent = kernel.get_parent("shell") or {}
-    return bool((parent.get("metadata") or {}).get("cellId"))
-
-
-def redraw(shell: Any, view: TurnView) -> None:
-    """Show a finished turn again in the cell that runs now."""
-    publisher = CellPublisher(shell)
-    outputs = CellOutputs(publisher, live=False)
-    for block in view.blocks:
-        outputs.show(block)
-    outputs.finish()
-
-
-def publish_item(shell: Any, item: dict[str, Json]) -> None:
-    """Show one item in the cell that runs now."""
-    CellPublisher(shell).publish(item_bundle(item), uuid.uuid4().hex)

@@ -6,8 +6,10 @@ from typing import Any
 
 from agent_magics import tools as builtin
 from agent_magics.kernel.control import WORDS
+from agent_magics.kernel.mcp_words import MCP_WORDS
 from agent_magics.kernel.namespace import own_tools
 from agent_magics.kernel.recordings import RECORDING_WORDS
+from agent_magics.kernel.serving import SERVE_WORDS
 from agent_magics.kernel.tool_list import TOOL_WORDS
 from agent_magics.protocol.ops import DECISIONS
 
@@ -23,7 +25,9 @@ def complete(line: str, parser: argparse.ArgumentParser, namespace: Mapping[str,
     if words[:1] == ["%agent"]:
         more = {
             "answer": [*DECISIONS, "--unattended"],
+            "mcp": list(MCP_WORDS),
             "recording": RECORDING_WORDS,
+            "serve": list(SERVE_WORDS),
             "tools": list(TOOL_WORDS),
         }
         return more.get("".join(words[1:2]), list(WORDS))

@@ -1,5 +1,6 @@
 """``%agent WORD``: looking at and steering the agents of this kernel, one function a word."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,14 +9,18 @@ from agent_magics.dispatch.grants import Grant
 from agent_magics.dispatch.rules import RuleBook
 from agent_magics.dispatch.rules_file import Rule
 from agent_magics.kernel.answers import stdin_allowed
-from agent_magics.kernel.cell import publish_item, redraw
 from agent_magics.kernel.compact import compact_history
+from agent_magics.kernel.diff import show_diff
 from agent_magics.kernel.doctor import examine
-from agent_magics.kernel.live_code import export, show_code, undo
+from agent_magics.kernel.live_code import export, show_code
 from agent_magics.kernel.login import describe_key, log_in, log_out
+from agent_magics.kernel.mcp_words import manage_servers
+from agent_magics.kernel.publishing import publish_item, redraw
 from agent_magics.kernel.recordings import manage_recordings
+from agent_magics.kernel.serving import serve
 from agent_magics.kernel.table import table
 from agent_magics.kernel.tool_list import tools_text
+from agent_magics.kernel.undo import redo, undo
 from agent_magics.kernel.usage import describe_usage
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
@@ -42,8 +47,8 @@ _HISTORY_WIDTH = 200
 Notebook = Any
 
 
-def perform(notebook: Notebook, line: str) -> None:
-    """Do what `line` says.
+def perform(notebook: Notebook, line: str) -> Any:
+    """Do what `line` says, and return the value that it asks for, if any.
 
     Raises:
         FatalError: the word is not known, or what follows it does not fit.
@@ -52,7 +57,17 @@ def perform(notebook: Notebook, line: str) -> None:
     action = WORDS.get(word)
     if action is None:
         raise FatalError(f"%agent {word} is not known; there are: {', '.join(WORDS)}.")
-    action(notebook, arguments)
+    if word == "mcp":
+        arguments = _quoted_words(line)[1:]
+    return action(notebook, arguments)
+
+
+def _quoted_words(line: str) -> list[str]:
+    """Split as a shell does: command lines and values of arguments may hold spaces."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise FatalError(f"The quotes in this line do not fit: {error}.") from None
 
 
 def _say(notebook: Notebook, text: str) -> None:
@@ -108,7 +123,7 @@ def show_tools(notebook: Notebook, arguments: Sequence[str]) -> None:
 
 
 def show_history(notebook: Notebook, arguments: Sequence[str]) -> None:
-    """The conversation so far, an item a line; ``--code``: the code that ran in the kernel."""
+    """The conversation so far, an item a line; ``--code``: the code that the model ran."""
     if arguments and arguments[0] == "--code":
         show_code(notebook, arguments[1:])
         return
@@ -287,6 +302,11 @@ def recording(notebook: Notebook, arguments: Sequence[str]) -> None:
     _say(notebook, manage_recordings(notebook, arguments))
 
 
+def mcp(notebook: Notebook, arguments: Sequence[str]) -> Any:
+    """MCP servers: ``list``, ``add``, ``status``, ``read URI`` and more; see ``mcp help``."""
+    return manage_servers(notebook, arguments)
+
+
 def show_usage(notebook: Notebook, arguments: Sequence[str]) -> None:
     """Requests, tokens and cost of each conversation, its context, and its tools' shares."""
     _say(notebook, describe_usage(notebook.agents))
@@ -307,14 +327,16 @@ def show_help(notebook: Notebook, arguments: Sequence[str]) -> None:
     _say(notebook, table(("", ""), rows) + "\n\n`%%agent?` lists the options of a cell.")
 
 
-WORDS: dict[str, Callable[[Notebook, Sequence[str]], None]] = {
+WORDS: dict[str, Callable[[Notebook, Sequence[str]], Any]] = {
     "status": show_status,
     "login": login,
     "logout": logout,
     "tools": show_tools,
     "history": show_history,
     "export": export,
+    "diff": show_diff,
     "undo": undo,
+    "redo": redo,
     "usage": show_usage,
     "compact": compact,
     "reset": reset,
@@ -323,6 +345,8 @@ WORDS: dict[str, Callable[[Notebook, Sequence[str]], None]] = {
     "answer": answer,
     "show": show,
     "recording": recording,
+    "mcp": mcp,
+    "serve": serve,
     "doctor": show_doctor,
     "help": show_help,
 }

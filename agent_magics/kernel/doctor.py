@@ -13,9 +13,11 @@ from agent_magics.backends.exec.launcher import shared_launcher
 from agent_magics.backends.own_places import is_below
 from agent_magics.backends.paths import open_notebook, shown_path
 from agent_magics.kernel.answers import NotebookHost, stdin_allowed
-from agent_magics.kernel.cell import is_watched
+from agent_magics.kernel.lab_link import LabLink
 from agent_magics.kernel.login import describe_key
+from agent_magics.kernel.publishing import is_watched
 from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.render.markdown import code_span
 from agent_magics.tools.confined import current_tier
 
 _PACKAGES = (
@@ -42,6 +44,8 @@ def examine(shell: Any, host: NotebookHost, settings: Any) -> list[tuple[str, st
         *((package, _version(package)) for package in _PACKAGES),
         ("Where", _where(shell)),
         ("Questions", _questions(shell, host)),
+        ("Python code", _PYTHON[settings.python]),
+        ("JupyterLab", _extension(host.lab)),
         ("Key", describe_key(settings)),
         *_sandbox(settings),
         ("rg", shutil.which("rg") or "not found: grep_files searches with Python, slower"),
@@ -72,9 +76,32 @@ def _questions(shell: Any, host: NotebookHost) -> str:
         return (
             "(a) nobody can be asked: policy answers, a question is denied with a reason" + queued
         )
-    if is_watched(shell) and host.widgets_work:
-        return "(b) widgets with buttons in cells that await, (d) input() elsewhere" + queued
-    return "(d) typed in at an input() prompt" + queued
+    if not (is_watched(shell) and host.widgets_work):
+        return "(d) typed in at an input() prompt" + queued
+    rungs = ["(b) widgets with buttons in cells that await"]
+    if host.lab.reach:
+        rungs.append(f"(c) clicks while code holds the main thread, {_REACHES[host.lab.reach]}")
+    return ", ".join([*rungs, "(d) input() elsewhere"]) + queued
+
+
+_PYTHON = {
+    "live": "live: in this kernel, which is no sandbox; in scratch where the model asks for it",
+    "scratch": "scratch: beside this kernel, in the sandbox, with copies of variables",
+    "off": "off: the model's Python code is refused (commands may run Python all the same)",
+}
+_REACHES = {"subshell": "on a subshell", "control": "on the control channel"}
+
+
+def _extension(lab: LabLink) -> str:
+    """Say which notebooks the labextension has told of."""
+    if not lab.pages:
+        return (
+            "its extension has not said hello (another front end, or it is not installed): no "
+            "notebook tools, and questions of code that holds the main thread are typed in"
+        )
+    paths = ", ".join(code_span(path) for path in dict.fromkeys(p.path for p in lab.pages))
+    tools = ", ".join(map(code_span, lab.tools()))
+    return f"its extension is connected: {paths}" + (f"; it offers {tools}" if tools else "")
 
 
 _TIERS = {

@@ -32,6 +32,11 @@ def marks_own_code(function: Any) -> Any:
     return function
 
 
+def is_own_code(code: CodeType) -> bool:
+    """Tell whether what is called from here is ours, although live code may have called it."""
+    return code in _walls
+
+
 # The places where the person's tools are called.
 marks_person_code(Foreground.begin_work)
 marks_person_code(FunctionToolHandler._run_sync)

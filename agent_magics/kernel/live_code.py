@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.kernel.cell import publish_item
+from agent_magics.kernel.namespace import RanCode
+from agent_magics.kernel.publishing import publish_item
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.render.view import VERSION
@@ -14,19 +15,19 @@ from agent_magics.render.view import VERSION
 _FENCES = re.compile(r"`{3,}")
 
 
-def codes_of(notebook: Any, name: str) -> list[str]:
+def codes_of(notebook: Any, name: str) -> list[RanCode]:
     """Return the code that ran for an agent in its present conversation, in order."""
     agent = notebook.agents.get(name)
     if agent is None:
         return []
-    ran = notebook.live_kernel.ran
-    return [each.code for each in ran if each.session_id == agent.session.id]
+    ran = tuple(notebook.live_kernel.ran)
+    return [each for each in ran if each.session_id == agent.session.id]
 
 
 def show_code(notebook: Any, arguments: Sequence[str]) -> None:
-    """The code that the model ran in the kernel, as it was approved."""
+    """The code that the model ran, in the kernel or in scratch, as it was approved."""
     codes = codes_of(notebook, arguments[0] if arguments else notebook.settings.name)
-    _say(notebook, "\n\n".join(map(_fenced, codes)) or "No code has run in this conversation.")
+    _say(notebook, "\n\n".join(map(_shown, codes)) or "No code has run in this conversation.")
 
 
 def export(notebook: Any, arguments: Sequence[str]) -> None:
@@ -58,8 +59,8 @@ def undo(notebook: Any, arguments: Sequence[str]) -> None:
     """Put back what the model's last code changed in the variables: ``undo --namespace``."""
     if list(arguments) != ["--namespace"]:
         raise FatalError(
-            "%agent undo takes --namespace: it puts back the variables that the model's last code "
-            "added, changed or deleted. Files are not put back."
+            "%agent undo --namespace takes nothing else: it puts back the variables that the "
+            "model's last code added, changed or deleted, and no files."
         )
     done = notebook.live_kernel.changes.put_back(notebook.shell.user_ns)
     if done is None:
@@ -75,27 +76,48 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(map(code_span, names))
 
 
+def _shown(ran: RanCode) -> str:
+    note = _note(ran)
+    return f"{note}\n\n{_fenced(ran.code)}" if note else _fenced(ran.code)
+
+
+def _note(ran: RanCode) -> str:
+    """Return what stands above code that did not run in the kernel."""
+    if ran.place == "live":
+        return ""
+    copies = f", with copies of {_names(ran.copied)}" if ran.copied else ""
+    return f"*In scratch{copies}:*"
+
+
 def _fenced(code: str) -> str:
     fence = "`" * max([3, *(len(found) + 1 for found in _FENCES.findall(code))])
     return f"{fence}python\n{code.rstrip()}\n{fence}"
 
 
-def _notebook_of(codes: Sequence[str]) -> dict[str, Any]:
+def _notebook_of(codes: Sequence[RanCode]) -> dict[str, Any]:
     """Return a notebook of format 4.5, as nbformat describes it."""
-    cells = [
-        {
-            "cell_type": "code",
-            "execution_count": None,
-            "id": f"code-{number}",
-            "metadata": {},
-            "outputs": [],
-            "source": code.rstrip().splitlines(keepends=True),
-        }
-        for number, code in enumerate(codes, start=1)
-    ]
+    cells = [cell for number, ran in enumerate(codes, start=1) for cell in _cells_of(number, ran)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _cells_of(number: int, ran: RanCode) -> list[dict[str, Any]]:
+    """Return code as a cell; that of scratch has a tag, and a line of text above it.
+
+    A comment in the cell would spoil one that begins with a magic.
+    """
+    note = _note(ran)
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": f"code-{number}",
+        "metadata": {"tags": ["scratch"]} if note else {},
+        "outputs": [],
+        "source": ran.code.rstrip().splitlines(keepends=True),
+    }
+    above = {"cell_type": "markdown", "id": f"text-{number}", "metadata": {}, "source": [note]}
+    return [above, cell] if note else [cell]
 
 
 def _say(notebook: Any, text: str) -> None:

@@ -26,12 +26,14 @@ from agent_magics.kernel.interrupt import marks_own_code
 from agent_magics.protocol.errors import FatalError, TurnAbort
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.command_run import CommandReport
+from agent_magics.tools.mcp_callables import McpNamespace
 
 # An interrupt while a call waits stops the run; our own serving is not broken off half-way.
 marks_own_code(Foreground.block_on)
 
 _LARGEST_SENT = 1_000  # elements of plain data that a call carries; more goes by reference
 _ABSENT = object()
+MCP = "mcp"  # the name under which code reaches the tools of MCP servers
 
 Uncaptured = Callable[[], AbstractContextManager[None]]
 
@@ -68,14 +70,19 @@ class LiveTools:
             if name.isidentifier() and name not in NOT_FROM_CODE
         }
 
+        self._bound: dict[str, Any] = dict(self.functions)
+        if context.turn.servers is not None:
+            spawn = shared_engine().spawn
+            self._bound[MCP] = McpNamespace(context.turn.servers, spawn, self._offer)
+
     @contextmanager
     def bound(self, namespace: MutableMapping[str, Any]) -> Iterator[None]:
         """Put the functions into `namespace`, but never in the place of a person's variable."""
         before = self._before
-        for name, function in self.functions.items():
+        for name, ours in self._bound.items():
             there = namespace.get(name, _ABSENT)
-            if there is _ABSENT or is_tool(there):
-                before[name], namespace[name] = there, function
+            if there is _ABSENT or is_tool(there) or isinstance(there, McpNamespace):
+                before[name], namespace[name] = there, ours
         self._context.turn.from_code.add(self._context.call_id)
         try:
             yield
@@ -83,7 +90,7 @@ class LiveTools:
             self._over = True
             self._context.turn.from_code.discard(self._context.call_id)
             for name, there in before.items():
-                if namespace.get(name) is not self.functions[name]:
+                if namespace.get(name) is not self._bound[name]:
                     continue  # the code has defined something of that name
                 if there is _ABSENT:
                     del namespace[name]
@@ -147,8 +154,12 @@ class LiveTools:
         try:
             yield
         except (TurnAbort, FatalError) as error:
-            self.stop = error
-            raise _Stopped(str(error)) from None
+            raise self.end_with(error) from None
+
+    def end_with(self, error: TurnAbort | FatalError) -> BaseException:
+        """Keep what ended the turn, and return what ends the code."""
+        self.stop = error
+        return _Stopped(str(error))
 
     def _start(self, name: str, arguments: Mapping[str, Any]) -> "Future[ToolOutput]":
         self._check(name)
@@ -208,8 +219,17 @@ class AwaitedTools(ast.NodeTransformer):
         """Rewrite the awaited call."""
         call = node.value
         named = call.func if isinstance(call, ast.Call) else None
-        if isinstance(named, ast.Name) and named.id in self._names:
+        if self._is_tool(named):
             awaitable = ast.Attribute(named, "aio", ast.Load())
             call.func = ast.copy_location(awaitable, named)
         self.generic_visit(node)
         return node
+
+    def _is_tool(self, called: ast.expr | None) -> bool:
+        """Tell whether this is the name of a function, or ``mcp.SERVER.TOOL``."""
+        if isinstance(called, ast.Attribute):
+            server = called.value
+            root = server.value if isinstance(server, ast.Attribute | ast.Subscript) else None
+            is_mcp = isinstance(root, ast.Name) and root.id == MCP
+            return is_mcp and MCP in self._names and called.attr != "aio"
+        return isinstance(called, ast.Name) and called.id in self._names

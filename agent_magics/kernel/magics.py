@@ -14,6 +14,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode, Union
 
 from agent_magics.engine.surroundings import SURROUNDINGS, Lent
+from agent_magics.kernel.lab_link import LabLink
 from agent_magics.kernel.transform import AwaitTopLevelCell
 from agent_magics.protocol.config import DEFAULT_MODEL, ApprovalPolicy, SandboxPolicy
 
@@ -55,7 +56,7 @@ class AgentMagics(Magics):
         None, min=1, allow_none=True, help="Tokens the model can read; None: as known."
     ).tag(config=True)
     loops = Dict(help="When repetition is stopped, such as {'identical': 5}.").tag(config=True)
-    python = Enum(["live", "off"], "live", help="Whether code may run in your kernel.").tag(
+    python = Enum(["live", "scratch", "off"], "live", help="Where the model's code runs.").tag(
         config=True
     )
     features = Dict(
@@ -64,10 +65,18 @@ class AgentMagics(Magics):
     hooks = List(help="Objects with before_tool, after_tool, before_model or on_event.").tag(
         config=True
     )
+    mcp_servers = Dict(help="MCP servers: {'name': {'command': ..., 'args': [...]}}.").tag(
+        config=True
+    )
     tool_budget = Int(
         10_000, min=0, help="Estimated tokens of all tools, above which some are deferred."
     ).tag(config=True)
     allow_dangerous = Bool(False, help="Dangerous commands run under never.").tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell=shell)
+        # From now on pages of JupyterLab are let in.
+        self.lab = LabLink(getattr(shell, "kernel", None))
 
     # -- the magics --------------------------------------------------------------------------------
 
@@ -87,7 +96,7 @@ class AgentMagics(Magics):
     @magic_arguments()
     @argument("--model", "-m", help="The model's name at the provider.")
     @argument("--name", help="Which agent; each has its own conversation.")
-    @argument("--tools", nargs="+", help="Tools, sets (read-only, coding, data), own functions.")
+    @argument("--tools", nargs="+", help="Tools, sets (such as data), own functions.")
     @argument("--approval", choices=APPROVALS, help="When you are asked.")
     @argument("--sandbox", choices=SANDBOXES, help="What commands may touch.")
     @argument("--max-turns", type=int, help="Requests to the model in this cell.")
@@ -114,21 +123,27 @@ class AgentMagics(Magics):
 
     @no_var_expand
     @line_magic("agent")
-    def agent_line(self, line: str) -> None:
+    def agent_line(self, line: str) -> Any:
         """Look at and steer the agent: ``%agent help`` lists the words."""
-        self.notebook.perform(line)
+        return self.notebook.perform(line)
 
     def complete(self, shell: Any, event: Any) -> list[str]:
         """Complete options, tools and words at the cursor (an IPython completer hook)."""
         completion = importlib.import_module("agent_magics.kernel.completion")
         return completion.complete(event.line, self.agent.parser, shell.user_ns)
 
+    def before_cell(self, info: Any) -> None:
+        """Give a cell the names that it expects of us; nothing is loaded for any other cell."""
+        if "notebook" in vars(self) or "mcp." in info.raw_cell:
+            self.notebook.before_cell(info)
+
     def lend(self) -> Lent:
         """Return what `Agent` objects of this process may use."""
         return self.notebook.lend()
 
     def close(self) -> None:
-        """End the agents, if there are any."""
+        """End the agents, if there are any, and let no page in any more."""
+        self.lab.close()
         if "notebook" in vars(self):
             self.notebook.close()
 
@@ -145,6 +160,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_post.append(AwaitTopLevelCell(shell))
     for key in _COMPLETED:
         shell.set_hook("complete_command", magics.complete, str_key=key)
+    shell.events.register("pre_run_cell", magics.before_cell)
     SURROUNDINGS.lend(magics.lend)
     threading.Thread(target=_warm_up, name="agent-warm-up", daemon=True).start()
 
@@ -169,5 +185,6 @@ def unload(shell: Any) -> None:
     shell.input_transformers_post[:] = [
         each for each in shell.input_transformers_post if not isinstance(each, AwaitTopLevelCell)
     ]
+    shell.events.unregister("pre_run_cell", magics.before_cell)
     SURROUNDINGS.lend(None)
     magics.close()

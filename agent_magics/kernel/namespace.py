@@ -3,21 +3,21 @@
 import asyncio
 import re
 import sys
-import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import agent_magics
-from agent_magics.dispatch.context import LiveResult, ToolContext
+from agent_magics.dispatch.context import LiveDocument, LiveResult, ToolContext
 from agent_magics.dispatch.handles import HandleStore
 from agent_magics.dispatch.output import to_tool_output
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.kernel.capture import Capture, captured
 from agent_magics.kernel.changes import Changes, Watch
+from agent_magics.kernel.displayed import describe_error, is_cell, refuse_exit
+from agent_magics.kernel.guard import Guard
 from agent_magics.kernel.interrupt import marks_person_code, raise_if_pressed
 from agent_magics.kernel.live_tools import LiveTools
 from agent_magics.protocol.errors import FatalError, RespondToModel
@@ -26,11 +26,6 @@ from agent_magics.protocol.events import NamespaceChanged
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 # What a prompt may take from one expression; more belongs into the kernel, not into the prompt.
 _INTERPOLATED = 10_000
-# Lines of a traceback below the model's own code; the rest is library insides.
-_LIBRARY_FRAMES = 2
-
-# Our own frames between the model's code and the tools that it calls.
-_PACKAGE = str(Path(agent_magics.__file__).parent)
 _KEPT = re.compile(r"\b_r[1-9]\d*\b")
 _MOST_RAN = 1_000
 
@@ -44,10 +39,14 @@ class RanCode:
 
     Attributes:
         session_id: the conversation.
+        place: "live" in the kernel, "scratch" beside it.
+        copied: names of the variables that scratch was given copies of.
     """
 
     session_id: str
     code: str
+    place: str = "live"
+    copied: tuple[str, ...] = ()
 
 
 class LiveNamespace:
@@ -57,6 +56,7 @@ class LiveNamespace:
         changes: what the last runs changed, to be put back.
         ran: the code that ran, oldest first.
         running: whether code runs right now.
+        document: the open notebook, which a front end may lend.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -64,12 +64,17 @@ class LiveNamespace:
         self.changes = Changes()
         self.ran: deque[RanCode] = deque(maxlen=_MOST_RAN)
         self.running = False
+        self.document: LiveDocument | None = None
 
     @property
     def namespace(self) -> Mapping[str, Any]:
         """The person's variables, and IPython's own."""
         namespace: Mapping[str, Any] = self._shell.user_ns
         return namespace
+
+    def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
+        """Keep code that runs in scratch; see `LiveKernel.keep_code`."""
+        self.ran.append(RanCode(session_id, code, "scratch", tuple(copied)))
 
     async def run(self, code: str, context: ToolContext) -> LiveResult:
         """Run `code`; see `LiveKernel.run`."""
@@ -83,7 +88,15 @@ class LiveNamespace:
             self.ran.append(RanCode(context.session_id, code))
             with self._watching(transformed, context, capture):
                 tools = LiveTools(context, capture.suspended)
-                with tools.bound(shell.user_ns), _rewriting(shell, tools):
+                guard = Guard(
+                    context,
+                    code,
+                    base=LiveNamespace._execute.__code__,
+                    is_cell=partial(is_cell, shell),
+                    uncaptured=capture.suspended,
+                    stop=tools.end_with,
+                )
+                with tools.bound(shell.user_ns), _rewriting(shell, tools), guard.watching():
                     self.running = True
                     try:
                         result = await self._execute(code, transformed)
@@ -157,7 +170,7 @@ def _undisturbed(shell: Any) -> Iterator[None]:
     for name in silenced:
         # An `error` message would fail the cell under nbval; the error is the call's output.
         setattr(shell, name, lambda *args, **kwargs: None)
-    shell.ask_exit = _refuse_exit
+    shell.ask_exit = refuse_exit
     try:
         yield
     finally:
@@ -171,38 +184,6 @@ def _undisturbed(shell: Any) -> Iterator[None]:
                 setattr(sys, name, saved_sys[name])
             elif hasattr(sys, name):
                 delattr(sys, name)
-
-
-def _refuse_exit() -> None:
-    raise RuntimeError("exit() and quit() would end the person's kernel, so they do nothing here")
-
-
-def describe_error(shell: Any, error: BaseException) -> str:
-    """Return the traceback as far as it matters: the model's lines and the last of a library's."""
-    last = traceback.format_exception_only(type(error), error)
-    if isinstance(error, SyntaxError):
-        return "".join(_without_file(last)).rstrip()
-    frames = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
-    own = [n for n, frame in enumerate(frames) if _is_cell(shell, frame.filename)]
-    if not own:
-        return "".join(last).rstrip()
-    kept = [*(frames[n] for n in own), *frames[own[-1] + 1 :][-_LIBRARY_FRAMES:]]
-    lines = [_frame_line(shell, frame) for frame in kept]
-    return "\n".join(["Traceback (most recent call last):", *lines, "".join(last).rstrip()])
-
-
-def _frame_line(shell: Any, frame: traceback.FrameSummary) -> str:
-    place = "the code" if _is_cell(shell, frame.filename) else frame.filename
-    return f"  line {frame.lineno} of {place}, in {frame.name}\n    {(frame.line or '').strip()}"
-
-
-def _without_file(lines: list[str]) -> list[str]:
-    return [re.sub(r'^  File ".*", line', "  line", line) for line in lines]
-
-
-def _is_cell(shell: Any, filename: str) -> bool:
-    return shell.compile.format_code_name(filename) is not None
 
 
 def interpolate(text: str, namespace: dict[str, Any]) -> str:

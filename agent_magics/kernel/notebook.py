@@ -3,8 +3,10 @@
 import asyncio
 import atexit
 import keyword
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -19,12 +21,18 @@ from agent_magics.engine.surroundings import Lent
 from agent_magics.kernel import control
 from agent_magics.kernel.answers import NotebookHost
 from agent_magics.kernel.cell import CellRun
+from agent_magics.kernel.lab_document import LabDocument
+from agent_magics.kernel.lab_tools import PageTools
+from agent_magics.kernel.live_tools import MCP
 from agent_magics.kernel.namespace import LiveNamespace, interpolate, own_tools
 from agent_magics.kernel.output_type import read_type
 from agent_magics.kernel.rerecording import Rerecording
+from agent_magics.kernel.serving import ServingDesk
 from agent_magics.models.families import tools_config
 from agent_magics.models.recording_file import recording_beside_notebook
 from agent_magics.protocol.errors import FatalError
+from agent_magics.tools.mcp_callables import McpNamespace
+from agent_magics.tools.mcp_selection import split_tools
 from agent_magics.tools.toolset import resolve_tools
 
 
@@ -39,26 +47,38 @@ class NotebookAgents:
     def __init__(self, shell: Any, settings: Any) -> None:
         self.shell = shell
         self.settings = settings
-        self.host = NotebookHost(shell)
+        self.host = NotebookHost(shell, settings.lab)
         self.live_kernel = LiveNamespace(shell)
+        self.live_kernel.document = LabDocument(settings.lab)
+        self._page_tools = PageTools(settings.lab)
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, asyncio.Task[Any]] = {}
         self.rerecording = Rerecording()
         self._runs: WeakSet[CellRun] = WeakSet()
         self._last_agent: Agent | None = None
-        shell.events.register("pre_run_cell", self._bind_kept)
         atexit.register(self.close)  # while the kernel can still say how the sessions ended
 
-    def _bind_kept(self, info: Any) -> None:
-        """Bind the results that a person's cell names, such as ``_r7``; the last agent's."""
+    def before_cell(self, info: Any) -> None:
+        """Bind what a cell names: ``mcp``, and results of the last agent such as ``_r7``."""
         agent = self._last_agent
+        if "mcp." in info.raw_cell and not self.live_kernel.running:
+            self._bind_mentioned()
         if agent is not None and "_r" in info.raw_cell and not self.live_kernel.running:
             self.live_kernel.bind_kept(info.raw_cell, agent.session.handles)
 
+    def _bind_mentioned(self) -> None:
+        """Have `mcp` there for a cell that names it, also before any agent has run."""
+        if MCP in self.shell.user_ns:
+            return
+        try:
+            self._bind_servers(self.agent_named(self.settings.name))
+        except FatalError as error:
+            print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+
     def lend(self) -> Lent:
         """Return what `Agent` objects of this process may use."""
-        return Lent(self.host, self.live_kernel)
+        return Lent(self.host, self.live_kernel, partial(ServingDesk, self))
 
     # -- cells -------------------------------------------------------------------------------------
 
@@ -120,12 +140,15 @@ class NotebookAgents:
         model = options.model or settings.model
         features = settings.features or agent.config.features
         forms = tools_config(model, features)
-        named = options.tools or settings.tools
+        named = self._with_notebook(options.tools or settings.tools)
+        self._page_tools.give(agent)
         known = {**agent.toolbox.named_in(named), **namespace}
+        named, mcp_names = split_tools(named, known)
         wanted = resolve_tools(named, known, live=True, forms=forms)
         setup = agent.setup(
             tools=wanted if options.tools else join_tools(wanted, own_tools(namespace)),
             more=not options.tools,
+            mcp_names=mcp_names,
             model=model,
             features=features,
             replay=replay,
@@ -143,7 +166,24 @@ class NotebookAgents:
             python=settings.python,
             allow_dangerous=settings.allow_dangerous,
         )
+        self._bind_servers(agent)
         return setup, notes
+
+    def _bind_servers(self, agent: Agent) -> None:
+        """Bind the tools of the agent's MCP servers as `mcp`, unless that is the person's name."""
+        namespace, there = self.shell.user_ns, self.shell.user_ns.get(MCP)
+        if there is not None and not isinstance(there, McpNamespace):
+            return
+        tools = agent.mcp_tools
+        if tools is not None:
+            namespace[MCP] = self.shell.user_ns_hidden[MCP] = tools
+        elif there is not None:
+            del namespace[MCP]
+
+    def _with_notebook(self, named: Any) -> list[Any]:
+        """Return the names of tools; with "data" those of the open notebook, where one answers."""
+        names = [named] if isinstance(named, str) else list(named)
+        return [*names, "notebook"] if "data" in names and self.settings.lab.pages else names
 
     def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
         """Return the recording to play, and a note that says so."""
@@ -181,11 +221,13 @@ class NotebookAgents:
                 sandbox=settings.sandbox,
                 network=settings.network,
                 hooks=settings.hooks,
+                mcp_servers=settings.mcp_servers,
             )
         elif new:
             agent.reset()
         agent.replay_strict = self.settings.replay_strict
         agent.toolbox.budget = self.settings.tool_budget
+        agent.use_servers(self.settings.mcp_servers)
         return agent
 
     @contextmanager
@@ -240,18 +282,16 @@ class NotebookAgents:
 
     # -- the control line --------------------------------------------------------------------------
 
-    def perform(self, line: str) -> None:
-        """Do what a ``%agent`` line says."""
+    def perform(self, line: str) -> Any:
+        """Do what a ``%agent`` line says, and return the value that it asks for, if any."""
         try:
-            control.perform(self, line)
+            return control.perform(self, line)
         except FatalError as error:
             raise UsageError(str(error)) from None
 
     def close(self) -> None:
         """End the agents and what they run; no live widget is left in a cell."""
         atexit.unregister(self.close)
-        with suppress(ValueError):  # closed twice
-            self.shell.events.unregister("pre_run_cell", self._bind_kept)
         for agent in self.agents.values():
             agent.close()
         for run in self._runs:

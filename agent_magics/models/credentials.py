@@ -95,6 +95,16 @@ def keep_key(place: str, key: str) -> str:
     return where
 
 
+def kept_secret(place: str) -> str | None:
+    """Return what was kept for a place that is no host of models, or None.
+
+    Raises:
+        FatalError: the file is not safe or not ours, or the keyring does not open.
+    """
+    found = _look_up(place, anywhere=False)
+    return None if found is None else found.value
+
+
 def drop_key(place: str) -> bool:
     """Forget the key of the host `place` wherever it was kept; return whether there was one.
 

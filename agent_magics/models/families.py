@@ -112,6 +112,7 @@ FEATURES: dict[str, tuple[Any, ...]] = {
     "apply_patch": ("freeform", "json", "edit_file"),
     "view_image": YES_OR_NO,
     "reasoning_summary": ("auto", "concise", "detailed"),
+    "mcp_sampling": YES_OR_NO,
     "service_tier": ("auto", "default", "flex", "scale", "priority"),
 }
 

@@ -1,7 +1,7 @@
 """Which environment variable holds whose key, and how a person gives one that is missing."""
 
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
 from agent_magics.models.endpoints import HOSTS, LOOPBACK, OPENAI_ADDRESS, endpoint_of
@@ -64,9 +64,13 @@ def shared_key_of(address: str) -> str:
 
 def environment_keys() -> tuple[str, ...]:
     """Return all keys of known servers that the environment holds: none may be written anywhere."""
+    return tuple(filter(None, (os.environ.get(name) for name in _all_key_names())))
+
+
+@cache
+def _all_key_names() -> tuple[str, ...]:
     names = {name for _, endpoint in HOSTS for name in endpoint.key_names}
-    found = (os.environ.get(name, "") for name in sorted((*names, "OPENAI_API_KEY")))
-    return tuple(filter(None, found))
+    return tuple(sorted((*names, "OPENAI_API_KEY")))
 
 
 def ways_to_give(address: str) -> str:

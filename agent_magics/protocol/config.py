@@ -54,6 +54,8 @@ class LoopLimits:
         texts: the same words beside the calls, so many times in a row.
         patience: after the model was told, so many repetitions more until the person is asked.
         notes: so often in one turn the model is told; the next time the person is asked.
+        nested: the same call with the same result, made in a row by the model's code; it is told
+            so, and nobody is asked.
     """
 
     identical: int = 3
@@ -63,6 +65,7 @@ class LoopLimits:
     texts: int = 4
     patience: int = 2
     notes: int = 3
+    nested: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,11 +236,39 @@ class PlanUpdated(Event):
     explanation: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One file that a turn changed.
+
+    Attributes:
+        path: relative to the workspace where it is inside.
+        change: what became of it.
+        added, removed: lines; None where they cannot be counted.
+        note: what is to be said beside it: its mode, why its lines are not shown.
+    """
+
+    path: str
+    change: Literal["added", "changed", "removed"]
+    added: int | None = 0
+    removed: int | None = 0
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDiffUpdated(Event):
-    """All changes to files in this turn, as one unified diff."""
+    """All changes to files in this turn, as one unified diff; sent after a change, and at the end.
+
+    Attributes:
+        diff: the unified diff; of a very long one, the beginning.
+        files: what changed, by path.
+        runs: sentences about changed files that run by themselves; known at the turn's end.
+        notes: what was not seen, or cannot be put back.
+    """
 
     diff: str
+    files: tuple[ChangedFile, ...] = ()
+    runs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 # -- questions: each is answered by an Op with the same id -------------------------------------
@@ -256,9 +284,10 @@ class Question(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(Question):
-    """May this call run? `target` is what it would touch, `arguments` all of it.
+    """May this call run? `target` is what it would touch.
 
     Attributes:
+        arguments: all of the call as the model wrote it; where it changes text, the diff.
         scopes: the lasting answers that may be given beside approve / deny / abort.
         covers: scope -> what exactly it would allow, in words.
         editable: the text that may be changed and approved, such as the command line.

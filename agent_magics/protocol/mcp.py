@@ -32,12 +32,12 @@ class McpServerConfig:
     name: str
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # there are keys in it
     env_vars: tuple[str, ...] = ()
     cwd: Path | None = None
     url: str | None = None
     transport: Literal["stdio", "http", "sse"] = "stdio"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     bearer_token_env_var: str | None = None
     enabled: bool = True
     required: bool = False
@@ -84,7 +84,15 @@ class McpTool:
 
 @dataclass(frozen=True, slots=True)
 class McpServerState:
-    """A server as it is at this moment; `message` is one sentence where it is not ready."""
+    """A server as it is at this moment.
+
+    Attributes:
+        message: one sentence where it is not ready.
+        instructions: what the server says of itself to models; written by others.
+        version: its own.
+        restarts: how often it was started again after it had ended by itself.
+        left_out: tools that are not offered, as (name, why).
+    """
 
     config: McpServerConfig
     status: McpStatus
@@ -95,6 +103,7 @@ class McpServerState:
     restarts: int = 0
     has_resources: bool = False
     has_prompts: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

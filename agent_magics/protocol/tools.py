@@ -91,7 +91,7 @@ class ConfiguredToolSpec:
     supports_parallel_tool_calls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FunctionPayload:
     """Arguments as the model's own JSON text."""
 
@@ -130,7 +130,7 @@ class McpPayload:
 ToolPayload: TypeAlias = FunctionPayload | CustomPayload | LocalShellPayload | McpPayload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolCall:
     """One call as the router understood it, not yet looked up or checked."""
 
@@ -140,7 +140,7 @@ class ToolCall:
     parent_call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolOutput:
     """What a tool gave back.
 

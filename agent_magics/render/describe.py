@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from agent_magics.protocol.events import NamespaceChanged
+from agent_magics.protocol.events import NamespaceChanged, QuestionResolved
 from agent_magics.render.markdown import fenced
 
 # What is kept of one call's output in the notebook; the model may have read more.
@@ -28,6 +28,16 @@ def describe_change(event: NamespaceChanged) -> list[str]:
     return words
 
 
+def describe_form_answer(event: QuestionResolved) -> str:
+    """Say what became of a server's question, and why where nobody was asked."""
+    by = {"person": " by the person", "program": " by the program", "beforehand": " beforehand"}
+    if event.decision.startswith("approve"):
+        return f"its question was answered{by.get(event.by, '')}"
+    verb = "cancelled" if event.decision == "abort" else "declined"
+    why = f": {one_line(event.feedback)}" if event.by == "policy" and event.feedback else ""
+    return f"its question was {verb}{by.get(event.by, '')}{why}"
+
+
 def json_as_code(text: str) -> str:
     """Return an answer that is JSON as a block of code: as Markdown it would be misread."""
     try:
@@ -45,6 +55,19 @@ def describe_call(arguments: str) -> str:
         return _describe(json.loads(arguments), arguments)
     except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return _files_of(arguments)
+
+
+def describe_cell(arguments: str) -> str:
+    """Say which cell of the open notebook a call is about; of a new one, its text."""
+    try:
+        parsed = json.loads(arguments)
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict) and isinstance(cell := parsed.get("cell_id"), str) and cell:
+        return one_line(f"cell {cell}")
+    if isinstance(parsed, dict) and isinstance(source := parsed.get("source"), str):
+        return one_line(source)
+    return describe_call(arguments)
 
 
 def _describe(parsed: object, arguments: str) -> str:

@@ -9,7 +9,7 @@ from agent_magics.render.view import VERSION, Block
 ITEM_MIME = "application/vnd.agent-magics.item+json"
 
 # Of rich outputs only what cannot act is published: no HTML, no JavaScript, no SVG.
-_HARMLESS = ("image/png", "image/jpeg", "text/plain")
+_HARMLESS = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
 
 
 def to_bundle(block: Block) -> dict[str, Json]:

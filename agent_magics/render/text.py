@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent_magics.render.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
 
@@ -70,7 +71,8 @@ def _headline(item: Item) -> str:
 
 def _name(item: Item) -> str:
     """Return the name of the tool; the model chose it, so it may hold anything."""
-    return re.sub(r"[^\w.-]", "?", item["name"])
+    name: str = item["name"]
+    return name if name == "python (scratch)" else re.sub(r"[^\w.-]", "?", name)
 
 
 def _tool_markdown(item: Item) -> str:
@@ -162,6 +164,7 @@ _MARKDOWN: dict[str, Callable[[Item], str]] = {
     "notice": _notice_markdown,
     "tool": _tool_markdown,
     "patch": _patch_markdown,
+    "changes": changes_markdown,
     "plan": _plan_markdown,
     "usage": lambda item: f"*{harmless_prose(_usage(item))}*",
     "block": _block_markdown,
@@ -172,6 +175,7 @@ _PLAIN: dict[str, Callable[[Item], str]] = {
     "notice": lambda item: f"{_LEVELS[item['level']]}: {item['text']}",
     "tool": _tool_plain,
     "patch": _tool_plain,
+    "changes": changes_plain,
     "plan": _plan_plain,
     "usage": _usage,
     "block": _block_plain,

@@ -13,6 +13,7 @@ from agent_magics.backends.exec.output import colour_output
 from agent_magics.models.catalog import dollars
 from agent_magics.protocol.events import (
     ApprovalRequested,
+    ElicitationRequested,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
@@ -20,6 +21,7 @@ from agent_magics.protocol.events import (
     HistoryCompacted,
     ItemCompleted,
     LiveOutput,
+    McpServerChanged,
     ModelInformed,
     ModelRetry,
     NamespaceChanged,
@@ -36,22 +38,27 @@ from agent_magics.protocol.events import (
     ToolCallUpdated,
     TurnAborted,
     TurnCompleted,
+    TurnDiffUpdated,
     TurnFailed,
     TurnStarted,
     Warned,
 )
-from agent_magics.protocol.items import AssistantMessage, Json, text_of
+from agent_magics.protocol.items import AssistantMessage, Json
+from agent_magics.render.changes import changes_item, same_lines
 from agent_magics.render.describe import (
     SAVED_CHARACTERS,
     command_line,
     describe_call,
+    describe_cell,
     describe_change,
+    describe_form_answer,
     ending,
     json_as_code,
     one_line,
     shorten,
     without_session,
 )
+from agent_magics.render.pictures import TurnPictures
 from agent_magics.render.sources import describe_search, sources_of
 from agent_magics.render.waiting import Wait
 
@@ -69,6 +76,9 @@ _LANGUAGES = {
     "python": "python",
     **dict.fromkeys(("shell", "shell_command", "exec_command", "local_shell"), "bash"),
 }
+_CELL_TOOLS = tuple(
+    f"notebook_{name}" for name in ("read", "insert_cell", "edit_cell", "delete_cell", "run_cell")
+)
 # Their arguments name a session by a number that is drawn anew in every run.
 _SESSION_TOOLS = ("write_stdin", "kill_session")
 _GOES_ON = "goes on as a session"
@@ -131,15 +141,18 @@ class TurnView:
         self.blocks: list[Block] = []
         self._calls: dict[str, Block] = {}
         self._questions: dict[str, str] = {}
+        self._forms: dict[str, str] = {}  # the calls whose servers ask something
         self._denied: set[str] = set()
         self._text: Block | None = None
         self._typed = False
         self._plan: Block | None = None
         self._plan_calls: set[str] = set()
         self._rich: dict[str, list[Mapping[str, Json]]] = {}
+        self._pictures = TurnPictures()
         self._sessions: dict[str, _Session] = {}
         self._wait: tuple[Block, Wait] | None = None
         self._thoughts: Block | None = None
+        self._diff: TurnDiffUpdated | None = None
 
     @property
     def waits(self) -> bool:
@@ -162,6 +175,9 @@ class TurnView:
 
     def apply(self, event: Event) -> list[Block]:
         """Take an event in and return the blocks that are new or changed."""
+        if isinstance(event, TurnDiffUpdated):
+            self._diff = event  # it is shown at the turn's end
+            return []
         ended: list[Block] = []
         if self._wait is not None and isinstance(event, _ANSWERS):
             ended = self._end_wait("answered")
@@ -186,8 +202,10 @@ class TurnView:
                 return self._follow_command(event)
             case PatchApplyEnd() | LiveOutput() | NamespaceChanged():
                 return self._show_work(event)
-            case ApprovalRequested():
-                self._questions[event.question_id] = event.call_id
+            case ApprovalRequested() | ElicitationRequested():
+                is_form = isinstance(event, ElicitationRequested)
+                asked = self._forms if is_form else self._questions
+                asked[event.question_id] = event.call_id
                 return []
             case QuestionResolved():
                 return self._note_answer(event)
@@ -239,7 +257,8 @@ class TurnView:
         return [self._call_block(event.call_id, event.name, event.arguments)]
 
     def _call_block(self, call_id: str, name: str, arguments: str) -> Block:
-        title = describe_call(arguments)
+        describe = describe_cell if name in _CELL_TOOLS else describe_call
+        title = describe(arguments)
         if name == "web_search":
             title, arguments = describe_search(arguments, done=False), ""
         if name in _SESSION_TOOLS:
@@ -265,6 +284,8 @@ class TurnView:
         block = self._calls.get(event.call_id)
         if block is None or isinstance(event, ToolCallRunning):
             return []
+        if block.item["name"] == "python" and event.metadata.get("where") == "scratch":
+            block.item["name"] = "python (scratch)"
         share = "" if event.progress is None else f"{event.progress:.0%}"
         news = " ".join(filter(None, (event.title, share)))
         if news:
@@ -281,7 +302,8 @@ class TurnView:
             self._calls.pop(event.call_id)
         denied = event.call_id in self._denied
         shown = event.details.get("output")
-        output = shown if isinstance(shown, str) else text_of(event.output)
+        # A tool that says itself what people see has shown its figures, too.
+        output, pictures = self._pictures.read(shown if isinstance(shown, str) else event.output)
         block.item["status"] = "completed" if ok else "denied" if denied else "failed"
         rich = self._rich.pop(event.call_id, ())
         if rich:
@@ -294,7 +316,7 @@ class TurnView:
         if isinstance(session := event.details.get("session"), str):
             block.item["title"] = ": ".join(filter(None, (one_line(session), block.item["title"])))
         block.done = True
-        return [block, *map(self._rich_block, rich)]
+        return [block, *map(self._rich_block, (*rich, *pictures))]
 
     def _rich_block(self, data: Mapping[str, Json]) -> Block:
         block = self._new("rich", {}, done=True)
@@ -317,6 +339,13 @@ class TurnView:
         return [block]
 
     def _note_answer(self, event: QuestionResolved) -> list[Block]:
+        if event.question_id in self._forms:
+            block = self._calls.get(self._forms.pop(event.question_id))
+            if block is None or event.decision == "closed":
+                return []
+            words = (str(block.item["note"]), describe_form_answer(event))
+            block.item["note"] = "; ".join(filter(None, words))
+            return [block]
         call_id = self._questions.pop(event.question_id, "")
         block = self._calls.get(call_id)
         if event.decision in ("deny", "abort", "closed"):
@@ -401,23 +430,38 @@ class TurnView:
             case PlanUpdated():
                 return [self._show_plan(event)]
             case TurnCompleted():
-                return [*self._end_open(), *self._show_usage(event)]
-            case TurnAborted(reason=reason):
-                stopped = self._end_wait("stopped")
-                said = f"{reason[:1].upper()}{reason[1:]}."
-                return [*stopped, *self._end_open(), self._notice("warning", said)]
-            case TurnFailed(error=error):
-                failed = self._end_wait("failed")
-                return [*failed, *self._end_open(), self._notice("error", error)]
+                return [*self._end_open(), *self._show_changes(), *self._show_usage(event)]
+            case TurnAborted() | TurnFailed():
+                return self._show_failure(event)
             case ModelInformed(shown=shown):
                 return [self._notice("info", shown)] if shown else []
             case Warned(message=message):
                 return [self._notice("warning", message)]
+            case McpServerChanged(status="failed" | "needs login", message=message):
+                return [self._notice("info", message)]
             case HistoryCompacted(summary=summary):
                 return [self._notice("info", SUMMARISED if summary else PRUNED)]
             case ModelRetry():
                 return [self._show_wait(event)]
         return []
+
+    def _show_failure(self, event: TurnAborted | TurnFailed) -> list[Block]:
+        stopped = isinstance(event, TurnAborted)
+        blocks = [
+            *self._end_wait("stopped" if stopped else "failed"),
+            *self._end_open(),
+            *self._show_changes(),
+        ]
+        said = f"{event.reason[:1].upper()}{event.reason[1:]}." if stopped else event.error
+        return [*blocks, self._notice("warning" if stopped else "error", said)]
+
+    def _show_changes(self) -> list[Block]:
+        """Show what the turn changed in files, at its end; what a patch shows is not repeated."""
+        if self._diff is None or not self._diff.files:
+            return []
+        shown = [block for block in self.blocks if block.item.get("diff")]
+        alone = len(shown) == 1 and same_lines(str(shown[0].item["diff"]), self._diff.diff)
+        return [self._new("changes", changes_item(self._diff, bare=alone), done=True)]
 
     def _show_usage(self, event: TurnCompleted) -> list[Block]:
         usage = event.usage

@@ -5,7 +5,7 @@ the callbacks they were given: they may run on any thread.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,11 @@ _ALWAYS_SEEN, _SEEN_LINES, _ENDING, _ENDING_LINES = 1_200, 12, 400, 4
 _TARGET_LINES = 6
 
 
+def script(*names: str) -> str:
+    """Return one ES module made of files of ours, which therefore import nothing."""
+    return "".join((STATIC / name).read_text(encoding="utf-8") for name in names)
+
+
 class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
     """Asks one question: may this call run?
 
@@ -43,9 +48,11 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
         language: what the arguments are written in: bash, python, json or text.
         choices: the buttons, in order, as ``{"decision": …, "label": …, "covers": …}``.
         editable: the text that may be changed and approved.
+        by_page: what it has to say comes by way of the page's extension, to `hear`; its own comm
+            waits for the main thread.
     """
 
-    _esm = (STATIC / "question.js").read_text(encoding="utf-8")
+    _esm = script("elements.js", "question.js")
     _css = (STATIC / "widgets.css").read_text(encoding="utf-8")
 
     question_id = traitlets.Unicode().tag(sync=True)
@@ -58,6 +65,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)
     editable = traitlets.Unicode().tag(sync=True)
     decision = traitlets.Unicode().tag(sync=True)
+    by_page = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -70,6 +78,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
         choices: Sequence[dict[str, str]],
         language: str = "text",
         editable: str = "",
+        by_page: bool = False,
     ) -> None:
         self._on_drawn: list[Callable[[], None]] = []
         self._on_answer: list[Callable[[str, str, str | None], None]] = []
@@ -84,6 +93,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
             language=language,
             choices=[_shown_choice(choice) for choice in choices],
             editable=editable if _can_be_edited(editable) else "",
+            by_page=by_page,
         )
         self.on_msg(self._receive)
 
@@ -102,7 +112,11 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """Show the answer, wherever it was given, and take no more clicks."""
         self.decision = decision
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def hear(self, content: Mapping[str, Any]) -> None:
+        """Take a message of the front-end half that came by another way; from any thread."""
+        self._receive(self, content, None)
+
+    def _receive(self, _widget: object, content: Mapping[str, Any], _buffers: object) -> None:
         if content.get("type") == "drawn":
             for drawn in self._on_drawn:
                 drawn()
@@ -116,7 +130,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
                     edited if isinstance(edited, str) else None,
                 )
 
-    def _is_answer(self, content: dict[str, Any]) -> bool:
+    def _is_answer(self, content: Mapping[str, Any]) -> bool:
         """Tell whether a message is an answer to this question; the page can send anything."""
         if self.decision or content.get("id") != self.question_id:
             return False
@@ -166,7 +180,7 @@ class StreamWidget(anywidget.AnyWidget):  # type: ignore[misc]
         label: what is running.
     """
 
-    _esm = (STATIC / "stream.js").read_text(encoding="utf-8")
+    _esm = script("stream.js")
     _css = (STATIC / "widgets.css").read_text(encoding="utf-8")
 
     label = traitlets.Unicode().tag(sync=True)

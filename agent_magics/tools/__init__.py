@@ -26,6 +26,11 @@ _HOMES = {
     "update_plan": "plan",
     "python": "live_python",
     "inspect_variables": "inspection",
+    "notebook_read": "notebook_cells",
+    "notebook_insert_cell": "notebook_changes",
+    "notebook_edit_cell": "notebook_changes",
+    "notebook_delete_cell": "notebook_changes",
+    "notebook_run_cell": "notebook_changes",
     "batch": "batching",
     "tool_search": "finding",
 }
@@ -34,7 +39,14 @@ READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
 DATA = (*CODING, "python", "inspect_variables")
-TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA}
+NOTEBOOK = (
+    "notebook_read",
+    "notebook_insert_cell",
+    "notebook_edit_cell",
+    "notebook_run_cell",
+    "notebook_delete_cell",
+)
+TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA, "notebook": NOTEBOOK}
 
 __all__ = [
     "apply_patch",
@@ -48,6 +60,11 @@ __all__ = [
     "list_dir",
     "list_sessions",
     "local_shell",
+    "notebook_delete_cell",
+    "notebook_edit_cell",
+    "notebook_insert_cell",
+    "notebook_read",
+    "notebook_run_cell",
     "python",
     "read_file",
     "shell",

@@ -45,12 +45,15 @@ async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> To
         word = "" if output.success else " failed"
         parts.append(InputText(f"\n\n[{number}] {call.tool}{word}:\n"))
         parts += _cut(output, budget)
-    return ToolOutput(_joined(parts), success=done > 0)
+    values = [each.text if each.value is None else each.value for each in outputs]
+    return ToolOutput(_joined(parts), success=done > 0, value=values)
 
 
 async def _answer(call: BatchCall, ctx: ToolContext) -> ToolOutput:
     if call.tool == ctx.name:
         return ToolOutput("Not run: a batch cannot stand in a batch.", success=False)
+    if call.tool == "python" and ctx.is_from_code:  # which would hold the main thread twice
+        return ToolOutput("Not run: code that runs cannot run more code.", success=False)
     return await ctx.call(call.tool, call.arguments)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from agent_magics.backends.exec.command import CommandResult, run_command
+from agent_magics.backends.patch import PatchResult
 from agent_magics.dispatch.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
@@ -22,6 +23,8 @@ from agent_magics.tools.command_run import (
     own_processes,
     start_confined,
 )
+from agent_magics.tools.patch import assess_operations
+from agent_magics.tools.scripted_patch import apply_found, find_patch
 
 LONGEST_TIMEOUT = 3_600_000  # milliseconds
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh", "fish")
@@ -57,6 +60,9 @@ def assess_argv(
     argv: Sequence[str], arguments: Mapping[str, Any], ctx: ToolContext
 ) -> list[Action]:
     """Say what running `argv` with the other arguments of a call would do."""
+    patch = find_patch(argv, arguments.get("workdir"), ctx.env)
+    if patch is not None:
+        return assess_operations(patch, arguments, ctx)
     return assess_command(
         argv,
         folder(arguments.get("workdir"), ctx),
@@ -87,7 +93,7 @@ def shell(
     with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
-) -> "CommandResult | CommandReport":
+) -> "CommandResult | CommandReport | PatchResult":
     """Run a command and return its output. No shell interprets it.
 
     For pipes, redirections, wildcards or variables pass ["bash", "-c", "the script"]. There is
@@ -121,7 +127,7 @@ def shell_command(
     with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
-) -> "CommandResult | CommandReport":
+) -> "CommandResult | CommandReport | PatchResult":
     """Run a script in a shell (bash, else sh) and return its output.
 
     There is no terminal and no input.
@@ -151,7 +157,7 @@ def local_shell(
     timeout_ms: int = 30_000,
     *,
     ctx: ToolContext | None = None,
-) -> "CommandResult | CommandReport":
+) -> "CommandResult | CommandReport | PatchResult":
     """Run a command that the model asks for with the Responses API's own shell call.
 
     Args:
@@ -169,8 +175,11 @@ def _run(
     timeout_ms: int,
     permissions: Permissions,
     ctx: ToolContext | None,
-) -> CommandResult | CommandReport:
+) -> "CommandResult | CommandReport | PatchResult":
     check_timeout(timeout_ms)
+    patch = find_patch(argv, workdir, os.environ if ctx is None else ctx.env)
+    if patch is not None:
+        return apply_found(patch, ctx)
     cwd, timeout = folder(workdir, ctx), timeout_ms / 1000
     if ctx is None:
         return run_command(argv, cwd=cwd, env=os.environ, timeout=timeout, manager=own_processes())

@@ -17,7 +17,7 @@ from agent_magics.backends.exec.launcher import shared_launcher
 from agent_magics.backends.exec.put_back import Finding
 from agent_magics.backends.exec.tripwire import shared_tripwire
 from agent_magics.backends.launcher.wire import Confinement
-from agent_magics.backends.own_places import is_below
+from agent_magics.backends.own_places import is_below, make_own_places
 from agent_magics.backends.paths import open_notebook, resolve_path, shown_path
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.exec_git import READ_ONLY_ENVIRONMENT
@@ -82,6 +82,8 @@ def confinement_for(
     more = wanted.get("write", ()) if isinstance(wanted, Mapping) else ()
     # A command that is known to only read runs without a question: it gets nothing to write.
     read_only = config.sandbox is SandboxPolicy.READ_ONLY or ctx.read_only
+    if not read_only:
+        make_own_places([real_path(root) for root in config.roots])
     return build_confinement(
         tier=tier,
         policy="read-only" if read_only else "workspace-write",
@@ -251,8 +253,14 @@ def _ask(permission: str = "require_escalated") -> str:
 # -- what is compared afterwards -----------------------------------------------------------------
 
 
+def _may_write_workspace(ctx: ToolContext, confinement: Confinement | None) -> bool:
+    if confinement is None:  # let out, or not to be confined here: what only reads is known
+        return not ctx.read_only
+    return len(confinement.writable) > 1  # the last one is for temporary files
+
+
 class ProtectedFiles:
-    """The protected files of the workspace, watched while one command runs.
+    """The workspace while one command runs: what is protected is put back, other changes noted.
 
     Args:
         ctx: the call that starts the command; its person and its model are told.
@@ -262,14 +270,23 @@ class ProtectedFiles:
     def __init__(self, ctx: ToolContext, confinement: Confinement | None) -> None:
         self._ctx = ctx
         self._watch = shared_tripwire().arm(confinement)
+        self._changes = None
+        if ctx.diff_tracker is not None and _may_write_workspace(ctx, confinement):
+            self._changes = ctx.diff_tracker.watch()
 
     def check(self) -> str:
         """Put back what changed until now; return what to add to the call's answer, or ""."""
-        return self._tell(self._watch.check())
+        told = self._tell(self._watch.check())
+        if self._changes is not None:
+            self._changes.hand_over()
+        return told
 
     def finish(self) -> str:
         """The same for the last time, when the command has ended; a second call returns ""."""
-        return self._tell(self._watch.finish())
+        told = self._tell(self._watch.finish())
+        if self._changes is not None:
+            self._changes.finish()
+        return told
 
     def _tell(self, findings: list[Finding]) -> str:
         if not findings:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from agent_magics.backends.exec.command import CommandResult, collect
 from agent_magics.backends.exec.processes import Session
+from agent_magics.backends.patch import PatchResult
 from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
@@ -33,6 +34,7 @@ from agent_magics.tools.command_run import (
     processes_of,
     start_confined,
 )
+from agent_magics.tools.scripted_patch import apply_found, find_patch
 
 SHORTEST_YIELD, LONGEST_YIELD = 250, 300_000  # milliseconds
 _CTRL_C = "\x03"
@@ -77,7 +79,7 @@ def exec_command(
     with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
-) -> "CommandResult | CommandReport":
+) -> "CommandResult | CommandReport | PatchResult":
     """Run a script in a shell; what takes longer than yield_time_ms goes on as a session.
 
     Of a session you get the id and what came so far; see write_stdin. You are told when it ends.
@@ -101,6 +103,9 @@ def exec_command(
     if timeout_ms is not None:
         check_timeout(timeout_ms)
     argv = _argv({"cmd": cmd, "shell": shell, "login": login}, ctx)
+    patch = find_patch(argv, workdir, os.environ if ctx is None else ctx.env)
+    if patch is not None:
+        return apply_found(patch, ctx)
     wait_ms, said = _clamped(yield_time_ms)
     deadline = None if timeout_ms is None else timeout_ms / 1000
     if ctx is None:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.paths import is_denied_read, literal_path, resolve_path, shown_path
+from agent_magics.backends.paths import (
+    is_denied_read,
+    literal_path,
+    printable,
+    resolve_path,
+    shown_path,
+)
 from agent_magics.backends.secret_places import is_second_name
 from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
@@ -19,6 +25,7 @@ from agent_magics.protocol.errors import RespondToModel
 
 MOST_READ_BY_HAND = 10_000  # characters of a result's repr
 FOR_NOTES = 400  # characters of a budget kept for what is told about the result
+_MOST_NAMED = 120  # characters of the names of what was left out
 _ASKED = "protected reads asked about"
 
 
@@ -106,3 +113,13 @@ def count_fitting(lines: Sequence[str], budget: int) -> int:
 def number_of(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun: "1 file", "2 files"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def ignored_note(count: int, names: Sequence[str]) -> str:
+    """Say what ignore files left out, with the first names, so that they can be asked for."""
+    shown = list(map(printable, names))
+    shown = shown[: max(1, count_fitting(shown, _MOST_NAMED))]
+    more = ", …" if count > len(shown) else ""
+    return (
+        f"{number_of(count, 'entry', 'entries')} left out by .gitignore: {', '.join(shown)}{more}."
+    )

@@ -1,15 +1,18 @@
 """``tool_search``: the way to tools that are not offered because their list is too long."""
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.offer import list_names
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
+from agent_magics.tools.mcp_joining import McpTools
 
 MOST_FOUND = 50
+OFFERED = "All tools there are have been offered already."
 
 
-@tool(mutating=False, parallel=True, inline=True)
-def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = None) -> str:
+@tool(mutating=False, parallel=True)
+async def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = None) -> str:
     """Find more tools by words of their names, descriptions and parameters.
 
     What is found can be called from your next step on.
@@ -19,16 +22,27 @@ def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = None) -
         limit: most tools to return.
     """
     offer = ctx.turn.offer if ctx is not None else None
-    if ctx is None or offer is None or not offer.deferred:
-        return "All tools there are have been offered already."
+    if ctx is None or offer is None:
+        return OFFERED
     if limit < 1:
         raise RespondToModel(f"limit: expected a number from 1 to {MOST_FOUND}, got {limit}.")
+    servers = ctx.turn.servers
     specs = offer.search(query, min(limit, MOST_FOUND))
+    if not specs and servers is not None:  # what is still to come may fit
+        await servers.settled()
+        specs = offer.search(query, min(limit, MOST_FOUND))
+    if not offer.deferred:
+        return OFFERED
     if not specs:
-        return f"No tool fits {query!r}. There are: {', '.join(offer.deferred)}."
+        return f"No tool fits {query!r}. There are: {list_names(offer.deferred)}."
     for spec in specs:
         ctx.turn.found.setdefault(spec.name)
-    return "\n".join(map(_line, specs))
+    return "\n".join([*map(_line, specs), *_still_starting(servers)])
+
+
+def _still_starting(servers: McpTools | None) -> list[str]:
+    names = [] if servers is None else servers.starting
+    return [f"(MCP servers still starting: {', '.join(names)}.)"] if names else []
 
 
 def _line(spec: ToolSpec) -> str:

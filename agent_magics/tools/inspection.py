@@ -5,12 +5,13 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Literal
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.output import type_name
+from agent_magics.dispatch.output_guard import PAGE, OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.values import (
     COLUMNS,
@@ -26,8 +27,6 @@ from agent_magics.dispatch.values import (
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
-MOST_EXPLORED = 200  # variables without detail
-MOST_DETAILED = 50  # of one page with detail
 # Cells of a table whose missing values are counted; of larger ones the first rows, and it says so.
 MOST_COUNTED = 5_000_000
 # Seconds after which variables are only named: no call hangs on a namespace.
@@ -67,15 +66,13 @@ class Variables:
         shown: those of this page.
         total: how many there are, functions and modules aside.
         others: names of functions, classes and modules, by kind.
-        offset: how many stand before the first.
-        detailed: whether this is a page of the full view, on which another may follow.
+        guard: how many of them were asked for, and from where.
     """
 
     shown: tuple[Variable, ...]
     total: int
     others: Mapping[str, tuple[str, ...]]
-    offset: int = 0
-    detailed: bool = False
+    guard: OutputGuard = field(default_factory=OutputGuard)
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self.shown)
@@ -104,9 +101,9 @@ class Variables:
             word = {"class": "classes"}.get(kind, f"{kind}s")
             more = f" and {len(names) - COLUMNS} more" if len(names) > COLUMNS else ""
             lines.append(f"[{word}: {', '.join(names[:COLUMNS])}{more}]")
-        after = self.offset + len(shown)
-        if after < self.total:
-            how = f"offset={after}" if self.detailed else "a narrower pattern"
+        rest = self.guard.overflow(len(shown), self.total, "a narrower pattern")
+        if rest is not None:
+            how = rest.hint if rest.next_offset is None else f"offset={rest.next_offset}"
             lines.append(f"[{len(shown)} of {self.total:,} variables shown; the rest with {how}.]")
         return "\n".join(lines)
 
@@ -139,11 +136,9 @@ def inspect_variables(
     Raises:
         RespondToModel: there is no notebook, or a number does not fit.
     """
-    if offset < 0 or (limit is not None and limit < 1):
-        raise RespondToModel("offset has to be at least 0 and limit at least 1.")
-    detailed = detail_level == "full"
-    most = MOST_DETAILED if detailed else MOST_EXPLORED
-    limit = min(limit or most, most)
+    if detail_level == "full" and limit is not None:
+        limit = min(limit, PAGE)  # a look at each takes its time
+    guard = OutputGuard(detail_level, offset, limit)
     values = _matching(_namespace(ctx), pattern)
     kinds = {name: kind_of(value) for name, value in values.items()}
     named = [name for name in values if kinds[name] not in _GROUPED]
@@ -152,13 +147,12 @@ def inspect_variables(
         for kind in _GROUPED
         if (names := tuple(name for name in values if kinds[name] == kind))
     }
-    first = offset if detailed else 0
+    page, _ = guard.cap_items(named)
     clock = _Clock(monotonic() + TIME_LIMIT, ctx)
     shown = tuple(
-        _look(name, kinds[name], values[name], detailed, clock)
-        for name in named[first : first + limit]
+        _look(name, kinds[name], values[name], guard.should_include_body(), clock) for name in page
     )
-    return Variables(shown, len(named), others, first, detailed)
+    return Variables(shown, len(named), others, guard)
 
 
 def _namespace(ctx: ToolContext | None) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ may change until the call runs, even by an earlier call of the same answer, so i
 before anything is read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ from agent_magics.backends.patch import (
     touched_paths,
 )
 from agent_magics.backends.patch_grammar import PATCH_GRAMMAR
-from agent_magics.backends.paths import literal_path, resolve_path, shown_path, write_kind
+from agent_magics.backends.paths import (
+    is_denied_read,
+    literal_path,
+    resolve_path,
+    shown_path,
+    write_kind,
+)
 from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
@@ -28,6 +35,8 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
 
 _CHECKED = "paths of patches as they were checked"
+# A change that is read in a question: lines and characters of its diff, bytes of each file.
+_MOST_LINES, _MOST_CHARACTERS, _MOST_BYTES = 200, 20_000, 1_000_000
 
 
 def assess_patch(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
@@ -45,11 +54,40 @@ def assess_patch(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]
 def assess_operations(
     operations: Sequence[Operation], arguments: Mapping[str, Any], ctx: ToolContext
 ) -> list[Action]:
-    """Return one action for each path that a call with these `arguments` would write."""
+    """Return one action for each path that a call with these `arguments` would write.
+
+    A question about them shows the diff against the files as they are when it is asked.
+    """
     names = touched_paths(operations)
     paths = {name: resolve_path(name, ctx.cwd) for name in names}
     ctx.extra.setdefault(_CHECKED, {})[ctx.call_id] = paths
-    return [_action(name, paths[name], arguments, ctx) for name in names]
+    show = partial(_diff_of, operations, paths, arguments, ctx.cwd)
+    return [_action(name, paths[name], arguments, show, ctx) for name in names]
+
+
+def _diff_of(
+    operations: Sequence[Operation],
+    paths: Mapping[str, Path],
+    arguments: Mapping[str, Any],
+    cwd: Path,
+) -> str:
+    """Return the change as a diff, whole; "" where it is the arguments that should be read.
+
+    That is so of protected and unreadable files, of what does not fit and of long diffs, and of
+    carriage returns, which a diff does not show.
+    """
+    if any("\r" in text for text in arguments.values() if isinstance(text, str)):
+        return ""
+    try:
+        for name, path in paths.items():
+            protected = is_denied_read(path) or is_denied_read(literal_path(name, cwd))
+            if protected or (path.exists() and path.stat().st_size > _MOST_BYTES):
+                return ""
+        diff = plan_patch(operations, paths.__getitem__).diff
+    except (RespondToModel, OSError):
+        return ""
+    short = len(diff) <= _MOST_CHARACTERS and diff.count("\n") <= _MOST_LINES
+    return diff if short else ""
 
 
 def _operations(
@@ -67,7 +105,13 @@ def _operations(
     return (read_replacement(file_path, original_content, updated_content),)
 
 
-def _action(name: str, path: Path, arguments: Mapping[str, Any], ctx: ToolContext) -> Action:
+def _action(
+    name: str,
+    path: Path,
+    arguments: Mapping[str, Any],
+    show: Callable[[], str],
+    ctx: ToolContext,
+) -> Action:
     read_only = ctx.config.sandbox == SandboxPolicy.READ_ONLY
     # As written: a link named .git is git's own folder, wherever it leads.
     written = literal_path(name, ctx.cwd)
@@ -79,7 +123,7 @@ def _action(name: str, path: Path, arguments: Mapping[str, Any], ctx: ToolContex
     kind = ActionKind.WRITE_INSIDE if allowed else ActionKind.WRITE_OUTSIDE
     # The whole patch is part of it: "always" is for this text in this place, not for the file.
     fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
-    return Action(kind, shown_path(path, ctx.cwd), reason, fingerprint)
+    return Action(kind, shown_path(path, ctx.cwd), reason, fingerprint, show=show)
 
 
 def _place(name: str, ctx: ToolContext) -> Path:
@@ -154,8 +198,10 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
     if ctx.cancelled.is_set():
         raise RespondToModel("The patch was not applied: the turn was interrupted.")
     ctx.emit(PatchApplyBegin, paths=plan.paths)
+    tracker = ctx.diff_tracker
     try:
-        result = plan.apply()
+        with nullcontext() if tracker is None else tracker.writing(plan.places):
+            result = plan.apply()
     except BaseException:
         ctx.emit(PatchApplyEnd, success=False)
         raise

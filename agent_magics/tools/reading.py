@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_magics.backends import files
-from agent_magics.backends.files import Window
+from agent_magics.backends.files import Text, Window
+from agent_magics.backends.text_encoding import Encoding
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
@@ -21,8 +22,12 @@ from agent_magics.tools.file_access import (
     refuse_unasked,
     require_at_least,
 )
+from agent_magics.tools.notebook_view import NotebookView, view_notebook
+from agent_magics.tools.table_views import TableView, view_csv, view_parquet
 
 MOST_LINES = 250  # of one call by a model
+TABLES = (".csv", ".tsv", ".tab")
+_PARQUET = b"PAR1"
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -34,11 +39,12 @@ def read_file(
     offset_bytes: int | None = None,
     *,
     ctx: ToolContext | None = None,
-) -> "str | FilePage":
+) -> "str | FilePage | TableView | NotebookView":
     """Read a text file, or a window of it; lines come numbered, at most 250 a call.
 
-    Lines over 2,000 characters are cut, and the answer says so. UTF-8, and UTF-16 with a byte order
-    mark. In a huge file `offset_bytes` reaches any place at once.
+    Lines over 2,000 characters are cut, and the answer says so. In a huge file `offset_bytes`
+    reaches any place at once. Of CSV and Parquet files the shape, the columns and the first rows
+    are shown, and start_line=1 reads a CSV file's lines; a notebook is shown as its cells.
 
     Args:
         path: the file; relative to the workspace, absolute, or starting with ~.
@@ -57,21 +63,48 @@ def read_file(
     resolved, shown = place(path, ctx)
     descriptor = files.open_regular(resolved, shown)
     try:
-        if ctx is None:
-            text, lost = files.read_text(descriptor, shown, first, count, offset_bytes)
-            if lost:
-                warnings.warn(_lost_note(lost, shown), UnicodeWarning, stacklevel=2)
-            return text
-        where = files.opened_path(descriptor) or resolved
-        refuse_unasked(where, shown, ctx, os.fstat(descriptor))
-        if ctx.is_from_code:
-            return files.read_text(descriptor, shown, first, count, offset_bytes)[0]
+        if ctx is not None:
+            where = files.opened_path(descriptor) or resolved
+            refuse_unasked(where, shown, ctx, os.fstat(descriptor))
+        if _is_parquet(descriptor):
+            table = view_parquet(descriptor, shown)
+            return table if ctx is not None and not ctx.is_from_code else str(table)
+        if ctx is None or ctx.is_from_code:
+            found = files.read_text(descriptor, shown, first, count, offset_bytes)
+            if ctx is None:
+                _warn_of(found, shown)
+            return found.text
+        is_window = start_line or count or offset_bytes is not None
         count = min(count or MOST_LINES, MOST_LINES)
+        view = None
+        if resolved.suffix.lower() in TABLES and not is_window:
+            view = view_csv(descriptor, shown)
+        elif resolved.suffix.lower() == ".ipynb" and offset_bytes is None:
+            view = view_notebook(descriptor, shown, first, count)
+        if view is not None:
+            return view
         cancelled = cancel_check(ctx)
         window = files.read_window(descriptor, shown, first, count, offset_bytes, cancelled)
         return FilePage(window, shown, from_byte=offset_bytes is not None)
     finally:
         os.close(descriptor)
+
+
+def _is_parquet(descriptor: int) -> bool:
+    return os.pread(descriptor, len(_PARQUET), 0) == _PARQUET
+
+
+def _warn_of(found: Text, shown: str) -> None:
+    if found.lost:
+        lost = number_of(found.lost, "byte")
+        told = f"{lost} of {shown} could not be decoded and read as \ufffd."
+        warnings.warn(told, UnicodeWarning, stacklevel=3)
+    if found.encoding.guessed:
+        warnings.warn(_guess_note(shown, found.encoding), UnicodeWarning, stacklevel=3)
+
+
+def _guess_note(shown: str, encoding: Encoding) -> str:
+    return f"{shown} is not UTF-8 and was read as {encoding.name}, which is a guess."
 
 
 def _window_asked_for(
@@ -87,10 +120,6 @@ def _window_asked_for(
         raise RespondToModel(f"end_line={end_line} is before start_line={first}.")
     limits = [limit for limit in (max_lines, end_line and end_line - first + 1) if limit]
     return first, min(limits, default=None)
-
-
-def _lost_note(lost: int, shown: str) -> str:
-    return f"{number_of(lost, 'byte')} of {shown} could not be decoded and read as \ufffd."
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +156,12 @@ class FilePage:
             return
         yield f"{self._which(count)}{self._how_on(count)}."
         if window.lost:
-            yield _lost_note(window.lost, self.shown)
-        if window.encoding.name != "utf-8":
+            how = "\\xNN" if window.encoding.width == 1 else "\ufffd"
+            lost = number_of(window.lost, "byte")
+            yield f"{lost} of {self.shown} could not be decoded and stands as {how}."
+        if window.encoding.guessed:
+            yield _guess_note(self.shown, window.encoding)
+        elif window.encoding.name != "utf-8":
             yield f"The file is {window.encoding.name.upper()}."
         elif window.encoding.mark:
             yield "The file starts with a byte order mark."
@@ -140,8 +173,10 @@ class FilePage:
         which = f"lines {window.first}-{window.first + count - 1}"
         if window.total is not None:
             return f"{which} of {window.total:,}"
-        counted = f" counted from byte {window.offset:,}" if self.from_byte else ""
-        return f"{which}{counted} of a file of {window.size:,} bytes"
+        if self.from_byte:
+            return f"{which} counted from byte {window.offset:,} of a file of {window.size:,} bytes"
+        least = window.first + len(window.lines) - 1 + window.more
+        return f"{which} of at least {least:,}, in a file of {window.size:,} bytes"
 
     def _how_on(self, count: int) -> str:
         window = self.window

@@ -18,8 +18,12 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, DynamicToolSpec, WebSearchSpec
 from agent_magics.tools.discovery import Discovery
 from agent_magics.tools.finding import tool_search
+from agent_magics.tools.mcp_joining import GENERIC, McpTools
 
 Tool = Callable[..., Any]
+
+# One line for all of them: which they are changes while a conversation goes on.
+_MCP_STUB = "mcp.SERVER.TOOL(...) calls a tool of an MCP server; help(mcp.SERVER.TOOL) shows how"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +110,24 @@ class Toolbox:
 
     # -- what a run gets ---------------------------------------------------------------------------
 
-    def build(self, tools: tuple[Tool, ...], forms: ToolsConfig) -> RunTools:
+    def build(
+        self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: McpTools | None = None
+    ) -> RunTools:
         """Return the tools of a run; the same as last time while they are the same.
 
         Args:
             tools: what `joined` returned.
             forms: in which forms the run's model is offered tools.
+            servers: the tools of MCP servers, which join and leave while the run goes on.
         """
-        key = (tools, forms, self.shelf.pinned, self.budget)
+        key = (tools, forms, self.shelf.pinned, self.budget, servers)
         if self._built is None or self._built[0] != key:
-            self._built = key, self._build(tools, forms)
+            self._built = key, self._build(tools, forms, servers)
         return self._built[1]
 
-    def _build(self, tools: tuple[Tool, ...], forms: ToolsConfig) -> RunTools:
+    def _build(
+        self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: McpTools | None
+    ) -> RunTools:
         builder = ToolRegistryBuilder()
         known = self._handlers
         self._handlers = {tool: known.get(tool) or handler_of(tool) for tool in tools}
@@ -129,16 +138,21 @@ class Toolbox:
         own = {tool.tool_options.name for tool in tools if tool.tool_options.own}
         others = [tool for tool in tools if not tool.tool_options.own]
         search = None
-        if others and SEARCH not in (tool.tool_options.name for tool in tools):
+        if (others or servers) and SEARCH not in (tool.tool_options.name for tool in tools):
             builder.register_handler(SEARCH, FunctionToolHandler(tool_search))
             search = ConfiguredToolSpec(tool_search.spec, True)
-        specs, registry = builder.build()
-        specs = with_stubs(specs, registry.functions)
+        if servers is not None:
+            servers.reserve([tool.tool_options.name for tool in tools])
+            own |= GENERIC | servers.named
+        specs, registry = builder.build(servers)
+        specs = with_stubs(specs, registry.functions, _MCP_STUB if servers else "")
         if forms.web_search:  # it runs at the provider: there is nothing to dispatch to
             native = WebSearchSpec(forms.external_web_access)
             specs = (*specs, ConfiguredToolSpec(native))
             own.add(native.name)
-        return RunTools(registry, ToolOffer(specs, own | self.shelf.pinned, self.budget, search))
+        joining = tuple if servers is None else servers.specs
+        offer = ToolOffer(specs, own | self.shelf.pinned, self.budget, search, joining)
+        return RunTools(registry, offer)
 
 
 def handler_of(tool: Tool) -> ToolHandler:

@@ -7,13 +7,19 @@ sent to anybody.
 import base64
 import io
 import os
+import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from agent_magics.backends import files
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.handles import is_handle
+from agent_magics.dispatch.output import type_name
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.values import bases_of, describe_value
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
@@ -40,6 +46,7 @@ class Picture:
         original: the same of the file.
         shown: the file's name.
         detail: how closely the model is asked to look.
+        is_first: whether the file has more pictures, as an animation does.
     """
 
     data: bytes
@@ -48,13 +55,15 @@ class Picture:
     original: tuple[int, int]
     shown: str
     detail: Detail = "auto"
+    is_first: bool = False
 
     def __repr__(self) -> str:
-        width, height = self.original
-        smaller = (
-            "" if self.size == self.original else f", shown at {self.size[0]} x {self.size[1]}"
-        )
-        return f"{self.shown}: {width} x {height} pixels{smaller}"
+        words = [f"{self.shown}: {self.original[0]} x {self.original[1]} pixels"]
+        if self.size != self.original:
+            words.append(f"shown at {self.size[0]} x {self.size[1]}")
+        if self.is_first:
+            words.append("the first of several pictures")
+        return ", ".join(words)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         encoded = base64.b64encode(self.data).decode("ascii")
@@ -70,10 +79,11 @@ class Picture:
 
 @tool(parallel=True, mutating=False, assess=assess_read)
 def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = None) -> Picture:
-    """Look at an image file: PNG, JPEG, GIF (its first picture) or WebP.
+    """Look at a picture: a PNG, JPEG, GIF (its first picture) or WebP file, or one in the kernel.
 
     Args:
-        path: the file; relative to the workspace, absolute, or starting with ~.
+        path: the file, relative to the workspace, absolute, or starting with ~; or the name of a
+            kept result such as @r1, or of a variable: a figure, an image, or an array of pixels.
         detail: low is enough for what it shows in the large; otherwise leave it out.
 
     Returns:
@@ -82,6 +92,9 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
     Raises:
         RespondToModel: there is no such file, it is no such image, or too large a one.
     """
+    found, value = _in_kernel(path, ctx)
+    if found:
+        return _encoded_anew(_picture_of(value, path), path, detail)
     resolved, shown = place(path, ctx)
     descriptor = files.open_regular(resolved, shown)
     with os.fdopen(descriptor, "rb") as file:
@@ -94,49 +107,151 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
                 "are opened. Make a smaller one first."
             )
         data = file.read()
-    return _encoded_anew(data, shown, detail)
+    return _encoded_anew(_decoded(data, shown), shown, detail)
 
 
-def _encoded_anew(data: bytes, shown: str, detail: Detail) -> Picture:
-    image, is_photo = _decoded(data, shown)
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """A picture as Pillow has it, upright and in plain colours."""
+
+    image: Any
+    is_photo: bool = False
+    is_first: bool = False
+
+
+def _encoded_anew(decoded: _Decoded, shown: str, detail: Detail) -> Picture:
+    image = decoded.image
     original = image.size
     side = LOW_SIDE if detail == "low" else LONGEST_SIDE
     image.thumbnail((side, side), resample=_LANCZOS)
     encoded = io.BytesIO()
-    if is_photo:
+    if decoded.is_photo:
         image.convert("RGB").save(encoded, "JPEG", quality=_QUALITY)
     else:
         image.save(encoded, "PNG")
-    mime = "image/jpeg" if is_photo else "image/png"
-    return Picture(encoded.getvalue(), mime, image.size, original, shown, detail)
+    mime = "image/jpeg" if decoded.is_photo else "image/png"
+    data = encoded.getvalue()
+    return Picture(data, mime, image.size, original, shown, detail, decoded.is_first)
 
 
-def _decoded(data: bytes, shown: str) -> tuple[Any, bool]:
-    """Return the picture as Pillow has it, upright, and whether it is a photo."""
+def _pillow() -> Any:
     try:
-        from PIL import Image, ImageOps  # noqa: PLC0415 - an extra, and 50 ms
+        from PIL import Image  # noqa: PLC0415 - an extra, and 50 ms
     except ImportError:
         raise RespondToModel(
             "Images cannot be opened here: Pillow is not installed. Tell the person that "
             "`pip install 'agent-magics[images]'` adds it."
         ) from None
+    return Image
+
+
+def _decoded(data: bytes, shown: str) -> _Decoded:
+    pillow = _pillow()
+    from PIL import ImageOps  # noqa: PLC0415 - see _pillow
+
     try:
         with warnings.catch_warnings():
             # Pillow warns of oddities, and of images that would take gigabytes when decoded.
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image: Any = Image.open(io.BytesIO(data), formats=_FORMATS)
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            image: Any = pillow.open(io.BytesIO(data), formats=_FORMATS)
+            is_first = bool(getattr(image, "is_animated", False))
             upright = ImageOps.exif_transpose(image)  # as the camera was held
-            return _in_plain_colours(upright), image.format == "JPEG"
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise RespondToModel(
-            f"{shown} has over {(Image.MAX_IMAGE_PIXELS or 0) // 1_000_000} million pixels, which "
-            "is too large to open; make a smaller one first, or cut out the part that matters."
-        ) from None
-    except Image.UnidentifiedImageError:
+            return _Decoded(_in_plain_colours(upright), image.format == "JPEG", is_first)
+    except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
+        raise RespondToModel(_too_many_pixels(shown, pillow)) from None
+    except pillow.UnidentifiedImageError:
         raise RespondToModel(f"{shown} is no PNG, JPEG, GIF or WebP image.") from None
     except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for damaged ones
         raise RespondToModel(f"{shown} is damaged, or no image: {error}.") from None
+
+
+def _too_many_pixels(shown: str, pillow: Any) -> str:
+    return (
+        f"{shown} has over {(pillow.MAX_IMAGE_PIXELS or 0) // 1_000_000} million pixels, which "
+        "is too large to open; make a smaller one first, or cut out the part that matters."
+    )
+
+
+# -- pictures in the kernel ------------------------------------------------------------------------
+
+
+def _in_kernel(path: str, ctx: ToolContext | None) -> tuple[bool, Any]:
+    """Return (True, value) where `path` names a kept result or a variable, and no file."""
+    if is_handle(path) and ctx is not None:
+        return True, ctx.handles.value_of(path)
+    if not path.isidentifier() or ((Path.cwd() if ctx is None else ctx.cwd) / path).exists():
+        return False, None
+    namespace = _namespace(ctx)
+    return path in namespace, namespace.get(path)
+
+
+def _namespace(ctx: ToolContext | None) -> Mapping[str, Any]:
+    if ctx is None:
+        return vars(sys.modules["__main__"])
+    return {} if ctx.turn.live_kernel is None else ctx.turn.live_kernel.namespace
+
+
+def _picture_of(value: Any, shown: str) -> _Decoded:
+    """Return the picture that a value is.
+
+    Raises:
+        RespondToModel: it is none.
+    """
+    known = {
+        (str(base.__module__).partition(".")[0], base.__name__) for base in bases_of(type(value))
+    }
+    try:
+        if ("matplotlib", "Axes") in known:
+            return _drawn(value.get_figure(), shown)
+        if ("matplotlib", "Figure") in known:
+            return _drawn(value, shown)
+        if ("PIL", "Image") in known:
+            return _Decoded(_in_plain_colours(value))
+        if ("numpy", "ndarray") in known:
+            return _from_pixels(value, shown)
+        if ("IPython", "Image") in known and isinstance(value.data, bytes):
+            return _decoded(value.data, shown)
+    except (OSError, ValueError, TypeError, AttributeError) as error:  # the library's own failure
+        raise RespondToModel(f"{shown} ({type_name(value)}) cannot be shown: {error}.") from None
+    if isinstance(value, bytes):
+        return _decoded(value, shown)
+    raise RespondToModel(
+        f"{shown} is no picture ({describe_value(value)}); figures of matplotlib, images of Pillow "
+        "and arrays of pixels are."
+    )
+
+
+def _drawn(figure: Any, shown: str) -> _Decoded:
+    buffer = io.BytesIO()
+    figure.savefig(
+        buffer, format="png", dpi=min(figure.dpi, LONGEST_SIDE / max(figure.get_size_inches()))
+    )
+    return _decoded(buffer.getvalue(), shown)
+
+
+def _from_pixels(array: Any, shown: str) -> _Decoded:
+    """Return the picture of an array: height x width, of grey, or of 3 or 4 colours."""
+    pillow = _pillow()
+    if (
+        array.ndim not in (2, 3)
+        or (array.ndim == 3 and array.shape[2] not in (3, 4))
+        or not array.size
+    ):
+        raise RespondToModel(
+            f"{shown} is no picture: an array of shape {array.shape}, not of height x width, or "
+            "that x 3 or 4 colours."
+        )
+    if array.shape[0] * array.shape[1] > (pillow.MAX_IMAGE_PIXELS or sys.maxsize):
+        raise RespondToModel(_too_many_pixels(shown, pillow))
+    kind = array.dtype.kind
+    if kind == "b" or (kind == "f" and array.min() >= 0 and array.max() <= 1):
+        array = (array * 255).astype("uint8")
+    elif kind not in "iu" or array.min() < 0 or array.max() > 255:
+        raise RespondToModel(
+            f"{shown} is no picture: its values are neither 0 to 255 nor, as floats, 0 to 1."
+        )
+    return _Decoded(_in_plain_colours(pillow.fromarray(array.astype("uint8"))))
 
 
 def _in_plain_colours(image: Any) -> Any:

@@ -142,7 +142,7 @@ ROWS = [
         most=65,
     ),
     Row("dispatch", "a call of five fields, CPU", "us", "dispatch", "", "cpu_us", to_peer=0.5),
-    Row("tools", "100 tools built, CPU", "ms", "tools", "", "cpu_ms", to_peer=0.2),
+    Row("tools", "100 tools built, CPU", "ms", "tools", "", "cpu_ms", to_peer=0.5),
     Row(
         "memory",
         "1,000 turns in a kernel, memory over the bare kernel",

@@ -4,6 +4,8 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
 import type {
   BlockItem,
+  ChangedFile,
+  ChangesItem,
   Item,
   NoticeItem,
   PlanItem,
@@ -20,6 +22,7 @@ import { colouredRuns, type Run } from './colours.js';
 import { drawMarkdown } from './markdown.js';
 import {
   codeOf,
+  countFiles,
   countLines,
   diffLines,
   fenced,
@@ -76,6 +79,8 @@ export async function drawItem(
     case 'tool':
     case 'patch':
       return drawTool(item, options, key);
+    case 'changes':
+      return drawChanges(item, key);
     case 'plan':
       return drawPlan(item);
     case 'usage':
@@ -155,7 +160,8 @@ async function drawTool(
 ): Promise<HTMLElement> {
   const output = colouredRuns(item.output);
   const body = make('div', 'am-body');
-  const code = item.language === 'python' ? codeOf(item.arguments) : null;
+  const parts = item.language === 'python' ? codeOf(item.arguments) : null;
+  const code = parts?.code ?? null;
   if (code !== null) {
     const shown = await drawMarkdown(fenced(showInvisible(code.trimEnd()), 'python'), options);
     shown.classList.add('am-code');
@@ -171,8 +177,9 @@ async function drawTool(
   } else if (item.status !== 'denied' && code === null) {
     body.append(make('div', 'am-empty', item.status === 'running' ? 'Running' : 'No output'));
   }
-  if (item.arguments !== '' && code === null) {
-    const shown = showInvisible(prettyArguments(item.arguments));
+  const others = parts?.rest ?? item.arguments;
+  if (others !== '') {
+    const shown = showInvisible(prettyArguments(others));
     body.append(fold(`${key}.arguments`, 'Arguments', drawPre(shown, `Arguments of ${item.name}`)));
   }
   const card = fold(key, drawHead(item), body, startsOpen(item, output, code));
@@ -224,6 +231,47 @@ function drawDiff(diff: string): HTMLElement {
     pre.append(make(tags[line.kind], `am-${line.kind}`, `${showInvisible(line.text)}\n`));
   }
   return pre;
+}
+
+function drawChanges(item: ChangesItem, key: string): HTMLElement {
+  const changes = make('div', 'am-plan am-changes');
+  changes.setAttribute('role', 'group');
+  const count = `${countFiles(item.files.map(file => file.path))} changed`;
+  changes.setAttribute('aria-label', count);
+  changes.append(make('div', 'am-plan-head', count));
+  const files = make('ul', 'am-steps');
+  for (const file of item.files) {
+    const line = make('li', '');
+    line.append(make('code', '', showInvisible(file.path)), ` ${fileFacts(file)}`);
+    files.append(line);
+  }
+  changes.append(files);
+  for (const words of item.runs) {
+    changes.append(drawNotice({ kind: 'notice', level: 'warning', text: showInvisible(words) }));
+  }
+  for (const words of item.notes) {
+    changes.append(drawNotice({ kind: 'notice', level: 'info', text: words }));
+  }
+  if (item.diff !== '') {
+    const open = countLines(item.diff) <= OPEN_DIFF_LINES;
+    changes.append(fold(`${key}.diff`, 'Diff', drawDiff(item.diff), open));
+  }
+  return changes;
+}
+
+function fileFacts(file: ChangedFile): string {
+  const counts =
+    file.added === null || file.removed === null
+      ? 'lines not counted'
+      : `+${file.added} −${file.removed}`;
+  const words = file.path.endsWith('/') ? [] : [counts];
+  if (file.change !== 'changed') {
+    words.push(file.change);
+  }
+  if (file.note !== '' && file.note !== 'folder') {
+    words.push(file.note);
+  }
+  return words.join(', ');
 }
 
 function drawPlan(item: PlanItem): HTMLElement {

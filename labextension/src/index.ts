@@ -1,76 +1,60 @@
-/** Tells JupyterLab and Notebook 7 who draws `application/vnd.agent-magics.item+json`. */
+/** What JupyterLab starts: a line to the kernel of each notebook, and what other extensions use. */
 
-import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
-import { type Message } from '@lumino/messaging';
-import { Widget } from '@lumino/widgets';
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
 
-import { drawItem } from './draw.js';
-import { MIME_TYPE, parseItem } from './items.js';
+import { IAgentMagics, PageTools } from './api.js';
+import { Link } from './link.js';
 
-class ItemRenderer extends Widget implements IRenderMime.IRenderer {
-  constructor(options: IRenderMime.IRendererOptions) {
-    super();
-    this._options = options;
-    this.addClass('am-item');
-  }
+export * from './api.js';
 
-  /** Draw the model; called again for each update of the same output. */
-  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    const drawing = ++this._drawings;
-    const item = await drawItem(parseItem(model.data[MIME_TYPE]), this._options);
-    // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
-    if (drawing === this._drawings) {
-      this._keepFolds(item);
-      this.node.replaceChildren(item);
-      this._typeset();
-    }
-  }
+/** How a question's widget tells what the person did, where the kernel could not hear it. */
+const QUESTION = 'agent-magics-question';
 
-  protected onAfterAttach(message: Message): void {
-    super.onAfterAttach(message);
-    this._typeset();
-  }
-
-  /** What the person folded or unfolded stays so when the item is drawn again. */
-  private _keepFolds(item: HTMLElement): void {
-    const folds = (root: HTMLElement): HTMLDetailsElement[] => [
-      ...root.querySelectorAll<HTMLDetailsElement>('details[data-key]'),
-      ...(root instanceof HTMLDetailsElement ? [root] : [])
-    ];
-    const before = new Map(folds(this.node).map(fold => [fold.dataset.key, fold]));
-    for (const fold of folds(item)) {
-      const old = before.get(fold.dataset.key);
-      if (old && String(old.open) !== old.dataset.initial) {
-        fold.open = old.open;
+const plugin: JupyterFrontEndPlugin<IAgentMagics> = {
+  id: 'agent-magics:link',
+  description: 'Lets agents reach the open notebook, and answers reach a busy kernel.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  provides: IAgentMagics,
+  activate: (_: unknown, tracker: INotebookTracker): IAgentMagics => {
+    const tools = new PageTools();
+    const links = new Set<Link>();
+    const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    tracker.forEach(follow);
+    tracker.widgetAdded.connect((_, panel) => follow(panel));
+    document.addEventListener(QUESTION, event => {
+      const { kernel, id, content } = (event as CustomEvent).detail as Record<string, Json>;
+      for (const link of links) {
+        if (!kernel || link.kernelId === kernel) {
+          link.answer(String(id), content ?? null);
+        }
       }
-    }
+    });
+    // A page that goes says so, where it can: the kernel need not wait for it then.
+    window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));
+    return tools;
   }
-
-  /** Formulas can be measured, and so set, only while they are in the page. */
-  private _typeset(): void {
-    if (this.isAttached && this._options.latexTypesetter) {
-      for (const formula of this.node.querySelectorAll<HTMLElement>('.am-math')) {
-        formula.className = '';
-        void this._options.latexTypesetter.typeset(formula);
-      }
-    }
-  }
-
-  private _options: IRenderMime.IRendererOptions;
-  private _drawings = 0;
-}
-
-const extension: IRenderMime.IExtension = {
-  id: 'agent-magics:item',
-  description: 'Draws the saved turns of agent-magics.',
-  rendererFactory: {
-    // Safe: foreign text is sanitised or set as text, in trusted notebooks as in others.
-    safe: true,
-    mimeTypes: [MIME_TYPE],
-    createRenderer: options => new ItemRenderer(options)
-  },
-  rank: 0,
-  dataType: 'json'
 };
 
-export default extension;
+/** Keep a link to whichever kernel a notebook has. */
+function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
+  let link: Link | null = null;
+  const renew = (): void => {
+    if (link !== null) {
+      links.delete(link);
+      link.dispose();
+      link = null;
+    }
+    const kernel = panel.isDisposed ? null : panel.sessionContext.session?.kernel;
+    if (kernel) {
+      link = new Link(panel, kernel, tools);
+      links.add(link);
+    }
+  };
+  panel.sessionContext.kernelChanged.connect(renew);
+  panel.disposed.connect(renew);
+  renew();
+}
+
+export default plugin;

@@ -45,6 +45,25 @@ export interface ToolItem {
   diff: string;
 }
 
+/** One file that a turn changed; counts are null where lines cannot be counted. */
+export interface ChangedFile {
+  path: string;
+  change: 'added' | 'changed' | 'removed';
+  added: number | null;
+  removed: number | null;
+  note: string;
+}
+
+/** What a turn changed in files, and which of those run by themselves. */
+export interface ChangesItem {
+  kind: 'changes';
+  files: ChangedFile[];
+  /** Unified diff; empty where a patch shows it already. */
+  diff: string;
+  runs: string[];
+  notes: string[];
+}
+
 export interface PlanItem {
   kind: 'plan';
   steps: { description: string; status: StepStatus }[];
@@ -77,6 +96,7 @@ export type Item =
   | ReasoningItem
   | NoticeItem
   | ToolItem
+  | ChangesItem
   | PlanItem
   | UsageItem
   | BlockItem
@@ -109,6 +129,14 @@ export function parseItem(data: unknown): Item {
     case 'tool':
     case 'patch':
       return parseTool(data.kind, data);
+    case 'changes':
+      return {
+        kind: 'changes',
+        files: list(data.files).filter(isFields).map(parseFile),
+        diff: text(data.diff),
+        runs: list(data.runs).map(text),
+        notes: list(data.notes).map(text)
+      };
     case 'plan':
       return {
         kind: 'plan',
@@ -151,6 +179,16 @@ function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
 function parseSource(source: Fields): Source {
   const url = text(source.url);
   return { title: text(source.title), url: WEB_PAGE.test(url) ? url : '' };
+}
+
+function parseFile(file: Fields): ChangedFile {
+  return {
+    path: text(file.path),
+    change: oneOf(file.change, ['added', 'changed', 'removed'], 'changed'),
+    added: typeof file.added === 'number' ? file.added : null,
+    removed: typeof file.removed === 'number' ? file.removed : null,
+    note: text(file.note)
+  };
 }
 
 function parseStep(step: Fields): PlanItem['steps'][number] {

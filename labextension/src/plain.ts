@@ -27,6 +27,16 @@ export function countLines(text: string): number {
   return text === '' ? 0 : text.replace(/\n$/, '').split('\n').length;
 }
 
+/** "1 file and 2 folders"; the paths of folders end with a slash. */
+export function countFiles(paths: string[]): string {
+  const folders = paths.filter(path => path.endsWith('/')).length;
+  const named = [[paths.length - folders, 'file'], [folders, 'folder']] as const;
+  const words = named.flatMap(([many, word]) =>
+    many === 0 ? [] : [`${many} ${word}${many === 1 ? '' : 's'}`]
+  );
+  return words.join(' and ') || '0 files';
+}
+
 /** JSON text with one field per line; any other text as it is. */
 export function prettyArguments(text: string): string {
   try {
@@ -36,11 +46,12 @@ export function prettyArguments(text: string): string {
   }
 }
 
-/** The code of a call whose arguments are `{"code": …}` and nothing else; null for any other. */
-export function codeOf(args: string): string | null {
+/** The code of a call whose arguments are `{"code": …}`, and its other arguments, "" if none. */
+export function codeOf(args: string): { code: string; rest: string } | null {
   try {
     const { code, ...rest } = JSON.parse(args) as Record<string, unknown>;
-    return typeof code === 'string' && Object.keys(rest).length === 0 ? code : null;
+    const others = Object.keys(rest).length === 0 ? '' : JSON.stringify(rest);
+    return typeof code === 'string' ? { code, rest: others } : null;
   } catch {
     return null;
   }

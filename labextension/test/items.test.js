@@ -24,6 +24,11 @@ test('a block reads its items, each by its own version', () => {
 
 test('a plan without steps is an empty plan', () => {
   assert.deepEqual(parseItem({ version: 1, kind: 'plan' }).steps, []);
+  const changes = parseItem({ version: 1, kind: 'changes', files: [{ path: 'a', added: 1 }, 3] });
+  assert.deepEqual(changes.files, [
+    { path: 'a', change: 'changed', added: 1, removed: null, note: '' }
+  ]);
+  assert.deepEqual([changes.diff, changes.runs, changes.notes], ['', [], []]);
 });
 
 test('only addresses of web pages become links', () => {

@@ -2,7 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { takeOutMath } from '../lib/markdown.js';
-import { countLines, diffLines, prettyArguments, showInvisible, stripAnsi } from '../lib/plain.js';
+import {
+  codeOf,
+  countFiles,
+  countLines,
+  diffLines,
+  prettyArguments,
+  showInvisible,
+  stripAnsi
+} from '../lib/plain.js';
+
+test('folders are counted as what they are', () => {
+  assert.equal(countFiles(['a']), '1 file');
+  assert.equal(countFiles(['made/']), '1 folder');
+  assert.equal(countFiles(['a', 'b', 'made/', 'c/d/']), '2 files and 2 folders');
+});
 
 test('colours, titles and cursor movements are left out', () => {
   assert.equal(stripAnsi('\x1b[1;31mred\x1b[0m \x1b]0;title\x07end\x1b(B'), 'red end');
@@ -26,6 +40,15 @@ test('lines are counted as a reader counts them', () => {
 test('arguments that are JSON get one line per field, others stay', () => {
   assert.equal(prettyArguments('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(prettyArguments('print(1)'), 'print(1)');
+});
+
+test('the code of a call stands apart from its other arguments', () => {
+  assert.deepEqual(codeOf('{"code":"x"}'), { code: 'x', rest: '' });
+  assert.deepEqual(codeOf('{"where":"scratch","code":"x"}'), {
+    code: 'x',
+    rest: '{"where":"scratch"}'
+  });
+  assert.deepEqual(['{"code":1}', 'print(1)', 'null'].map(codeOf), [null, null, null]);
 });
 
 test('a removed line of dashes is no file head', () => {

@@ -389,3 +389,17 @@ def test_b37_a_home_as_the_workspace_keeps_its_start_files(tier, home, monkeypat
     assert (home / ".bashrc").read_text(encoding="utf-8") == "# the person's\n"
     assert not (home / ".profile").exists() or "evil" not in (home / ".profile").read_text()
     assert tier == 1 or "a secret" not in output.text
+
+
+def test_b37_a_home_as_the_workspace_keeps_our_own_settings(tier, home, monkeypatch):
+    """Servers, rules and tools that stand there need no trust: they would run unconfined."""
+    monkeypatch.chdir(home)
+    settings, trust = ".config/agent-magics/config.toml", ".local/state/agent-magics/trusted-mcp/x"
+    evil = f"mkdir -p $(dirname {settings}) $(dirname {trust}); echo evil > {settings}; "
+    evil += f"echo evil > {trust}; "
+    moved = "mv .config .moved; mv .local .moved-too; "
+    with agent(approval="never", cwd=str(home)) as model:
+        run(model, evil + moved + evil + "touch plain")
+    assert (home / "plain").exists()
+    for path in (settings, trust):
+        assert not (home / path).exists()

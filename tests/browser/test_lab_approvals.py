@@ -95,7 +95,7 @@ def test_two_questions_are_answered_in_any_order(notebook: Open) -> None:
     expect(page.questions).to_have_count(1)
     page.answer("Deny")
     page.wait_for_end(1)
-    first, second, _ = items_of(page.save().cells[1])
+    first, second, *_ = items_of(page.save().cells[1])
     assert (first["status"], second["status"]) == ("denied", "completed")
     here = (page.lab.folder / page.name).parent
     assert (here / "two").is_dir()

@@ -26,7 +26,7 @@ FIGURE = (
     "Call('python', {'code': '%matplotlib inline\\nimport matplotlib.pyplot as plt\\n"
     "plt.plot([1, 2]);'})"
 )
-ANSWER = "The total is **42**.\n\n| n | value |\n| - | - |\n| 1 | 42 |"
+ANSWER = "The total is **42**.\n\n| what | value |\n| - | -: |\n| n | 42 |"
 
 # Whatever of it came through would set `window.pwned`, ask the network for `pwned`, or be found.
 ATTACK = """Look:
@@ -69,7 +69,11 @@ def test_a_saved_notebook_is_read_without_a_kernel(
     page.close()
     page.lab.shut_down_kernels()
     again = reopen(page.name, without="" if extension == "with" else "agent-magics")
-    expect(again.outputs(1).last).to_contain_text("The total is 42.")
+    expect(again.outputs(1).last).to_contain_text("made.py")
+    expect(again.outputs(1).nth(-2)).to_contain_text("The total is 42.")
+    styles = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
+    sides = again.cell(1).locator("td").evaluate_all(styles)
+    assert [side.endswith("right") for side in sides] == [False, True]
     text = again.text(1)
     for words in ("I look.", "print(total)", "42", "Look", "Tell", "+print(1)", "value"):
         assert words in text, f"{words!r} is not on the page"

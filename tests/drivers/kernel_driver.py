@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import tempfile
 import time
 import uuid
@@ -9,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ipykernel
 from jupyter_client.manager import KernelManager
 
 ITEM = "application/vnd.agent-magics.item+json"
 LIMIT = 20.0
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
@@ -61,6 +64,7 @@ class Kernel:
         self._options: dict[str, Any] = {"env": {**os.environ, **own, **(env or {})}}
         if cwd:
             self._options["cwd"] = cwd
+        self._subshell = ""
 
     def __enter__(self) -> "Kernel":
         self.manager.start_kernel(**self._options)
@@ -129,11 +133,26 @@ class Kernel:
         reply = self.client.complete(code, len(code), reply=True, timeout=LIMIT)
         return reply["content"]["matches"]
 
+    def inspect(self, code: str) -> str:
+        """What Shift-Tab shows at the end of `code`, without its colours."""
+        reply = self.client.inspect(code, len(code), reply=True, timeout=LIMIT)
+        return _COLOURS.sub("", reply["content"]["data"].get("text/plain", ""))
+
     def send_to_widget(self, comm_id: str, content: dict[str, Any]) -> None:
         """What a widget's page half sends: a custom message on its comm."""
         data = {"method": "custom", "content": content}
         message = self.client.session.msg("comm_msg", {"comm_id": comm_id, "data": data})
+        if ipykernel.version_info[:2] in ((7, 0), (7, 1), (7, 2), (7, 3)):
+            # Their shell waits for the cell to end; JupyterLab sends on a subshell.
+            message["header"]["subshell_id"] = self._open_subshell()
         self.client.shell_channel.send(message)
+
+    def _open_subshell(self) -> str:
+        if not self._subshell:
+            control = self.client.control_channel
+            control.send(self.client.session.msg("create_subshell_request", {}))
+            self._subshell = control.get_msg(timeout=LIMIT)["content"]["subshell_id"]
+        return self._subshell
 
     def _collect(
         self,

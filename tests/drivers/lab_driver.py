@@ -88,6 +88,7 @@ class Lab:
                 *("--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"),
                 *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
                 *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
+                "--LabApp.expose_app_in_browser=True",
             ],
             env={**os.environ, **{name: str(self._home / sub) for name, sub in own.items()}},
             cwd=self.folder,
@@ -285,6 +286,11 @@ class NotebookPage:
         ):
             self.page.keyboard.press("Control+s")
         return self.lab.read(self.name)
+
+    def sources(self) -> list[str]:
+        """The text of all cells, as the open document holds it."""
+        model = "window.jupyterapp.shell.currentWidget.content.model.sharedModel"
+        return self.page.evaluate(f"() => {model}.cells.map(cell => cell.source)")
 
     def value(self, expression: str) -> str:
         """What an expression gives in the kernel, by way of the last cell, which must be free."""

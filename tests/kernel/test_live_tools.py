@@ -312,7 +312,8 @@ def test_a_run_that_fails_is_put_back_too(kernel: Kernel) -> None:
 
 
 def test_undo_says_what_it_can_do(kernel: Kernel) -> None:
-    assert "takes --namespace" in kernel.run("%agent undo").text
+    assert "No turn of this conversation changed files" in kernel.run("%agent undo").text
+    assert "--namespace alone" in kernel.run("%agent undo some thing").text
     while kernel.run("%agent undo --namespace").status == "ok":
         pass
     assert "No change of the variables is left" in kernel.run("%agent undo --namespace").text
@@ -354,3 +355,15 @@ def test_inspect_variables_sees_the_notebook(kernel: Kernel) -> None:
     kernel.run(scripted("Call('inspect_variables', {'pattern': 'table'})", repr("Done.")))
     kernel.run("%%agent --approval untrusted\nGo.\n")
     assert _told(kernel).startswith("table: pandas.DataFrame, 3 rows x 2 columns (month str, ")
+
+
+def test_by_hand_the_front_end_completes_and_explains_them(kernel: Kernel) -> None:
+    kernel.run("from agent_magics.tools import read_file, shell")
+    assert "read_file" in kernel.complete("read_f")
+    assert any(name.strip("=") == "start_line" for name in kernel.complete("read_file(start_l"))
+    assert any(name.strip("=") == "month" for name in kernel.complete("sales(mon"))
+    shown = kernel.inspect("sales")
+    assert "sales(month: str, rows: int = 3)" in shown
+    assert "month: an ISO month." in shown
+    assert "timeout_ms: int = 30000" in kernel.inspect("shell").replace("_000", "000")
+    kernel.run("del read_file, shell")

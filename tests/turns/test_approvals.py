@@ -11,8 +11,8 @@ from turns import of_kind, scripted
 
 from agent_magics import Call, tool
 from agent_magics.app import rollout_folder
+from agent_magics.dispatch.consent import MOST_DENIED, MOST_OPEN
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.orchestrator import MOST_DENIED, MOST_OPEN
 from agent_magics.dispatch.rules import RuleBook, user_rules_file
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested
 from agent_magics.tools.confined import current_tier
@@ -701,3 +701,20 @@ def test_two_questions_about_the_same_thing_are_two(tmp_path):
     result = agent_with(person, calls, "Ok.").run_sync("Go")
     assert len(of_kind(result, ApprovalRequested)) == 2
     assert len({question.question_id for question in person.asked}) == 2
+
+
+def test_a_question_about_files_shows_one_diff_and_the_arguments_can_be_changed(tmp_path):
+    (tmp_path / "a").write_text("one\n")
+    patch = (
+        "*** Begin Patch\n*** Update File: a\n@@\n-one\n+two\n*** Add File: b\n+new\n*** End Patch"
+    )
+    typed = patch.replace("+two", "+three")
+    person = Person(Reply("approve", edited_text=json.dumps({"patch": typed})))
+    agent = agent_with(person, tools=("apply_patch",))
+    assert agent.call_sync("apply_patch", {"patch": patch}).success
+    [question] = person.asked
+    assert question.arguments == (
+        "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+two\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+new\n"
+    )
+    assert json.loads(question.editable) == {"patch": patch}
+    assert (tmp_path / "a").read_text() == "three\n"

@@ -231,10 +231,34 @@ async def watch(times: int, ctx: ToolContext) -> str:
     return f"{len(outputs)} looks"
 
 
-def test_calls_that_code_makes_are_not_counted():
-    agent = Agent(ScriptedModel([Call("watch", {"times": 20}), "Done."]), [peek, watch])
+def test_calls_that_code_makes_are_told_only_where_a_long_row_is_the_very_same():
+    agent = Agent(ScriptedModel([Call("watch", {"times": 50}), "Done."]), [peek, watch])
     result = agent.run_sync("Go.")
     assert result.text == "Done." and told(agent) == []
+    assert sum(call.success for call in result.calls) == 51
+    agent.close()
+    model = ScriptedModel([Call("watch", {"times": 1_000}), "Done."])
+    agent = Agent(model, [peek, watch], loops={"nested": 100})
+    result = agent.run_sync("Go.")
+    assert result.text == "Done."
+    (note,) = told(agent)
+    assert note.startswith("Your code called peek 100 times in a row or more")
     assert of_kind(result, ApprovalRequested) == []
-    assert sum(call.success for call in result.calls) == 21
+    assert sum(call.success for call in result.calls) == 1_001
+    agent.close()
+
+
+@tool(mutating=False, parallel=True)
+async def leaf_through(times: int, ctx: ToolContext) -> str:
+    """Look at one thing after the other, as a loop over files does."""
+    for n in range(times):
+        await ctx.call("peek", {"what": str(n)})
+    return "all seen"
+
+
+def test_a_loop_over_many_things_is_no_circle():
+    model = ScriptedModel([Call("leaf_through", {"times": 300}), "Done."])
+    agent = Agent(model, [peek, leaf_through], loops={"nested": 10})
+    assert agent.run_sync("Go.").text == "Done."
+    assert told(agent) == []
     agent.close()

@@ -92,3 +92,24 @@ def test_features_choose_otherwise_for_the_agent_or_for_one_run():
         assert offered["apply_patch"] == "freeform" and "web_search" not in offered
         with pytest.raises(FatalError, match="features has no 'wings'"):
             agent.setup(features={"wings": True})
+
+
+# -- where the model's code runs -------------------------------------------------------------------
+
+
+def test_the_instructions_say_where_code_runs(tmp_path):
+    live, scratch, off = (
+        "runs in the\nperson's own kernel",
+        "runs in a\nprocess of its own, not in the person's kernel",
+        "The person has\nswitched the python tool off",
+    )
+    with Agent(cwd=tmp_path, instructions="Speak French.") as agent:
+        assert live in agent.config.instructions
+        for place, words in {"live": live, "scratch": scratch, "off": off}.items():
+            said = agent.setup(python=place).config.instructions
+            assert [each in said for each in (live, scratch, off)].count(True) == 1
+            assert words in said
+            assert said.endswith("\nSpeak French.\n")
+    with Agent(cwd=tmp_path, python="scratch") as agent:
+        assert scratch in agent.config.instructions
+        assert live in agent.setup(python="live").config.instructions

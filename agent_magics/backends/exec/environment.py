@@ -5,6 +5,7 @@ is held back forgets a secret; a list of what passes forgets a convenience, and 
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 # Left out on purpose: PYTHONPATH and LD_LIBRARY_PATH (made for the kernel's own interpreter; they
 # load code into every program), *_PROXY (addresses there often hold a password), BASH_ENV, GIT_*,
@@ -69,6 +70,7 @@ def confined_environment(environment: Mapping[str, str], tmp: str) -> dict[str, 
     return {**environment, "TMPDIR": tmp, "TMP": tmp, "TEMP": tmp, **caches}
 
 
+@lru_cache(maxsize=1024)  # asked about every variable at the start of every run
 def _may_pass(name: str) -> bool:
     upper = name.upper()
     if any(word in upper for word in _SECRET_WORDS):

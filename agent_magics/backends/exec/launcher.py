@@ -68,6 +68,7 @@ class Launcher:
         env: Mapping[str, str],
         tty: bool = False,
         stdin: bool = False,
+        held: bool = False,
         confinement: Confinement | None = None,
         limits: Mapping[str, int] | None = None,
         rows: int = 24,
@@ -81,6 +82,8 @@ class Launcher:
             env: its whole environment.
             tty: give it a terminal, of `rows` and `cols`.
             stdin: without a terminal: a pipe to write to; else it reads nothing.
+            held: without a terminal: whoever calls this reads and writes its pipes itself; they
+                are `Process.pipes`. Its end is seen as ever.
             confinement: what it may touch; None for all that this user may.
             limits: RLIMIT name -> value.
             rows: lines of its terminal.
@@ -100,6 +103,8 @@ class Launcher:
         try:
             pid = wait_for_start(request, channels)
             process = Process(pid, request.argv, channels, self._pump.wake)
+            if held:
+                process.hold_pipes()
             self._running.add(process)
         except BaseException:  # KeyboardInterrupt too: closing kills what may have been started
             channels.close()

@@ -69,6 +69,7 @@ class Process:
         refused: what the supervisor refused, such as "connect 127.0.0.1:22".
         lost: why its end was not seen, as a sentence; else "".
         given_up: nobody waits for its end any more.
+        pipes: descriptors of its stdin, stdout and stderr where its starter holds them; else ().
         ended_at: when it ended (monotonic), None while it runs.
     """
 
@@ -85,6 +86,7 @@ class Process:
         self.refused: tuple[str, ...] = ()
         self.lost = ""
         self.given_up = False
+        self.pipes: tuple[int, ...] = ()
         self.ended_at: float | None = None
         self.channels = channels
         self._wake = wake
@@ -101,6 +103,12 @@ class Process:
     def __repr__(self) -> str:
         state = f"exit code {self.exit_code}" if self.ended else "running"
         return f"<Process {self.pid} {self.argv[0]!r}, {state}>"
+
+    def hold_pipes(self) -> None:
+        """Take the pipes away from whoever would read them; to be called before it is read."""
+        outputs = {name: fd for fd, name in self.channels.outputs.items()}
+        self.pipes = (self.channels.input, outputs["stdout"], outputs["stderr"])
+        self.channels.outputs, self.channels.input = {}, None
 
     # -- its end -------------------------------------------------------------------------------
 

@@ -4,19 +4,6 @@ const APPROVE = "approve";
 const DENY = "deny";
 const LASTING = "approve_for_";
 
-function make(tag, className, text = "") {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
-}
-
-function makeButton(label, className = "agm-button") {
-  const button = make("button", className, label);
-  button.type = "button";
-  return button;
-}
-
 function drawHead(model, id) {
   const head = make("div", "agm-head");
   head.id = id;
@@ -25,8 +12,32 @@ function drawHead(model, id) {
   return head;
 }
 
+// A unified diff, and a patch as its field of the arguments or alone.
+const DIFF = /^(?:rename from .*\nrename to .*\n)?--- .*\n\+\+\+ /;
+const PATCH = /^(?:patch:\n  │ )?\*\*\* Begin Patch\n/;
+const MARK = /^(?:  │ )?([-+])/;
+const MARKED = { "+": "agm-added", "-": "agm-removed" };
+
+// The lines of a change, in its colours; the text keeps its + and -, the colour only helps.
+function drawChange(text) {
+  const lines = text.replace(/\n$/, "").split("\n");
+  return lines.map((line, place) => {
+    const names =
+      (line.startsWith("--- ") && lines[place + 1]?.startsWith("+++ ")) ||
+      (line.startsWith("+++ ") && lines[place - 1]?.startsWith("--- "));
+    const mark = names ? "" : MARK.exec(line)?.[1];
+    return make("span", MARKED[mark] ?? "agm-same", `${line}\n`);
+  });
+}
+
 function drawArguments(model) {
-  const box = make("pre", "agm-arguments", model.get("arguments"));
+  const text = model.get("arguments");
+  const box = make("pre", "agm-arguments");
+  if (DIFF.test(text) || PATCH.test(text)) {
+    box.append(...drawChange(text));
+  } else {
+    box.textContent = text;
+  }
   // What scrolls must be reachable without a mouse.
   box.tabIndex = 0;
   box.setAttribute("role", "region");
@@ -130,7 +141,8 @@ function render({ model, el }) {
     model.set("decision", decision);
     const id = model.get("question_id");
     const changed = edited === model.get("editable") ? null : edited;
-    model.send({ type: "answer", id, decision, feedback: input.value.trim(), edited: changed });
+    const feedback = input.value.trim();
+    tell(model, { type: "answer", id, decision, feedback, edited: changed });
   }
 
   function showDecision() {
@@ -192,7 +204,7 @@ function render({ model, el }) {
 
   model.on("change:decision", showDecision);
   showDecision();
-  model.send({ type: "drawn" });
+  tell(model, { type: "drawn" });
   return () => model.off("change:decision", showDecision);
 }
 

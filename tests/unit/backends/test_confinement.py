@@ -173,6 +173,8 @@ def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
     home = str(a_home_of_its_own)
     for part in (".bashrc", ".ipython/profile_default/startup", ".local/lib", ".config/autostart"):
         assert f"{home}/{part}" in found.protected
+    for part in (".config/agent-magics", ".local/state/agent-magics/trusted-mcp"):
+        assert f"{home}/{part}" in found.protected, "what is written there starts programs"
     assert f"{home}/.gitignore" not in found.protected
     assert not any(path.startswith(f"{home}/") for path in confine(Path("/tmp")).protected) or (
         home.startswith("/tmp/")

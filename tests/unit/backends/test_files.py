@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends import files, folders
+from agent_magics.backends import files, folders, text_lines
+from agent_magics.backends.name_globs import name_matcher
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -70,7 +71,7 @@ def test_what_a_line_is(content, lines, tmp_path):
     first=st.integers(1, 8),
     count=st.integers(1, 8),
     chunk=st.integers(1, 7),
-    codec=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    codec=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
 )
 def test_any_window_in_any_chunks_is_a_slice(content, first, count, chunk, codec, tmp_path_factory):
     content = content.lstrip("\ufeff")
@@ -79,7 +80,7 @@ def test_any_window_in_any_chunks_is_a_slice(content, first, count, chunk, codec
     lines = lines[:-1] if lines[-1] == "" else lines
     ended = [line.removesuffix("\r") for line in content.split("\n")[:-1]]
     wanted = (ended + lines[len(ended) :])[first - 1 : first - 1 + count]
-    usual, files._CHUNK_BYTES = files._CHUNK_BYTES, chunk
+    usual, text_lines._CHUNK_BYTES = text_lines._CHUNK_BYTES, chunk
     try:
         window = window_of(path, first, count)
     except RespondToModel:
@@ -87,7 +88,7 @@ def test_any_window_in_any_chunks_is_a_slice(content, first, count, chunk, codec
         assert not wanted
         return
     finally:
-        files._CHUNK_BYTES = usual
+        text_lines._CHUNK_BYTES = usual
     assert texts(window) == wanted
     assert window.total == len(lines)
     following = window.offset + sum(line.size for line in window.lines)
@@ -104,7 +105,7 @@ def test_going_on_by_byte_reads_every_line_once(content, count, chunk, tmp_path_
     path = write(
         tmp_path_factory.mktemp("w") / "a", b"plain ascii text first, enough\n" * 3 + content
     )
-    usual, files._CHUNK_BYTES = files._CHUNK_BYTES, chunk
+    usual, text_lines._CHUNK_BYTES = text_lines._CHUNK_BYTES, chunk
     try:
         whole, step = [], window_of(path, 1, count)
         whole += texts(step)
@@ -114,7 +115,7 @@ def test_going_on_by_byte_reads_every_line_once(content, count, chunk, tmp_path_
             whole += texts(step)
         assert whole == texts(window_of(path, 1, 1_000))
     finally:
-        files._CHUNK_BYTES = usual
+        text_lines._CHUNK_BYTES = usual
 
 
 def test_long_lines_are_cut_and_measured(tmp_path):
@@ -176,23 +177,24 @@ def test_a_start_behind_the_end_says_how_long_the_file_is(tmp_path):
     assert texts(window_of(path, 3)) == ["3"]
 
 
-@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"])
 def test_byte_order_marks(codec, tmp_path):
-    mark = b"\xfe\xff" if codec == "utf-16-be" else b""
+    mark = {"utf-16-be": b"\xfe\xff", "utf-32-be": b"\0\0\xfe\xff"}.get(codec, b"")
     path = write(tmp_path / "a", mark + "héllo\nwörld\n".encode(codec))
     window = window_of(path)
     assert texts(window) == ["héllo", "wörld"]
     assert window.encoding.mark
-    assert text_of(path) == ("héllo\nwörld\n", 0)
-    assert text_of(path, 2) == ("wörld\n", 0)
+    assert text_of(path).text == "héllo\nwörld\n"
+    assert text_of(path, 2).text == "wörld\n"
 
 
 def test_bytes_that_are_no_text_are_counted(tmp_path):
-    path = write(tmp_path / "a", "naïve café, plenty of ascii around".encode("latin-1"))
+    path = write(tmp_path / "a", b"caf\xc3\xa9 is whole, na\xefve is not, plenty of ascii around")
     window = window_of(path)
-    assert texts(window) == ["na\ufffdve caf\ufffd, plenty of ascii around"]
-    assert window.lost == 2
-    assert text_of(path)[1] == 2
+    assert texts(window) == ["café is whole, na\\xefve is not, plenty of ascii around"]
+    assert window.lost == 1
+    assert text_of(path).text == "café is whole, na\ufffdve is not, plenty of ascii around"
+    assert text_of(path).lost == 1
 
 
 def test_an_offset_in_a_character_moves_to_the_next(tmp_path):
@@ -204,17 +206,38 @@ def test_an_offset_in_a_character_moves_to_the_next(tmp_path):
     assert window_of(broken, 1, 1, 1).offset == 1
 
 
-@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0" * 40])
-def test_binary_is_refused(content, tmp_path):
-    with pytest.raises(RespondToModel, match="binary"):
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image; use view_image"),
+        (b"\xff\xd8\xff\xe0" * 40, "a JPEG image"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip data; decompress it first"),
+        (b"some\0bytes", "binary, or text in neither"),
+        ("Привет, мир. ".encode("koi8-r") * 5, "binary, or text in neither"),
+    ],
+)
+def test_binary_is_refused_and_named(content, kind, tmp_path):
+    with pytest.raises(RespondToModel, match=kind):
         window_of(write(tmp_path / "a", content))
+
+
+def test_an_encoding_that_nothing_tells_is_a_guess(tmp_path):
+    window = window_of(
+        write(tmp_path / "a", "naïve café, plenty of ascii around".encode("latin-1"))
+    )
+    assert texts(window) == ["naïve café, plenty of ascii around"]
+    assert (window.encoding.name, window.encoding.guessed, window.lost) == ("cp1252", True, 0)
+    undefined = window_of(write(tmp_path / "b", b"caf\xe9 \x81\n"))
+    assert (texts(undefined), undefined.lost) == (["café \\x81"], 1)
+    cut = window_of(write(tmp_path / "c", b"x" * 8_191 + "é€".encode() + b"\n"))
+    assert not cut.encoding.guessed  # the first look ends within a character
 
 
 def test_whole_text_is_exact(tmp_path):
     path = write(tmp_path / "a", b"one\r\ntwo\rthree\n\nlast")
-    assert text_of(path) == ("one\r\ntwo\rthree\n\nlast", 0)
-    assert text_of(path, 1, 1) == ("one\r\n", 0)
-    assert text_of(path, 1, None, 5) == ("two\rthree\n\nlast", 0)
+    assert text_of(path).text == "one\r\ntwo\rthree\n\nlast"
+    assert text_of(path, 1, 1).text == "one\r\n"
+    assert text_of(path, 1, None, 5).text == "two\rthree\n\nlast"
     with pytest.raises(RespondToModel, match="4 lines"):
         text_of(path, 9)
 
@@ -338,13 +361,13 @@ def test_what_is_no_folder(tmp_path):
     ],
 )
 def test_globs(pattern, fits, does_not):
-    matches = folders.name_matcher(pattern)
+    matches = name_matcher(pattern)
     assert all(map(matches, fits))
     assert not any(map(matches, does_not))
 
 
 def test_a_glob_cannot_be_made_to_hang():
-    assert not folders.name_matcher("*a" * 60 + "b")("a" * 250)
-    assert not folders.name_matcher("**/a/" * 40 + "b")("a/" * 200 + "c")
+    assert not name_matcher("*a" * 60 + "b")("a" * 250)
+    assert not name_matcher("**/a/" * 40 + "b")("a/" * 200 + "c")
     with pytest.raises(RespondToModel, match="globs"):
-        folders.name_matcher("{a,b}{c,d}" * 10)
+        name_matcher("{a,b}{c,d}" * 10)

@@ -1,6 +1,13 @@
+"""How a patch reaches the disk: all of it or nothing, whatever happens meanwhile."""
+
+import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from crashing_patch import BEFORE
 
 from agent_magics.backends import patch_files
 from agent_magics.backends.patch import parse_patch, plan_patch
@@ -24,3 +31,45 @@ def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkey
         plan.apply()
     assert [path.name for path in tmp_path.iterdir()] == ["aside"]
     assert (tmp_path / "aside/f").read_text(encoding="utf-8") == "old\n"
+
+
+def test_a_crash_at_any_step_leaves_each_file_old_or_new(tmp_path):
+    driver = Path(sys.modules["crashing_patch"].__file__)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(driver), str(tmp_path)],
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        check=True,
+    )
+    crashes = [json.loads(line) for line in done.stdout.splitlines()]
+    after = {
+        "changed.txt": "new\nend\n",
+        "made/deep/added.txt": "added\n",
+        "made/there.txt": "new\n",
+    }
+    assert crashes[-1]["ended"] and crashes[-1]["files"] == after
+    states = {name: {BEFORE.get(name), after.get(name)} for name in {**BEFORE, **after}}
+    for crash in crashes:
+        files = crash["files"]
+        for name, allowed in states.items():
+            assert files.get(name) in allowed, (crash["step"], name)
+        # What is left beside them can be told from the person's own files.
+        others = [name for name in files if name not in states]
+        assert all(Path(name).name.startswith(".agent-patch-") for name in others), others
+    # Killed at the very first step nothing has happened, and there are many steps.
+    assert crashes[0]["files"] == BEFORE
+    assert len(crashes) > 15
+
+
+def test_the_other_name_of_a_file_keeps_the_old_content(tmp_path):
+    """So a hard link to a file elsewhere is no way to change that file."""
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    inside.mkdir()
+    outside.write_text("old\n", encoding="utf-8")
+    os.link(outside, inside / "f")
+    patch = "*** Begin Patch\n*** Update File: f\n@@\n-old\n+new\n*** End Patch\n"
+    plan_patch(parse_patch(patch), inside.joinpath).apply()
+    assert (inside / "f").read_text(encoding="utf-8") == "new\n"
+    assert outside.read_text(encoding="utf-8") == "old\n"

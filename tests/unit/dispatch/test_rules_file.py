@@ -15,9 +15,8 @@ from agent_magics.dispatch.rules_file import (
     parse_rules,
     read_rules,
     rule_text,
-    toml_text,
-    write_text,
 )
+from agent_magics.dispatch.toml_edit import toml_text, write_text
 from agent_magics.protocol.errors import FatalError
 
 HERE = Path("/p/rules.toml")

@@ -194,3 +194,26 @@ def test_a_library_that_fails_is_no_failure_of_the_run():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     broken = pandas.DataFrame.__new__(pandas.DataFrame)
     assert not ran("x", {"x": broken})
+
+
+def test_a_thousand_variables_that_may_be_asked_nothing():
+    """Each named by the code, half of them of a class that refuses every question."""
+
+    class Hostile:
+        __hash__ = None
+
+        def _refuse(self, *_: Any) -> Any:
+            raise SystemExit("nobody may ask")
+
+        __repr__ = __eq__ = __len__ = __bool__ = __getattribute__ = __sizeof__ = _refuse
+        __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+    values = [Hostile(), [1] * 20, {"a": [1]}, Hostile()]
+    namespace = {f"v{n}": values[n % 4] for n in range(1_000)}
+    code = "\n".join(f"v{n}" for n in range(1_000)) + "\nv1.append(2)\nv4 = 5\nv8 = v3"
+    change = ran(code, namespace)
+    assert change.added == change.deleted == ()
+    assert set(change.changed) == {f"v{n}" for n in range(1, 1_000, 4)} | {"v4", "v8"}
+    assert put_back(change, namespace) == {}
+    assert namespace["v1"] == [1] * 20
+    assert namespace["v8"] is values[0]

@@ -33,10 +33,17 @@ from agent_magics.protocol.events import (
     TurnStarted,
     Warned,
 )
-from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
-from agent_magics.render.describe import SAVED_CHARACTERS, describe_call, shorten
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    FunctionCall,
+    InputImage,
+    InputText,
+    Usage,
+)
+from agent_magics.render.describe import SAVED_CHARACTERS, describe_call, describe_cell, shorten
 from agent_magics.render.mime import ITEM_MIME, blocks_item, harmless, to_bundle
-from agent_magics.render.text import to_plain
+from agent_magics.render.pictures import MOST_OF_ONE, MOST_OF_TURN
+from agent_magics.render.text import to_markdown, to_plain
 from agent_magics.render.view import TurnView
 
 
@@ -232,6 +239,59 @@ def test_figures_follow_their_call():
     assert to_bundle(figure) == {"image/png": "aGk=", "text/plain": "[figure]"}
 
 
+@pytest.mark.parametrize("mime", ["image/png", "image/jpeg", "image/gif", "image/webp"])
+def test_pictures_that_a_tool_returned_follow_their_call(mime):
+    output = (InputText("See"), InputImage(f"data:{mime};base64,aGk="), InputText("above."))
+    call, picture = fold(pending("draw", "{}"), completed(output, name="draw")).blocks
+    assert call.item["output"] == "See\nabove."
+    assert picture.done
+    assert to_bundle(picture) == {mime: "aGk=", "text/plain": "[image]"}
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("https://example.org/a.png", "only an address"),
+        ("data:image/svg+xml;base64,aGk=", "no PNG"),
+        ('data:image/png;base64,aGk=" onload=x', "no PNG"),
+        ("data:image/png,hi", "no PNG"),
+        ("data:image/png;base64," + "A" * MOST_OF_ONE, "1.0 MB"),
+    ],
+)
+def test_a_picture_that_is_not_shown_is_named(address, why):
+    [block] = fold(pending("draw"), completed((InputImage(address),), name="draw")).blocks
+    assert why in block.item["output"]
+    assert len(block.item["output"]) < 100
+
+
+def test_the_pictures_of_a_turn_have_a_limit():
+    image = InputImage("data:image/png;base64," + "A" * (MOST_OF_ONE - 100))
+    events = [(pending("draw"), completed((image, image), name="draw"))] * 4
+    blocks = fold(*(event for pair in events for event in pair)).blocks
+    shown = [block for block in blocks if block.data is not None]
+    assert len(shown) == MOST_OF_TURN // MOST_OF_ONE
+    assert "the pictures of this turn are too many" in blocks[-1].item["output"]
+
+
+def test_what_a_tool_itself_shows_has_no_pictures_twice():
+    output = (InputText("[figure]"), InputImage("data:image/png;base64,aGk="))
+    view = fold(
+        pending("python", '{"code": "plot()"}'),
+        LiveOutput(call_id="c", data={"image/png": "aGk=", "text/plain": "[figure]"}),
+        completed(output, name="python", details={"output": "[figure]"}),
+    )
+    assert [block.kind for block in view.blocks] == ["tool", "rich"]
+
+
+def test_scratch_stands_in_the_headline():
+    started = ToolCallUpdated(call_id="c", name="python", metadata={"where": "scratch"})
+    [item] = items(pending("python", '{"code": "1"}'), started, completed("1", name="python"))
+    assert (item["name"], item["language"]) == ("python (scratch)", "python")
+    assert to_markdown(item).startswith("**python (scratch)** (ran)")
+    [other] = items(pending("mine", "{}"), started, completed("1", name="mine"))
+    assert other["name"] == "mine"
+
+
 def test_what_could_act_in_the_page_is_not_published():
     data = {"text/html": "<b>", "image/svg+xml": "<svg>", "application/javascript": "x"}
     assert harmless({**data, "text/plain": "p"}) == {"text/plain": "p"}
@@ -397,6 +457,20 @@ def test_an_event_of_an_unknown_call_is_no_error():
 )
 def test_a_call_in_one_line(arguments, title):
     assert describe_call(arguments) == title
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ('{"cell_id": "a1", "source": "x = 1", "version": "9"}', "cell a1"),
+        ('{"cell_id": "", "limit": 3}', 'cell_id="", limit=3'),
+        ('{"source": "x = 1\\ny = 2", "after": "a1"}', "x = 1 … (2 lines)"),
+        ("{}", ""),
+        ("{", "{"),
+    ],
+)
+def test_a_call_about_a_cell_in_one_line(arguments, title):
+    assert describe_cell(arguments) == title
 
 
 # -- sessions ------------------------------------------------------------------------------------

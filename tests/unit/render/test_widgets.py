@@ -5,7 +5,7 @@ import unicodedata
 from typing import Any
 
 import pytest
-from comm.base_comm import BaseComm
+from recording_comm import RecordingComm
 
 from agent_magics.render.visible import pretty_arguments, show_invisible
 from agent_magics.render.widgets import BACKLOG_CHARACTERS, QuestionWidget, StreamWidget
@@ -16,27 +16,6 @@ CHOICES = [
     {"decision": "deny", "label": "Deny"},
     {"decision": "abort", "label": "Stop"},
 ]
-
-
-class RecordingComm(BaseComm):
-    """A comm whose other end is a list."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-        super().__init__(target_name="jupyter.widget")
-
-    def publish_msg(self, msg_type: str, data: Any = None, **_rest: Any) -> None:
-        if msg_type == "comm_msg":
-            self.sent.append(data)
-
-    def custom(self) -> list[dict[str, Any]]:
-        return [data["content"] for data in self.sent if data["method"] == "custom"]
-
-    def state(self) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for data in self.sent:
-            merged |= data.get("state", {})
-        return merged
 
 
 def ask(**changes: Any) -> QuestionWidget:

@@ -173,6 +173,32 @@ def test_a_model_s_call_is_assessed_told_and_shown(tmp_path: Path, function, arg
     assert events[1][1]["diff"] == "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "more", "shown"),
+    [
+        ("one\n", {}, "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+two\n"),
+        ("one\n" * 2, {}, ""),  # it does not fit
+        ("one\n" * 300, {"replace_all": True}, ""),  # too long a diff
+        ("one" + "\n" * 1_000_000, {}, ""),  # too large a file
+        ("one\n", {"new": "two\r\n"}, ""),  # a diff would not show it
+    ],
+)
+def test_a_question_shows_the_change_as_a_diff(tmp_path: Path, content, more, shown):
+    (tmp_path / "f").write_bytes(content.encode())
+    arguments = {"path": "f", "old": "one", "new": "two", **more}
+    (action,) = edit_file.tool_options.assess(arguments, make_context(tmp_path))
+    assert action.show() == shown
+
+
+def test_what_is_protected_is_not_read_for_a_question(tmp_path: Path):
+    (tmp_path / ".env").write_text("KEY=secret\n")
+    (tmp_path / "link").symlink_to(".env")
+    for path in (".env", "link"):
+        arguments = {"path": path, "content": "KEY=\n"}
+        (action,) = write_file.tool_options.assess(arguments, make_context(tmp_path))
+        assert action.show() == ""
+
+
 def test_what_is_outside_or_protected_is_asked_about(tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()

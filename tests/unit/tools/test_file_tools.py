@@ -1,5 +1,6 @@
 """`read_file`, `list_dir` and `grep_files`, as a person and as a model call them."""
 
+import gzip
 import os
 
 import pytest
@@ -12,6 +13,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.listing import glob, list_dir
 from agent_magics.tools.reading import read_file
 from agent_magics.tools.searching import grep_files
+from agent_magics.tools.viewing import view_image
 
 BUDGET = 10_000
 
@@ -209,9 +211,12 @@ def test_by_hand_read_file_returns_the_text(work):
 
 
 def test_by_hand_lost_bytes_are_warned_about(work):
-    (work / "a.txt").write_bytes("café and other words".encode("latin-1"))
+    (work / "a.txt").write_bytes("é".encode() + b" and caf\xe9 and other words")
     with pytest.warns(UnicodeWarning, match=r"1 byte of a\.txt"):
-        assert read_file("a.txt").startswith("caf\ufffd")
+        assert read_file("a.txt").startswith("é and caf\ufffd")
+    (work / "b.txt").write_bytes("café and other words".encode("latin-1"))
+    with pytest.warns(UnicodeWarning, match="cp1252, which is a guess"):
+        assert read_file("b.txt") == "café and other words"
 
 
 def test_the_model_reads_numbered_lines_and_how_to_go_on(ctx):
@@ -265,7 +270,7 @@ def test_a_huge_file_is_read_on_by_byte(ctx):
         file.write(b"text\n" * 20_000)
         file.truncate(10 * 1024**3)
     text = model_reads(read_file, ctx, path="huge", max_lines=2)
-    assert "lines 1-2 of a file of 10,737,418,240 bytes" in text
+    assert "lines 1-2 of at least 3, in a file of 10,737,418,240 bytes" in text
     assert text.endswith("go on with start_line=3 or, quicker, offset_bytes=10.")
     text = model_reads(read_file, ctx, path="huge", max_lines=2, offset_bytes=10)
     assert "lines 1-2 counted from byte 10" in text
@@ -447,3 +452,113 @@ def test_an_interrupt_ends_the_walk(function, ctx):
     arguments = {"pattern": "x"} if function is grep_files else {"recursive": True}
     with pytest.raises(RespondToModel, match="Interrupted"):
         function(**arguments, ctx=ctx)
+
+
+# -- what is left out, and how it is asked for -----------------------------------------------------
+
+
+@pytest.fixture
+def repository(ctx):
+    (ctx.cwd / ".git").mkdir()
+    for name, size in (("src/a.py", 30), ("src/b.log", 20), ("big.py", 900), ("build/c.py", 10)):
+        (ctx.cwd / name).parent.mkdir(parents=True, exist_ok=True)
+        (ctx.cwd / name).write_text("word " * (size // 5), encoding="utf-8")
+    (ctx.cwd / ".gitignore").write_text("build/\n*.log\n", encoding="utf-8")
+    return ctx.cwd
+
+
+def test_what_is_ignored_is_named_and_found_by_its_name(repository, ctx):
+    note = "2 entries left out by .gitignore: build/, src/b.log."
+    listed = model_reads(list_dir, ctx, recursive=True)
+    assert listed.startswith('src/\nsrc/a.py  30 bytes\nbig.py  900 bytes\n1-3 of 3 entries in "."')
+    assert note in listed
+    assert note in model_reads(glob, ctx, pattern="*.py")
+    found = model_reads(grep_files, ctx, pattern="word")
+    assert note in found
+    assert "build" not in found.replace(note, "")
+    assert "c.py" in model_reads(list_dir, ctx, path="build")
+    assert "c.py" in model_reads(glob, ctx, pattern="*.py", path="build")
+    assert "build/c.py:1: word" in model_reads(grep_files, ctx, pattern="word", path="build")
+    assert "src/b.log:1: word" in model_reads(grep_files, ctx, pattern="word", path="src/b.log")
+
+
+def test_other_orders_and_times(repository, ctx):
+    os.utime(repository / "src" / "a.py", (0, 4_000_000_000))
+    os.utime(repository / "big.py", (0, 1_000_000_000))
+    by_size = model_reads(list_dir, ctx, recursive=True, sort="size", limit=2)
+    assert by_size.startswith("big.py  900 bytes\nsrc/a.py  30 bytes\n1-2 of 3 entries")
+    by_time = model_reads(list_dir, ctx, recursive=True, sort="mtime")
+    assert by_time.startswith("src/a.py  30 bytes  2096-")
+    assert "big.py  900 bytes  2001-" in by_time.split("\n")[2]
+    pages = [
+        model_reads(list_dir, ctx, recursive=True, sort="size", offset=n, limit=1).split("\n")[0]
+        for n in range(3)
+    ]
+    assert [page.split(" ")[0] for page in pages] == ["big.py", "src/a.py", "src/"]
+
+
+def test_the_full_view_goes_page_by_page_with_times(ctx):
+    for n in range(60):
+        (ctx.cwd / f"file-{n:02}").touch()
+    first = model_reads(list_dir, ctx, detail_level="full")
+    assert '1-50 of 60 entries in "."; go on with offset=50.' in first
+    assert first.startswith("file-00  0 bytes  20")
+    assert "51-60 of 60" in model_reads(list_dir, ctx, detail_level="full", offset=50)
+    with pytest.raises(RespondToModel, match="offset is -1"):
+        model_reads(list_dir, ctx, offset=-1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "lines"),
+    [
+        ("files_with_matches", ["a.txt", "b.txt"]),
+        ("count", ["a.txt: 600", "b.txt: 1"]),
+    ],
+)
+def test_grep_can_name_the_files_alone(mode, lines, ctx):
+    write_lines(ctx.cwd, 600)
+    write_lines(ctx.cwd, 1, "b.txt")
+    text = model_reads(grep_files, ctx, pattern="line", output_mode=mode)
+    assert text.split("\n") == ["601 matching lines in 2 files (2 files searched).", *lines]
+    short = model_reads(grep_files, ctx, pattern="line", output_mode=mode, max_results=1)
+    assert "; the first 1 follow, narrow the search for others." in short
+    assert "b.txt" not in short
+
+
+def test_a_person_may_ask_for_more_lines_than_a_model_is_shown(work):
+    write_lines(work, 600)
+    assert len(grep_files("line")) == 200
+    assert len(grep_files("line", max_results=500)) == 500
+    assert [file.count for file in grep_files("line", output_mode="count")] == [600]
+
+
+# -- attacks that read -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/self/environ", "/proc/1/environ", "/dev/sda", "/sys/power"]
+)
+def test_the_inside_of_the_system_is_asked_about_and_never_just_read(path, ctx):
+    for function in (read_file, list_dir, grep_files, glob, view_image):
+        arguments = {"path": path}
+        if function in (grep_files, glob):
+            arguments["pattern"] = "x"
+        assert action_of(function, ctx, **arguments).kind is ActionKind.READ_DENIED
+        with pytest.raises(RespondToModel):
+            function(**arguments, ctx=ToolContext(ctx.turn, "unasked", "read_file", judged=True))
+
+
+def test_a_second_name_of_a_secret_is_none(ctx, tmp_path):
+    put_secret(tmp_path)
+    os.link(tmp_path / ".ssh" / "id_x", ctx.cwd / "notes.csv")
+    os.link(tmp_path / ".ssh" / "id_x", ctx.cwd / "notes.ipynb")
+    for name in ("notes.csv", "notes.ipynb"):
+        with pytest.raises(RespondToModel, match="second name of a protected file"):
+            as_judged(read_file, ctx, path=name)
+    assert "secret" not in model_reads(grep_files, ctx, pattern="secret").partition("\n")[2]
+
+
+def test_compressed_data_is_named_and_not_unpacked(ctx):
+    (ctx.cwd / "a.csv.gz").write_bytes(gzip.compress(b"0" * 50_000_000))
+    with pytest.raises(RespondToModel, match="gzip data; decompress it first"):
+        as_judged(read_file, ctx, path="a.csv.gz")

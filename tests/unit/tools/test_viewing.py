@@ -152,3 +152,80 @@ def test_damaged_images_are_shown_or_refused(tmp_path_factory, kind, data):
     path.write_bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
     with contextlib.suppress(RespondToModel):
         assert max(view_image(str(path)).size) <= LONGEST_SIDE
+
+
+# -- pictures in the kernel ------------------------------------------------------------------------
+
+
+class Kernel:
+    """A namespace, as a live kernel lends it."""
+
+    def __init__(self, **namespace):
+        self.namespace = namespace
+
+
+def seen(work, name, **namespace):
+    context = make_context(work)
+    context.turn.live_kernel = Kernel(**namespace)
+    return view_image(name, ctx=context)
+
+
+def test_a_variable_is_shown(work):
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    picture = seen(work, "photo", photo=Image.new("RGB", (30, 20), RED))
+    assert (repr(picture), decoded(picture).getpixel((0, 0))) == ("photo: 30 x 20 pixels", RED)
+    for array, wanted in (
+        (numpy.zeros((20, 30)), (30, 20)),
+        (numpy.ones((20, 30, 3)), (30, 20)),
+        (numpy.full((20, 30, 4), 200, dtype="uint8"), (30, 20)),
+        (numpy.ones((20, 30), dtype=bool), (30, 20)),
+    ):
+        assert seen(work, "pixels", pixels=array).size == wanted
+
+
+def test_a_figure_is_drawn(work):
+    figures = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+    figure = figures.Figure(figsize=(4, 3), dpi=50)
+    axes = figure.subplots()
+    assert seen(work, "fig", fig=figure).size == (200, 150)
+    assert seen(work, "ax", ax=axes).size == (200, 150)
+
+
+def test_a_kept_result_is_shown(work):
+    context = make_context(work)
+    name = context.handles.keep_value(Image.new("RGB", (3, 2)))
+    assert repr(view_image(name, ctx=context)) == f"{name}: 3 x 2 pixels"
+    with pytest.raises(RespondToModel, match="@r99"):
+        view_image("@r99", ctx=context)
+    text = context.handles.keep("plain text")
+    with pytest.raises(RespondToModel, match=f"{text} is no picture"):
+        view_image(text, ctx=context)
+
+
+def test_a_file_comes_before_a_variable(work):
+    Image.new("RGB", (3, 2)).save("photo", "PNG")
+    assert seen(work, "photo", photo=Image.new("RGB", (30, 20))).size == (3, 2)
+
+
+def test_what_is_no_picture_says_what_it_is(work):
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    for value, why in (
+        (5, "n is no picture"),
+        (numpy.zeros(5), r"array of shape \(5,\)"),
+        (numpy.full((2, 2), 300), "neither 0 to 255"),
+        (numpy.broadcast_to(numpy.uint8(0), (30_000, 30_000)), "over 89 million pixels"),
+    ):
+        with pytest.raises(RespondToModel, match=why):
+            seen(work, "n", n=value)
+    with pytest.raises(RespondToModel, match="There is no other"):
+        seen(work, "other", n=5)
+
+
+@pytest.mark.parametrize("kind", ["gif", "webp", "png"])
+def test_of_an_animation_the_first_picture_is_shown_and_said_to_be(work, kind):
+    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, (0, 0, 255))]
+    frames[0].save(f"a.{kind}", save_all=True, append_images=frames[1:])
+    picture = view_image(f"a.{kind}")
+    assert repr(picture) == f"a.{kind}: 8 x 8 pixels, the first of several pictures"
+    red, _, blue, *_ = decoded(picture).convert("RGB").getpixel((4, 4))
+    assert red > blue

@@ -1,0 +1,48 @@
+"""What the SDK's errors mean to whoever asked, and to the person."""
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from agent_magics.backends.mcp.endings import LinkLost, LoginNeeded
+from agent_magics.protocol.errors import RespondToModel
+
+CLOSED = "Connection closed"  # as the SDK says that its connection ended; servers use the code too
+_SESSION_GONE = "Session terminated"  # and that the server has forgotten our session
+
+
+def describe(error: BaseException) -> str:
+    """Say in a few words what went wrong; "" where a connection just ended."""
+    error = core_of(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(each) for each in first["loc"])
+        return f"the server's answer is not as the protocol wants it ({place}: {first['msg']})"
+    if isinstance(error, LinkLost) or (isinstance(error, MCPError) and is_loss(error)):
+        return ""
+    if isinstance(error, MCPError):
+        return f"it refused: {error.error.message.rstrip('.')} (error {error.error.code})"
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+
+
+def core_of(error: BaseException) -> BaseException:
+    """Return what is in a group of errors: a wanted login, else the first; else the error."""
+    while isinstance(error, BaseExceptionGroup):
+        login = error.subgroup(LoginNeeded)
+        error = (login or error).exceptions[0]
+    return error
+
+
+def is_loss(error: MCPError) -> bool:
+    """Whether the connection ended before there was an answer."""
+    return error.error.code == types.CONNECTION_CLOSED and error.error.message == CLOSED
+
+
+def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToModel:
+    """Return what an error is to whoever asked for `what`."""
+    if error.error.message == _SESSION_GONE:
+        return LinkLost(_SESSION_GONE, taken=False)
+    if is_loss(error):
+        return LinkLost(CLOSED)
+    message, code = error.error.message.rstrip("."), error.error.code
+    return RespondToModel(f"The MCP server {server!r} refused {what}: {message} (error {code}).")

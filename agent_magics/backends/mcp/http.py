@@ -1,0 +1,203 @@
+"""A server that is reached over HTTP: the SDK's two transports, with bounds, tokens and headers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from agent_magics.backends.mcp.oauth import Tokens
+from agent_magics.backends.mcp.redaction import Redactor
+from agent_magics.backends.mcp.surroundings import Surroundings
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.mcp import McpServerConfig
+
+MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one answer
+_CONNECT = 15.0  # seconds until a connection must stand, or a request be sent
+_FAREWELL = {"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}  # for ending a session
+_UNAUTHORIZED = 401
+
+
+class HttpTransport:
+    """A connection over HTTP as the SDK wants to see it: two streams of messages.
+
+    Attributes:
+        unauthorized: the server wanted a login, or another one.
+        ending: how it ended, in a few words; "" where nothing is known.
+    """
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        around: Surroundings,
+        redact: Redactor,
+        on_over: Callable[[], None],
+        sift: Callable[[Any], None],
+    ) -> None:
+        self._config = config
+        self._sift = sift
+        self._around = around
+        self._redact = redact
+        self._on_over = on_over
+        self._stack = AsyncExitStack()
+        self._auth: httpx2.Auth | None = None
+        self._headers = dict(config.headers)
+        self._failed: int | None = None
+        self.unauthorized = False
+
+    @property
+    def status(self) -> str:
+        """What the server answered last, where that was an error."""
+        return "" if self._failed is None else f"HTTP status {self._failed}"
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in a few words."""
+        return self.status
+
+    async def _prepare(self) -> None:
+        """Find the tokens to send.
+
+        Raises:
+            RespondToModel: the variable that shall hold one is not set.
+        """
+        config = self._config
+        if variable := config.bearer_token_env_var:
+            token = self._around.environment.get(variable)
+            if not token:
+                raise RespondToModel(
+                    f"the variable {variable} (bearer_token_env_var) is not set in the kernel"
+                )
+            self._headers["Authorization"] = f"Bearer {token}"
+        elif self._around.secrets is not None:
+            tokens = Tokens(self._around.secrets, config, self._redact)
+            if await tokens.load():
+                self._auth = tokens.silent_auth()
+
+    async def __aenter__(self) -> Any:
+        """Open the connection; raises as `_prepare`, and what the SDK raises."""
+        await self._prepare()
+        try:
+            streams = await self._stack.enter_async_context(await self._connect())
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        reading, writing = streams
+        return _Watched(reading, self._on_over, self._sift), writing
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        """Close it."""
+        return await self._stack.__aexit__(*error)
+
+    async def _connect(self) -> AbstractAsyncContextManager[Any]:
+        address = self._config.url
+        if self._config.transport == "sse":
+            return sse_client(
+                address,
+                headers=self._headers,
+                timeout=_CONNECT,
+                httpx_client_factory=lambda headers, timeout, auth: self._make_client(),
+            )
+        client = await self._stack.enter_async_context(self._make_client())
+        return streamable_http_client(address, http_client=client, max_sse_event_size=MOST_OF_ONE)
+
+    def _make_client(self) -> httpx2.AsyncClient:
+        # No limit on reading: an answer takes as long as its call may, which is watched there.
+        return httpx2.AsyncClient(
+            headers=self._headers,
+            auth=self._auth,
+            timeout=httpx2.Timeout(_CONNECT, read=None),
+            event_hooks={"request": [_hurry_farewell], "response": [self._look_at]},
+        )
+
+    async def _look_at(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        # The flow of a login asks other places as well; what they say is not the server's word.
+        if str(response.request.url) == self._config.url:
+            self._failed = status if status >= 400 else None
+            self.unauthorized = status == _UNAUTHORIZED
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Bounded(response.stream)
+
+
+class _Watched:
+    """The stream of messages from a server: looked at, and its end is told to the owner."""
+
+    def __init__(
+        self, stream: Any, on_over: Callable[[], None], sift: Callable[[Any], None]
+    ) -> None:
+        self._stream = stream
+        self._on_over = on_over
+        self._sift = sift
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent; the SDK looks for it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next message."""
+        message = await self._stream.receive()
+        self._sift(message)
+        return message
+
+    def __aiter__(self) -> "_Watched":
+        """Iterate over the messages."""
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next message."""
+        try:
+            message = await self._stream.__anext__()
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                self._on_over()
+            raise
+        self._sift(message)
+        return message
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> "_Watched":
+        """Return itself."""
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        """Close the stream."""
+        return await self._stream.__aexit__(*error)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, which may not fill the memory."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Give the body piece by piece.
+
+        Raises:
+            StreamError: it is too long.
+        """
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MOST_OF_ONE:
+                raise httpx2.StreamError(f"the answer has more than {MOST_OF_ONE:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._stream.aclose()
+
+
+async def _hurry_farewell(request: httpx2.Request) -> None:
+    """A session is ended with a DELETE, for which nobody wants to wait."""
+    if request.method == "DELETE":
+        request.extensions = {**request.extensions, "timeout": _FAREWELL}

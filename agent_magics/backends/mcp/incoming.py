@@ -1,0 +1,298 @@
+"""What comes out of a program that is a server: messages, and what is none.
+
+Whatever it writes, and however it cuts that, a message that is whole is taken, the rest is counted
+and logged, and neither fills the memory nor holds up the loop.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+from agent_magics.backends.mcp.logs import LogRing
+
+MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one message
+_MOST_WAITING = 1024 * 1024  # bytes of messages that nobody has taken, before reading pauses
+_LINES = 64  # taken in at once
+_MOST_NOTED = 8  # of those, where they are no messages; the others are counted
+_BREATH = 16  # messages, after which everybody else has a turn
+_EDGE = 512  # bytes at both ends of a message in which its id is looked for
+_BURST = 1024 * 1024  # bytes of noise, after which reading rests: the pipe fills, the server waits
+_REST = 0.02  # seconds
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
+
+
+class Incoming(asyncio.Protocol):
+    """Messages of a server, as they come out of its standard output.
+
+    Attributes:
+        noise: lines that were no messages.
+        over: nothing comes any more.
+        sift: looks at each message before the SDK does.
+    """
+
+    def __init__(self, log: LogRing, open_ids: set[Any], on_over: Callable[[], None]) -> None:
+        self._log = log
+        self._open = open_ids
+        self._on_over = on_over
+        self._transport: asyncio.ReadTransport | None = None
+        self._line = bytearray()  # what came after the last whole line
+        self._lines: deque[bytes] = deque()
+        self._too_long = 0  # bytes of a message that is being thrown away
+        self._tail = b""  # its edges
+        self._messages: deque[tuple[SessionMessage, int]] = deque()
+        self._waiting = 0
+        self._taken = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._brake = Brake()
+        self._working = self._paused = self._resting = self._lost = False
+        self.noise = 0
+        self.over = False
+        self.sift: Callable[[SessionMessage], None] = _take_as_it_is
+
+    # -- from the pipe -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the pipe."""
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Cut what came into lines; each is a message, or noise."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._too_long:
+                self._end_too_long(line)
+            elif self._line:
+                self._lines.append(bytes(self._line) + line)
+                self._line.clear()
+            elif line:
+                self._lines.append(line)
+        if self._too_long:
+            self._too_long += len(rest)
+            self._tail = self._tail[:_EDGE] + (self._tail[_EDGE:] + rest)[-_EDGE:]
+        else:
+            self._line += rest
+            if len(self._line) > MOST_OF_ONE:
+                self._too_long = len(self._line)
+                self._tail = bytes(self._line[:_EDGE] + self._line[-_EDGE:])
+                self._line = bytearray()
+        if not self._working:
+            self._work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing comes any more."""
+        self._lost = True
+        if self._line:
+            self._lines.append(bytes(self._line))
+            self._line.clear()
+        if not self._working:
+            self._work()
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._transport is not None:
+            self._transport.close()
+        self.end()
+
+    def end(self) -> None:
+        """Let whoever reads know that nothing comes any more."""
+        if not self.over:
+            self.over = True
+            self._wake()
+            self._on_over()
+
+    def _work(self) -> None:
+        """Take in some of the lines that have come; the rest when others have had their turn."""
+        unsaid = 0
+        for number in range(min(_LINES, len(self._lines))):
+            line = self._lines.popleft()
+            if not self._take(line):
+                if number - unsaid < _MOST_NOTED:
+                    self._note(line)
+                else:
+                    unsaid += 1
+        if unsaid:
+            self._log.note(f"stdout: {unsaid} more lines that are no messages")
+        self._working = bool(self._lines)
+        if self._working:
+            asyncio.get_running_loop().call_soon(self._work)
+        elif self._lost:
+            self.end()
+        self._look_at_room()
+
+    def _take(self, line: bytes) -> bool:
+        """Take in a line; return whether it is a message."""
+        if line[:1] == b"{" or line.lstrip()[:1] == b"{":
+            with suppress(ValueError):
+                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                if self._is_expected(message):
+                    self._messages.append((SessionMessage(message), len(line)))
+                    self._waiting += len(line)
+                    self._wake()
+                return True
+            edges = line[:_EDGE] + line[-_EDGE:]
+            if b'"jsonrpc"' in edges:
+                self._answer(edges, "the answer is not valid JSON-RPC")
+        self.noise += 1
+        if rest := self._brake.press(len(line)):
+            self._resting = True
+            asyncio.get_running_loop().call_later(rest, self._rested)
+        return not line.strip()
+
+    def _note(self, line: bytes) -> None:
+        shown = line[:200].decode("utf-8", "replace")
+        self._log.note(f"stdout, no message of the protocol: {shown}")
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        """Read on or wait, as far as what has come is worked off."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        full = self._working or self._resting or self._waiting > _MOST_WAITING
+        if full and not self._paused:
+            self._transport.pause_reading()
+        elif self._paused and not full:
+            self._transport.resume_reading()
+        self._paused = full
+
+    def _is_expected(self, message: Any) -> bool:
+        """Whether a message is no answer, or one to a request that waits for it."""
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            return True
+        number = message.id
+        if isinstance(number, str) and number.isdecimal():
+            number = int(number)
+        if number in self._open:
+            self._open.discard(number)
+            return True
+        self._log.note(f"an answer to request {message.id!r}, which waits for none, was ignored")
+        return False
+
+    def _end_too_long(self, last: bytes) -> None:
+        size = self._too_long + len(last)
+        edges = self._tail + last[-_EDGE:]
+        self._too_long, self._tail = 0, b""
+        self._log.note(f"stdout: a message of {size:,} bytes was thrown away")
+        self._answer(
+            edges,
+            f"the answer has {size:,} bytes; more than {MOST_OF_ONE:,} are not read",
+        )
+
+    def _answer(self, edges: bytes, why: str) -> None:
+        """Answer in place of the server, where it can be seen which request it answers."""
+        found = [int(each) for each in _ID.findall(edges)]
+        number = next((each for each in found if each in self._open), None)
+        if number is not None:
+            self._open.discard(number)
+            error = types.ErrorData(code=types.PARSE_ERROR, message=why)
+            reply = types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
+            self._messages.append((SessionMessage(reply), 0))
+            self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # -- for the SDK ---------------------------------------------------------------------------
+
+    async def receive(self) -> SessionMessage:
+        """Return the next message.
+
+        Raises:
+            EndOfStream: there is none any more.
+        """
+        self._taken += 1
+        if not self._taken % _BREATH:
+            await asyncio.sleep(0)
+        while not self._messages:
+            if self.over:
+                raise anyio.EndOfStream
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        message, size = self._messages.popleft()
+        self._waiting -= size
+        if self._paused:
+            self._look_at_room()
+        self.sift(message)
+        return message
+
+    def __aiter__(self) -> Self:
+        """Iterate over the messages."""
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        """Return the next message, as `receive`."""
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Take no more messages."""
+        self._messages.clear()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Take no more messages."""
+        await self.aclose()
+
+
+class Noise(asyncio.Protocol):
+    """What a server writes to its standard error."""
+
+    def __init__(self, log: LogRing) -> None:
+        self._log = log
+        self._brake = Brake()
+        self._transport: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the pipe."""
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Keep it; a flood is read slowly, so that it costs whoever makes it."""
+        self._log.feed(data)
+        if rest := self._brake.press(len(data)):
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(rest, self._go_on)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _go_on(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class Brake:
+    """Says when reading of what nobody asked for has to rest."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def press(self, size: int) -> float:
+        """Take note of `size` bytes; return how many seconds to rest, mostly 0."""
+        self._size += size
+        if self._size < _BURST:
+            return 0.0
+        self._size = 0
+        return _REST
+
+
+def _take_as_it_is(message: SessionMessage) -> None:
+    pass

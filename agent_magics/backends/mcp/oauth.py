@@ -1,0 +1,199 @@
+"""Logins to servers over HTTP: the SDK's OAuth client with our store of tokens."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import (
+    OAuthClientProvider,
+    OAuthFlowError,
+    OAuthRegistrationError,
+    OAuthTokenError,
+)
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+
+from agent_magics.backends.mcp.endings import LoginNeeded
+from agent_magics.backends.mcp.receiver import RedirectReceiver
+from agent_magics.backends.mcp.redaction import Redactor
+from agent_magics.backends.mcp.surroundings import SecretStore
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.mcp import McpServerConfig
+
+_SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used: nobody is asked
+_TIMEOUT = 30.0  # seconds for one request
+
+
+class Tokens:
+    """The tokens of one server, as they are kept: by its name and its address.
+
+    A server whose address was changed in the configuration gets no token of the earlier one.
+    """
+
+    def __init__(self, store: SecretStore, config: McpServerConfig, redact: Redactor) -> None:
+        self._store = store
+        self._config = config
+        self._redact = redact
+        self._name = f"mcp:{config.name}:{config.url}"
+        self._kept: dict[str, Any] = {}
+        self._context: Any = None
+
+    async def load(self) -> bool:
+        """Read what is kept; return whether there are tokens."""
+        text = await asyncio.to_thread(self._store.get, self._name)
+        try:
+            kept = json.loads(text) if text else {}
+        except ValueError:
+            kept = {}
+        self._kept = kept if isinstance(kept, dict) else {}
+        self._hide()
+        return "tokens" in self._kept
+
+    async def forget(self) -> None:
+        """Forget what is kept."""
+        self._kept = {}
+        await asyncio.to_thread(self._store.delete, self._name)
+
+    def silent_auth(self) -> httpx2.Auth:
+        """Return what sends the tokens and renews them, and never asks anybody."""
+        return self._provider(_SILENT_REDIRECT, _refuse, _refuse)
+
+    async def log_in(self, show: Callable[[str], None], limit: float) -> None:
+        """Get tokens by having the person open an address.
+
+        Args:
+            show: is handed the address.
+            limit: seconds until nobody waits any more.
+
+        Raises:
+            FatalError: it did not come about.
+        """
+        config, self._kept = self._config, {}
+        async with RedirectReceiver() as receiver:
+
+            async def hand_out(address: str) -> None:
+                receiver.expect(_state_of(address))
+                show(address)
+
+            async def wait() -> AuthorizationCodeResult:
+                code, state, issuer = await receiver.wait()
+                return AuthorizationCodeResult(code=code, state=state, iss=issuer)
+
+            auth = self._provider(receiver.address, hand_out, wait)
+            try:
+                async with asyncio.timeout(limit):
+                    await _ask_for_entry(config, auth)
+            except TimeoutError:
+                raise FatalError(
+                    f"Nobody logged in to {config.name!r} within {limit:g} s: run %agent mcp "
+                    f"login {config.name} again."
+                ) from None
+            except (
+                OAuthFlowError,
+                OAuthRegistrationError,
+                OAuthTokenError,
+                ValidationError,
+                httpx2.HTTPError,
+                OSError,
+            ) as error:
+                said = self._redact(" ".join(str(error).split()))[:300].rstrip(".")
+                raise FatalError(f"The login to {config.name!r} failed: {said}.") from None
+        if "tokens" not in self._kept:
+            raise FatalError(f"The MCP server {config.name!r} did not ask for a login.")
+
+    # -- what the SDK wants of a store ---------------------------------------------------------
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return the tokens; what the SDK does not keep with them goes where it looks for it."""
+        kept = self._kept
+        if "tokens" not in kept:
+            return None
+        self._context.token_expiry_time = kept.get("expires_at")
+        if "metadata" in kept:  # else it would renew them at an address that it guesses
+            self._context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
+        return OAuthToken.model_validate(kept["tokens"])
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep tokens, with when they expire and where they are renewed."""
+        self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        self._kept.pop("expires_at", None)
+        if tokens.expires_in:
+            self._kept["expires_at"] = time.time() + tokens.expires_in
+        if self._context.oauth_metadata is not None:
+            metadata = self._context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+            self._kept["metadata"] = metadata
+        await self._keep()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return under which name we are known to the authorization server."""
+        client = self._kept.get("client")
+        return None if client is None else OAuthClientInformationFull.model_validate(client)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep that name; it is written with the tokens."""
+        self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
+        self._hide()
+
+    async def _keep(self) -> None:
+        self._hide()
+        await asyncio.to_thread(self._store.put, self._name, json.dumps(self._kept))
+
+    def _hide(self) -> None:
+        secrets = (
+            *(self._kept.get("tokens", {}).get(key) for key in ("access_token", "refresh_token")),
+            self._kept.get("client", {}).get("client_secret"),
+        )
+        for secret in filter(None, secrets):
+            self._redact.add(secret)
+
+    def _provider(self, redirect: str, hand_out: Any, wait: Any) -> OAuthClientProvider:
+        metadata = OAuthClientMetadata(
+            client_name="agent-magics",
+            redirect_uris=[redirect],
+            grant_types=["authorization_code", "refresh_token"],
+            response_types=["code"],
+            token_endpoint_auth_method="none",
+        )
+        provider = OAuthClientProvider(self._config.url, metadata, self, hand_out, wait)
+        self._context = provider.context
+        return provider
+
+
+async def _refuse(*_: Any) -> Any:
+    raise LoginNeeded
+
+
+async def _ask_for_entry(config: McpServerConfig, auth: httpx2.Auth) -> None:
+    """Ask the server for something, so that it asks for a login."""
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "agent-magics", "version": "0"},
+        },
+    }
+    timeout = httpx2.Timeout(_TIMEOUT)
+    headers = {**config.headers, "Accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient(auth=auth, headers=headers, timeout=timeout) as client:
+        method = "GET" if config.transport == "sse" else "POST"
+        body = {} if method == "GET" else {"json": hello}
+        async with client.stream(method, config.url, **body):
+            pass  # what it answers is of no interest: the connection is made anew
+
+
+def _state_of(address: str) -> str:
+    return parse_qs(urlsplit(address).query).get("state", [""])[0]

@@ -1,0 +1,89 @@
+"""Where a browser comes back to after a login: one address on this machine, for one moment."""
+
+import asyncio
+import html
+from contextlib import suppress
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from agent_magics.protocol.errors import FatalError
+
+_LONGEST_REQUEST = 16 * 1024  # bytes of its first line
+_PATIENCE = 10.0  # seconds for a request to come whole
+_PAGE = (
+    "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+    "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n"
+    "<!doctype html><title>agent-magics</title><p>{text}</p>"
+)
+
+
+class RedirectReceiver:
+    """Listens on a free port of loopback while it is open; takes one answer of the right state.
+
+    RFC 8252, section 7.3, is why the address has a number: a name could lead elsewhere.
+
+    Attributes:
+        address: where the browser is to be sent.
+    """
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        self._answer: asyncio.Future[tuple[str, str, str | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._state = ""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, limit=_LONGEST_REQUEST
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}/callback"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Listen no more."""
+        self._server.close()
+        if self._answer.done() and not self._answer.cancelled():
+            self._answer.exception()  # seen, whoever waits or not
+
+    def expect(self, state: str) -> None:
+        """Take only an answer that bears this state."""
+        self._state = state
+
+    async def wait(self) -> tuple[str, str, str | None]:
+        """Wait for the code; return it with the state and who issued it.
+
+        Raises:
+            FatalError: the login was refused.
+        """
+        return await self._answer
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                line = await reader.readline()
+                status, text = self._take(line.decode("latin-1").split())
+                page = _PAGE.format(status=status, text=html.escape(text))
+                writer.write(page.encode())
+                await writer.drain()
+        except (OSError, ValueError, TimeoutError):
+            pass  # whoever that was: it was no browser
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _take(self, words: list[str]) -> tuple[str, str]:
+        if len(words) != 3 or words[0] != "GET":
+            return "405 Method Not Allowed", "Only a browser's answer is taken here."
+        parts = urlsplit(words[1])
+        if parts.path != "/callback":
+            return "404 Not Found", "There is nothing here."
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if not self._state or query.get("state") != self._state or self._answer.done():
+            return "400 Bad Request", "This answer was not expected."
+        if "code" not in query:
+            reason = query.get("error_description") or query.get("error") or "no reason was given"
+            self._answer.set_exception(FatalError(f"The login was refused: {reason[:200]}."))
+            return "200 OK", "The login was refused. You can close this page."
+        self._answer.set_result((query["code"], query["state"], query.get("iss")))
+        return "200 OK", "You are logged in. You can close this page."

@@ -1,0 +1,113 @@
+"""Which tools of a server can be offered at all: within bounds, and not without end.
+
+A schema that is merely odd is brought into form elsewhere; here stands what would make that, or a
+request to a model, take for ever.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST_TOOLS = 1_000  # of one server
+MOST_OF_ONE = 256 * 1024  # characters of a tool's description and schemas, roughly
+MOST_OF_ALL = 8 * 1024 * 1024  # of all tools of one server
+_DEEPEST = 64
+_LONGEST_NAME = 256  # characters
+_PER_PART = 4  # quotes, a comma, a colon
+
+
+def measure(value: Any, most: int) -> int | None:
+    """Return about how many characters `value` has as JSON; None where that is over `most`.
+
+    It looks no further than that, so that 50 MB cost what `most` costs.
+
+    Raises:
+        RecursionError: it is nested deeper than any schema that a person wrote.
+    """
+    size = 0
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise RecursionError
+        size += _PER_PART
+        if isinstance(part, str):
+            size += len(part)
+        elif isinstance(part, Mapping):
+            size += sum(map(len, part))
+            waiting += [(each, depth + 1) for each in part.values()]
+        elif isinstance(part, Sequence):
+            waiting += [(each, depth + 1) for each in part]
+        if size + _PER_PART * len(waiting) > most:
+            return None
+    return size
+
+
+def endless_reference(schema: Any) -> str:
+    """Return a `$ref` that leads only to references and back to itself; "" without one.
+
+    A type that contains itself is no such thing: between the references there is an object.
+    """
+    for reference in _references(schema):
+        seen = set()
+        here: Any = reference
+        while isinstance(here, str) and here.startswith("#"):
+            if here in seen:
+                return here
+            seen.add(here)
+            target = _at(schema, here)
+            here = target.get("$ref") if isinstance(target, Mapping) else None
+            if isinstance(target, Mapping) and "properties" in target:
+                break
+    return ""
+
+
+def why_left_out(name: str, parts: Sequence[Any], room: int) -> tuple[str, int]:
+    """Return why a tool cannot be offered, "" where it can; and its size.
+
+    Args:
+        name: of the tool.
+        parts: its description and its schemas.
+        room: characters that the server's tools may still take.
+    """
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        return "its name is empty, too long, or not printable", 0
+    try:
+        size = measure(parts, MOST_OF_ONE)
+    except RecursionError:
+        return f"its schema is nested more than {_DEEPEST} deep", 0
+    if size is None:
+        return f"its description and schemas have more than {MOST_OF_ONE // 1024} KB", 0
+    if size > room:
+        return f"all tools together have more than {MOST_OF_ALL // 1024 // 1024} MB", 0
+    for part in parts:
+        if reference := endless_reference(part):
+            return f"its schema refers to itself without end ($ref {reference[:100]})", 0
+    return "", size
+
+
+def _references(schema: Any) -> list[str]:
+    found: list[str] = []
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            if isinstance(part.get("$ref"), str):
+                found.append(part["$ref"])
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return found
+
+
+def _at(schema: Any, pointer: str) -> Any:
+    """Return what a reference within `schema` leads to; None where it leads nowhere."""
+    here = schema
+    for word in pointer.removeprefix("#").split("/")[1:]:
+        key = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, Mapping):
+            here = here.get(key)
+        elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here

@@ -1,0 +1,348 @@
+"""One server from its first start to its last end: the task that owns the connection to it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from types import ModuleType
+from typing import Any
+
+from agent_magics.backends.mcp.endings import Deaths, HandshakeRefused, LinkLost, LoginNeeded
+from agent_magics.backends.mcp.logs import LogRing
+from agent_magics.backends.mcp.redaction import Redactor
+from agent_magics.backends.mcp.sdk import load_link, load_oauth
+from agent_magics.backends.mcp.standing import Standing
+from agent_magics.backends.mcp.surroundings import Surroundings
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.items import Json
+from agent_magics.protocol.mcp import (
+    McpDesk,
+    McpResult,
+    McpServerConfig,
+    McpStatus,
+)
+
+_CLOSE_LIMIT = 6.0  # seconds a connection may take to end, before its task is cancelled
+_NOTICE_LIMIT = 5.0  # seconds until the end of a connection must have been noticed
+_RELIST_REST = 0.2  # seconds between two listings of tools, however often they change
+_LOG = logging.getLogger("agent_magics")
+
+
+class Server:
+    """One configured server. Its methods belong on the loop.
+
+    Its owner task enters and leaves the connection, restarts a server that ended by itself, and
+    is the only one to change its state. Calls do not pass through it: they run in the task of
+    whoever calls.
+
+    Attributes:
+        config: how it is reached.
+        standing: its state, and who waits for it to change.
+        log: what it wrote beside the protocol.
+        redact: takes its secrets out of a text.
+    """
+
+    def __init__(self, config: McpServerConfig, around: Surroundings) -> None:
+        self.config = config
+        self.redact = Redactor(config, around.environment)
+        self.log = LogRing(self.redact)
+        self.standing = Standing(config, self.redact, around.changed)
+        self._sentence = self.standing.sentence
+        self._around = around
+        self._owner: asyncio.Task[None] | None = None
+        self._link: Any = None  # while it is ready
+        self._stop = asyncio.Event()  # the owner shall end
+        self._bell = asyncio.Event()  # the owner shall look what is to be done
+        self._start_clock: asyncio.Timeout | None = None
+        self._switching = asyncio.Lock()
+        self._handshake = "legacy"
+        self._deaths = Deaths()
+        self._watchers: dict[str, list[Callable[[str], None]]] = {}
+
+    # -- starting and ending -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Have it started, unless that has been done."""
+        if self._owner is None:
+            self._stop.clear()
+            self._deaths = Deaths()
+            self.standing.begin()
+            self._owner = asyncio.create_task(self._live(), name=f"mcp {self.config.name}")
+
+    async def enable(self) -> None:
+        """Start it, unless it runs."""
+        async with self._switching:
+            self.start()
+
+    async def disable(self) -> None:
+        """End it."""
+        await self._end(McpStatus.DISABLED)
+
+    async def restart(self) -> None:
+        """End it and start it anew."""
+        async with self._switching:
+            await self._end_owner()
+            self.start()
+
+    async def close(self) -> None:
+        """End it, as the agent does."""
+        status = McpStatus.DISABLED
+        await self._end(status if self.standing.status is status else McpStatus.STOPPED)
+
+    async def login(self, show: Callable[[str], None], limit: float) -> None:
+        """Log in and start anew; see the manager."""
+        tokens = await self._tokens()
+        await tokens.log_in(show, limit)
+        await self.restart()
+
+    async def logout(self) -> None:
+        """Forget the tokens and start anew."""
+        tokens = await self._tokens()
+        await tokens.forget()
+        await self.restart()
+
+    async def _tokens(self) -> Any:
+        if self.config.url is None:
+            raise FatalError(self._sentence("is a program here: there is nothing to log in to."))
+        if self._around.secrets is None:
+            raise FatalError("There is nowhere to keep the tokens of a login.")
+        oauth = await asyncio.to_thread(load_oauth)
+        return oauth.Tokens(self._around.secrets, self.config, self.redact)
+
+    async def _end(self, status: McpStatus) -> None:
+        async with self._switching:
+            await self._end_owner()
+            self.standing.rest(status)
+
+    async def _end_owner(self) -> None:
+        owner = self._owner
+        if owner is None:
+            return
+        self._stop.set()
+        self._bell.set()
+        if self._start_clock is not None:
+            with suppress(RuntimeError):  # it has run out at this very moment
+                self._start_clock.reschedule(asyncio.get_running_loop().time())
+        await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
+        if not owner.done():
+            owner.cancel()
+            await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
+        self._owner = None
+
+    # -- the owner task ------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            sdk = await asyncio.to_thread(load_link)
+            while not self._stop.is_set() and await self._live_once(sdk):
+                pass
+        except ImportError as error:
+            self.standing.become(
+                McpStatus.FAILED,
+                f"MCP servers need a package that is not there ({error}): "
+                'pip install "agent-magics[mcp]".',
+            )
+        except Exception as error:
+            _LOG.exception("the owner of MCP server %r failed", self.config.name)
+            self.standing.become(McpStatus.FAILED, self._sentence(f"failed here: {error!r}."))
+        finally:
+            self._link = None
+            if self._owner is asyncio.current_task():
+                self._owner = None
+
+    async def _live_once(self, sdk: ModuleType) -> bool:
+        """Connect, and stay until the connection ends; return whether to connect again."""
+        link = sdk.Link(self.config, self._around, self.log, self.redact, self._bell.set)
+        link.on_updated = self._tell_watchers
+        served, problem = False, None
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(link, stack)
+                self._link, served = link, True
+                self._show(link)
+                try:
+                    await self._attend(link)
+                finally:
+                    self._link = None
+                    if not self._stop.is_set():
+                        self.standing.become(
+                            McpStatus.RESTARTING, self._sentence("has just ended.")
+                        )
+        except HandshakeRefused:
+            again = self._handshake == "legacy"
+            self._handshake = "auto"
+            if again:
+                return True
+            problem = "it speaks no version of the protocol that is known here"
+        except Exception as error:
+            problem = link.what_failed(error)
+        link.ending = link.how_it_ended()
+        if self._stop.is_set():
+            return False
+        if link.unauthorized:
+            self.standing.want_login()
+            return False
+        if served:
+            return await self._after_death(link, problem)
+        self._fail_start(link, problem)
+        return False
+
+    async def _open(self, link: Any, stack: AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(self.config.startup_timeout_sec) as self._start_clock:
+                await link.open(stack, self._handshake)
+                await link.list_tools()
+                for uri in self._watchers:
+                    try:
+                        await link.subscribe(uri)
+                    except RespondToModel as error:
+                        self.log.note(f"changes of {uri} are not told any more: {error}")
+        except TimeoutError:
+            raise RespondToModel(
+                f"it was not ready within {self.config.startup_timeout_sec:g} s "
+                "(startup_timeout_sec)"
+            ) from None
+        finally:
+            self._start_clock = None
+
+    async def _attend(self, link: Any) -> None:
+        """Do what is to be done meanwhile; returns when the connection is over, or shall be."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            if self._stop.is_set() or link.over:
+                return
+            if link.stale:
+                link.stale = False
+                await self._list_again(link)
+
+    async def _list_again(self, link: Any) -> None:
+        try:
+            async with asyncio.timeout(self.config.startup_timeout_sec):
+                await link.list_tools()
+        except (LinkLost, RespondToModel, TimeoutError) as error:
+            self.log.note(f"its tools could not be listed again: {error}")
+            return
+        self._show(link)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), _RELIST_REST)
+
+    async def _after_death(self, link: Any, problem: str | None) -> bool:
+        """Wait a little and have it started again, unless it has died too often."""
+        how = link.ending or problem or "its connection closed"
+        self.log.note(f"it ended: {how}")
+        wait = self._deaths.count()
+        if wait is None:
+            self.standing.become(
+                McpStatus.FAILED,
+                self._sentence(
+                    f"ended {self._deaths.number} times within a minute, the last time "
+                    f"({how}){self.log.last_words()}. It is not started again by itself: "
+                    f"%agent mcp restart {self.config.name}."
+                ),
+            )
+            return False
+        self.standing.become(
+            McpStatus.RESTARTING,
+            self._sentence(f"ended ({how}); it is being restarted."),
+            restarts=self.standing.state.restarts + 1,
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), wait)
+        return True
+
+    def _fail_start(self, link: Any, problem: str | None) -> None:
+        before = "ended and " if self.standing.status is McpStatus.RESTARTING else ""
+        why = problem or link.ending or "its connection closed"
+        self.standing.become(
+            McpStatus.FAILED,
+            self._sentence(f"{before}could not be started: {why}{self.log.last_words()}."),
+        )
+
+    def _show(self, link: Any) -> None:
+        self.standing.become(
+            McpStatus.READY,
+            "",
+            instructions=link.instructions,
+            version=link.version,
+            tools=tuple(link.tools.values()),
+            left_out=tuple(link.left_out.items()),
+            has_resources=link.has_resources,
+            has_prompts=link.has_prompts,
+        )
+
+    # -- what others ask of it -----------------------------------------------------------------
+
+    async def call_tool(self, tool: str, arguments: Mapping[str, Json], desk: McpDesk) -> McpResult:
+        """Call a tool; see the manager."""
+        link = self._link or await self._ready_link()
+        if tool not in link.tools:
+            raise RespondToModel(self._no_tool(link, tool))
+        try:
+            return await link.call_tool(tool, arguments, desk)
+        except LinkLost as lost:
+            raise RespondToModel(await self._tell_loss(link, lost)) from None
+        except LoginNeeded:
+            raise RespondToModel(self.standing.login_sentence()) from None
+
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """Have the connection do something else than a call of a tool."""
+        link = self._link or await self._ready_link()
+        try:
+            async with asyncio.timeout(self.config.tool_timeout_sec):
+                return await getattr(link, method)(*arguments)
+        except TimeoutError:
+            raise RespondToModel(
+                self._sentence(f"did not answer within {self.config.tool_timeout_sec:g} s.")
+            ) from None
+        except LinkLost as lost:
+            raise RespondToModel(await self._tell_loss(link, lost)) from None
+        except LoginNeeded:
+            raise RespondToModel(self.standing.login_sentence()) from None
+
+    async def subscribe(self, uri: str, changed: Callable[[str], None]) -> None:
+        """Have `changed(uri)` called when the resource changes."""
+        if uri not in self._watchers:
+            await self.ask("subscribe", uri)
+        self._watchers.setdefault(uri, []).append(changed)
+
+    async def unsubscribe(self, uri: str, changed: Callable[[str], None]) -> None:
+        """Have `changed` called no more."""
+        watchers = self._watchers.get(uri, [])
+        with suppress(ValueError):
+            watchers.remove(changed)
+        if not watchers and self._watchers.pop(uri, None) is not None and self._link is not None:
+            await self.ask("unsubscribe", uri)
+
+    def _tell_watchers(self, uri: str) -> None:
+        for changed in tuple(self._watchers.get(uri, ())):
+            try:
+                changed(uri)
+            except Exception:
+                _LOG.exception("telling that %r of an MCP server changed failed", uri)
+
+    async def _ready_link(self) -> Any:
+        await self.standing.ready()
+        if self._link is None:
+            raise RespondToModel(self._sentence("has just ended; try again."))
+        return self._link
+
+    async def _tell_loss(self, link: Any, lost: LinkLost) -> str:
+        """Say truthfully what became of a call whose server ended, and of the server."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NOTICE_LIMIT):
+                while self._link is link or link.ending is None:
+                    await self.standing.change()
+        how = f" ({link.ending})" if link.ending else ""
+        did = "whether it did its work is unknown" if lost.taken else "it has not taken it"
+        try:
+            await self.standing.ready()
+            now = "it has been restarted; look at what was done before you call again"
+        except RespondToModel as error:
+            now = str(error).rstrip(".")
+        return self.redact(self._sentence(f"ended{how} during the call; {did}; {now}."))
+
+    def _no_tool(self, link: Any, tool: str) -> str:
+        if tool in link.left_out:
+            return self._sentence(f"has a tool {tool!r} that cannot be used: {link.left_out[tool]}")
+        return self._sentence(f"has no tool {tool!r}; it has: {', '.join(link.tools) or 'none'}.")

@@ -1,0 +1,112 @@
+"""How one server stands: its state, who waits for it to change, and the sentences about it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from agent_magics.backends.mcp.redaction import Redactor
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
+
+_WAITING = (McpStatus.STARTING, McpStatus.RESTARTING)
+_NOT_RUNNING = {
+    McpStatus.STOPPED: "is not running.",
+    McpStatus.DISABLED: "is disabled; the person can enable it.",
+}
+_LOG = logging.getLogger("agent_magics")
+
+
+class Standing:
+    """The state of one server; changed on the loop only, but for `announce`.
+
+    Attributes:
+        state: replaced as a whole, so that every thread may read it.
+    """
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        redact: Redactor,
+        changed: Callable[[McpServerState], None],
+    ) -> None:
+        self._config = config
+        self._redact = redact
+        self._changed = changed
+        self._news = asyncio.Event()  # replaced with every change
+        status = McpStatus.STOPPED if config.enabled else McpStatus.DISABLED
+        self.state = McpServerState(config, status, self.sentence(_NOT_RUNNING[status]))
+
+    @property
+    def status(self) -> McpStatus:
+        """Its status."""
+        return self.state.status
+
+    def announce(self) -> bool:
+        """Say that it is going to be started, where it shall be; from any thread."""
+        if self.status is not McpStatus.STOPPED:
+            return False
+        self.state = replace(self.state, status=McpStatus.STARTING, message=self._starting())
+        return True
+
+    def begin(self) -> None:
+        """It is being started."""
+        self.become(McpStatus.STARTING, self._starting())
+
+    def rest(self, status: McpStatus) -> None:
+        """It has been ended, because somebody wanted that."""
+        self.become(status, self.sentence(_NOT_RUNNING[status]))
+
+    def want_login(self) -> None:
+        """It wants a login."""
+        self.become(McpStatus.NEEDS_LOGIN, self.login_sentence())
+
+    def become(self, status: McpStatus, message: str, **more: Any) -> None:
+        """Take on a state, and tell everybody."""
+        if status is not McpStatus.READY and status not in _WAITING:
+            more = {"tools": (), "left_out": (), **more}
+        self.state = replace(self.state, status=status, message=self._redact(message), **more)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        try:
+            self._changed(self.state)
+        except Exception:
+            _LOG.exception("telling of MCP server %r failed", self._config.name)
+
+    async def change(self) -> None:
+        """Wait until something changes."""
+        await self._news.wait()
+
+    async def ready(self) -> McpServerState:
+        """Wait until it has started, at most as long as its start may take.
+
+        Raises:
+            RespondToModel: it is not ready; the sentence says why.
+        """
+        limit = self._config.startup_timeout_sec
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                while self.status in _WAITING:
+                    await self.change()
+        if self.status in _WAITING:
+            late = f"did not start within {limit:g} s (startup_timeout_sec); it may still come."
+            raise RespondToModel(self.sentence(late))
+        if self.status is not McpStatus.READY:
+            raise RespondToModel(self.state.message)
+        return self.state
+
+    def sentence(self, predicate: str) -> str:
+        """Return a sentence about it."""
+        return f"The MCP server {self._config.name!r} {predicate}"
+
+    def login_sentence(self) -> str:
+        """Return what the person has to do to be let in."""
+        if variable := self._config.bearer_token_env_var:
+            return self.sentence(f"refused the token in {variable}: put a valid one there.")
+        name = self._config.name
+        return self.sentence(f"wants a login: the person has to run %agent mcp login {name}.")
+
+    def _starting(self) -> str:
+        return self.sentence("is still starting.")

@@ -1,0 +1,83 @@
+"""Globs of files below a folder, matched in the time of one pass whatever stars they have."""
+
+import fnmatch
+import re
+from collections.abc import Callable
+
+from agent_magics.protocol.errors import RespondToModel
+
+_MOST_GLOBS = 100
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def name_matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Return what tells whether a relative path fits a glob.
+
+    A pattern without "/" is held against the name alone, one with "/" against the whole relative
+    path, where ``**`` stands for any folders or none. ``{a,b}`` means either.
+
+    Raises:
+        RespondToModel: the braces of `pattern` stand for too many globs.
+    """
+    if pattern is None:
+        return lambda path: True
+    globs = [_as_parts(glob) for glob in _without_braces(pattern)]
+    if "/" not in pattern.strip("/"):
+        return lambda path: any(_fits(parts, [path.rpartition("/")[2]]) for parts in globs)
+    return lambda path: any(_fits(parts, path.split("/")) for parts in globs)
+
+
+_GlobParts = list[re.Pattern[str] | None]  # None stands for ``**``
+
+
+def _as_parts(glob: str) -> _GlobParts:
+    return [
+        None if part == "**" else re.compile(fnmatch.translate(part))
+        for part in glob.removeprefix("./").strip("/").split("/")
+    ]
+
+
+def _fits(globs: _GlobParts, parts: list[str]) -> bool:
+    """Follow all ways through `globs` at once; the time is that of one pass, whatever the stars."""
+    reached = _past_stars(globs, {0})
+    for part in parts:
+        following = set()
+        for at in reached:
+            if at < len(globs):
+                glob = globs[at]
+                if glob is None:
+                    following.add(at)
+                elif glob.match(part):
+                    following.add(at + 1)
+        reached = _past_stars(globs, following)
+    return len(globs) in reached
+
+
+def _past_stars(globs: _GlobParts, reached: set[int]) -> set[int]:
+    everywhere = set(reached)
+    for at in reached:
+        while at < len(globs) and globs[at] is None:
+            at += 1
+            everywhere.add(at)
+    return everywhere
+
+
+def _without_braces(pattern: str) -> list[str]:
+    """Write ``a{b,c}d`` out as ``abd``, ``acd``; an unbalanced brace stands for itself."""
+    globs = [pattern]
+    while found := next(filter(None, map(_BRACES.search, globs)), None):
+        choices = found[1].split(",")
+        globs = [
+            whole
+            for glob in globs
+            for whole in (
+                [glob.replace(found[0], choice, 1) for choice in choices]
+                if found[0] in glob
+                else [glob]
+            )
+        ]
+        if len(globs) > _MOST_GLOBS:
+            raise RespondToModel(
+                f"The braces of {pattern!r} mean over {_MOST_GLOBS} globs; use fewer."
+            )
+    return globs

@@ -1,0 +1,297 @@
+"""What commands change in a workspace: one look before, one after, and copies of what was there.
+
+Law: what happened before a command began is never taken for its doing. So each begins with a look
+of its own, and all commands of this process share one memory of a workspace. What the person
+changes *while* a command runs cannot be told from what that does.
+"""
+
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from agent_magics.backends.beneath import PathChanged, open_folder, real_path
+from agent_magics.backends.own_places import is_below
+from agent_magics.backends.paths import open_notebook, read_judge
+from agent_magics.backends.workspace_git import GitFiles, index_stamp, read_git
+from agent_magics.backends.workspace_scan import (
+    Scanner,
+    TooLarge,
+    Tree,
+)
+from agent_magics.backends.workspace_states import (
+    ABSENT,
+    MOST_FILE,
+    PathChange,
+    PathState,
+    Stamp,
+    digest_of,
+    look_in,
+)
+
+# Bytes of copies that one workspace may hold, in a file without a name that ends with the kernel.
+MOST_COPIES = 256 * 1024 * 1024
+_GIT = "git:"
+
+
+class Found(NamedTuple):
+    """What one look has found.
+
+    Attributes:
+        certain: a call was at work all the time; else it may have been the person too.
+    """
+
+    changes: tuple[PathChange, ...] = ()
+    certain: bool = True
+
+
+class _Copies:
+    """Contents by digest in one unnamed file."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._places: dict[str, tuple[int, int]] = {}
+        self._end = 0
+
+    def keep(self, digest: str, content: bytes) -> bool:
+        if digest in self._places:
+            return True
+        if self._end + len(content) > MOST_COPIES:
+            return False
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="agent-magics-")  # noqa: SIM115 - stays
+                weakref.finalize(self, self._file.close)
+            os.pwrite(self._file.fileno(), content, self._end)
+        except OSError:
+            return False
+        self._places[digest] = (self._end, len(content))
+        self._end += len(content)
+        return True
+
+    def get(self, digest: str) -> bytes | None:
+        place = self._places.get(digest)
+        if place is None or self._file is None:
+            return None
+        return os.pread(self._file.fileno(), place[1], place[0])
+
+    @property
+    def is_full(self) -> bool:
+        return self._end > MOST_COPIES // 2
+
+
+class WorkspaceMemory:
+    """How one workspace is, as far as it was looked at; safe from every thread.
+
+    Args:
+        root: an absolute path without links.
+
+    Attributes:
+        too_large: it holds more than is watched, so nothing of it is.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.too_large = False
+        self._scanner = Scanner(root, _open_files_below(root))
+        self._tree: Tree | None = None
+        self._states: dict[str, PathState] = {}
+        self._git: GitFiles | None = None
+        self._git_stamp = (-1, -1)
+        self._copies = _Copies()
+        self._calls = self._sessions = 0  # commands that run within their call, and after it
+        self._lock = threading.Lock()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Folders that are not watched, because tools fill them."""
+        return sorted(self._scanner.left_out)
+
+    def begin(self) -> Found:
+        """Look before a command; return what changed since the last look while others ran."""
+        with self._lock:
+            found = self._look(renew=not (self._calls or self._sessions))
+            found = found if self._calls or self._sessions else Found()
+            self._calls += 1
+            return found
+
+    def end(self, *, session: bool = False) -> Found:
+        """Look after a command; return what changed since the last look.
+
+        Args:
+            session: it had outlived its call.
+        """
+        with self._lock:
+            self._sessions, self._calls = self._sessions - session, self._calls - (not session)
+            return self._look(renew=False, certain=not session)
+
+    def hand_over(self) -> Found:
+        """Look at what a command has done that goes on as a session; `end` follows."""
+        with self._lock:
+            self._calls, self._sessions = self._calls - 1, self._sessions + 1
+            return self._look(renew=False, certain=True)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether commands go on that have outlived their call."""
+        return self._sessions > 0
+
+    def content(self, digest: str) -> bytes | None:
+        """Return a content that a change names."""
+        return self._copies.get(digest)
+
+    # -- one look ----------------------------------------------------------------------------------
+
+    def _look(self, *, renew: bool, certain: bool = False) -> Found:
+        return Found(tuple(self._changes(renew=renew)), certain or self._calls > 0)
+
+    def _changes(self, *, renew: bool) -> list[PathChange]:
+        if self.too_large:
+            return []
+        if renew:
+            self._renew()
+        try:
+            tree = self._scanner.scan(renew=renew)
+        except TooLarge:
+            self.too_large, self._tree, self._states = True, None, {}
+            return []
+        except OSError:
+            return []
+        before, self._tree = self._tree, tree
+        if before is None:
+            self._learn(tree, ((path, names) for path, names in tree.items()))
+            found: list[PathChange] = []
+        else:
+            found = self._compare(before, tree)
+        return found
+
+    def _renew(self) -> None:
+        """Begin with fresh copies where they fill up, and read git's index where it changed."""
+        if self._copies.is_full:
+            self._copies, self._tree, self._states = _Copies(), None, {}
+        stamp = index_stamp(self.root)
+        if stamp != self._git_stamp:
+            self._git_stamp, self._git = stamp, read_git(self.root)
+            self._scanner.track(list(self._git.entries) if self._git else [])
+
+    def _compare(self, before: Tree, now: Tree) -> list[PathChange]:
+        differing = [
+            path for path in before.keys() | now.keys() if before.get(path) != now.get(path)
+        ]
+        names: dict[str, set[str]] = {}
+        for path in differing:
+            old, new = before.get(path, {}), now.get(path, {})
+            names[path] = {name for name in old.keys() | new if old.get(name) != new.get(name)}
+        were = {
+            f"{path}{name}": self._state_before(f"{path}{name}", before.get(path, {}).get(name))
+            for path, changed in names.items()
+            for name in changed
+        }
+        self._fetch(were)
+        self._learn(now, names.items())
+        are = {path: self._state_now(path, now) for path in were}
+        self._fetch(are)
+        return [
+            PathChange(f"{self.root}/{path}", was, are[path])
+            for path, was in sorted(were.items())
+            if was != are[path]
+        ]
+
+    def _state_before(self, path: str, stamp: Stamp | None) -> PathState:
+        if stamp is None:
+            return ABSENT
+        if len(stamp) == 1:
+            return PathState("folder", stamp[0] & 0o7777)
+        return self._states.get(path, ABSENT)
+
+    def _state_now(self, path: str, now: Tree) -> PathState:
+        folder, _, name = path.rpartition("/")
+        stamp = now.get(f"{folder}/" if folder else "", {}).get(name)
+        return self._state_before(path, stamp)
+
+    def _fetch(self, states: dict[str, PathState]) -> None:
+        """Put the bytes of what is known by git's object alone among the copies."""
+        wanted = {
+            path: state.digest.removeprefix(_GIT)
+            for path, state in states.items()
+            if state.digest.startswith(_GIT)
+        }
+        if not wanted or self._git is None:
+            return
+        contents = self._git.contents(sorted(set(wanted.values())))
+        for path, object_id in wanted.items():
+            state, content = states[path], contents.get(object_id)
+            if content is None or len(content) != state.size:
+                why = "git could not give its content back"
+                states[path] = PathState("file", state.mode, size=state.size, stamp="?", why=why)
+                continue
+            digest = digest_of(content)
+            kept = self._copies.keep(digest, content)
+            states[path] = PathState(
+                *("file", state.mode, digest if kept else "", state.size),
+                why="" if kept else "no room is left for copies",
+            )
+
+    def _learn(self, tree: Tree, names: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Find out the states of files and links, reading what git does not have."""
+        judge = read_judge()
+        for folder, changed in names:
+            stamps = tree.get(folder, {})
+            unread = []
+            for name in changed:
+                path, stamp = f"{folder}{name}", stamps.get(name)
+                if stamp is None or len(stamp) == 1:
+                    self._states.pop(path, None)
+                elif object_id := self._git.object_of(path, stamp) if self._git else "":
+                    mode, size = stamp[4] & 0o7777, stamp[2]
+                    self._states[path] = PathState("file", mode, _GIT + object_id, size)
+                    if size > MOST_FILE or judge(f"{self.root}/{path}"):
+                        unread.append(name)
+                else:
+                    unread.append(name)
+            if unread:
+                self._read(folder, unread, judge)
+
+    def _read(self, folder: str, names: Sequence[str], judge: Callable[[str], str]) -> None:
+        try:
+            opened = open_folder(f"{self.root}/{folder}")
+        except OSError:
+            for name in names:
+                self._states.pop(f"{folder}{name}", None)
+            return
+        try:
+            for name in names:
+                path = f"{folder}{name}"
+                with suppress(OSError):
+                    self._states[path] = look_in(
+                        *(opened, name, f"{self.root}/{path}"), judge, self._copies.keep
+                    )
+        finally:
+            os.close(opened)
+
+
+def _open_files_below(root: str) -> frozenset[str]:
+    """Return the open notebook, which the person's own front end saves at any moment."""
+    notebook = open_notebook()
+    path = real_path(notebook) if notebook is not None else ""
+    return frozenset({path[len(root) + 1 :]} if path.startswith(f"{root}/") else ())
+
+
+@lru_cache(maxsize=16)
+def memory_of(root: str) -> WorkspaceMemory:
+    """Return this process's memory of a workspace; `root` is absolute and without links."""
+    return WorkspaceMemory(root)
+
+
+def memories_of(roots: Iterable[Path]) -> Iterator[WorkspaceMemory]:
+    """Yield the memories of what commands may write; a root inside another is part of that."""
+    real = list(dict.fromkeys(real_path(root) for root in roots))
+    for root in real:
+        if not is_below(root, [other for other in real if other != root]):
+            with suppress(PathChanged):
+                yield memory_of(root)

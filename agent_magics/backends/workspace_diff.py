@@ -1,0 +1,147 @@
+"""What became of files, as a unified diff for people, and how many lines came and went."""
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from agent_magics.backends.paths import printable
+from agent_magics.backends.workspace_states import PathState
+
+# What is compared line by line, in lines of the part that differs; more is shown as replaced.
+_MOST_COMPARED = 4_000
+_MOST_SHOWN = 2 * 1024 * 1024  # bytes of one file
+_CONTEXT = 3
+_NO_END = "\n\\ No newline at end of file"
+_HEADER = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+_KINDS = {"link": "120000", "other": "special"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file's difference.
+
+    Attributes:
+        text: a unified diff with git's headers, "" where there is nothing to show.
+        added, removed: lines; None where they cannot be counted.
+        note: what is to be said beside it.
+    """
+
+    text: str
+    added: int | None = 0
+    removed: int | None = 0
+    note: str = ""
+
+
+def file_diff(
+    name: str, before: PathState, after: PathState, old: bytes | None, new: bytes | None
+) -> FileDiff:
+    """Return how `before` became `after`.
+
+    Args:
+        name: the path as people read it.
+        before, after: what stood there.
+        old, new: the contents of files, None where they are not kept.
+    """
+    head = _headers(before, after)
+    if "folder" in (before.kind, after.kind) and {before.kind, after.kind} <= {"folder", "absent"}:
+        note = "folder" if before.kind != after.kind else _mode_note(before, after)
+        return FileDiff("", note=note)
+    texts = [_text_of(state, data) for state, data in ((before, old), (after, new))]
+    why = next((text.why for text in texts if text.why), "")
+    name = printable(name)
+    old_name = "/dev/null" if before.kind == "absent" else f"a/{name}"
+    new_name = "/dev/null" if after.kind == "absent" else f"b/{name}"
+    title = f"diff --git a/{name} b/{name}\n{head}"
+    if why:
+        return FileDiff(f"{title}Files {old_name} and {new_name} differ\n", None, None, why)
+    lines = _compare(texts[0].lines, texts[1].lines)
+    added = sum(1 for line in lines if line.startswith("+"))
+    removed = sum(1 for line in lines if line.startswith("-"))
+    body = "".join(f"{line}\n" for line in [f"--- {old_name}", f"+++ {new_name}", *lines])
+    return FileDiff(title + (body if lines else ""), added, removed, _mode_note(before, after))
+
+
+def _headers(before: PathState, after: PathState) -> str:
+    if before.kind == "absent":
+        return f"new file mode {_mode(after)}\n"
+    if after.kind == "absent":
+        return f"deleted file mode {_mode(before)}\n"
+    if _mode(before) != _mode(after):
+        return f"old mode {_mode(before)}\nnew mode {_mode(after)}\n"
+    return ""
+
+
+def _mode(state: PathState) -> str:
+    return _KINDS.get(state.kind) or f"{0o40000 if state.kind == 'folder' else 0o100000:o}"[:-3] + (
+        f"{state.mode & 0o777:03o}"
+    )
+
+
+def _mode_note(before: PathState, after: PathState) -> str:
+    if before.kind == after.kind and before.mode != after.mode:
+        return f"mode {before.mode:o} -> {after.mode:o}"
+    if "absent" not in (before.kind, after.kind) and before.kind != after.kind:
+        return f"a {before.kind} became a {after.kind}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    lines: list[str]
+    why: str = ""
+
+
+def _text_of(state: PathState, data: bytes | None) -> _Text:
+    if state.kind == "absent":
+        return _Text([])
+    if state.kind == "link":
+        return _Text([printable(state.target) + _NO_END])
+    if state.kind != "file":
+        return _Text([], f"a {state.kind}" if state.kind == "folder" else "no regular file")
+    if data is None:
+        return _Text([], state.why or "its content is not kept any more")
+    if len(data) > _MOST_SHOWN:
+        return _Text([], f"{len(data):,} bytes, too large to compare")
+    if b"\0" in data:
+        return _Text([], "binary")
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        return _Text([], "binary, or text that is not UTF-8")
+    if lines[-1]:
+        lines[-1] += _NO_END
+    else:
+        lines.pop()
+    return _Text(lines)
+
+
+def _compare(old: list[str], new: list[str]) -> list[str]:
+    """Return the hunks; lines that begin or end both are not compared again."""
+    start, most = 0, min(len(old), len(new))
+    while start < most and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < most - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    first = max(0, start - _CONTEXT)
+    rest = max(0, end - _CONTEXT)
+    a, b = old[first : len(old) - rest], new[first : len(new) - rest]
+    if len(a) + len(b) > _MOST_COMPARED:
+        changed_a, changed_b = old[start : len(old) - end], new[start : len(new) - end]
+        sizes = (_range(start, len(changed_a)), _range(start, len(changed_b)))
+        head = "@@ -{} +{} @@".format(*sizes)
+        return [head, *(f"-{line}" for line in changed_a), *(f"+{line}" for line in changed_b)]
+    lines = list(difflib.unified_diff(a, b, n=_CONTEXT, lineterm=""))[2:]
+    return [_shifted(line, first) if line.startswith("@@") else line for line in lines]
+
+
+def _range(start: int, length: int) -> str:
+    return f"{start + 1 if length else start},{length}"
+
+
+def _shifted(header: str, by: int) -> str:
+    found = _HEADER.match(header)
+    if found is None or not by:
+        return header
+    old, new = int(found[1]) + by, int(found[3]) + by
+    return f"@@ -{old}{found[2] or ''} +{new}{found[4] or ''} @@"

@@ -1,0 +1,101 @@
+"""Single steps of putting files back: each names whole paths, and follows no link on them."""
+
+import hashlib
+import os
+import shutil
+import stat
+from contextlib import suppress
+
+from agent_magics.backends.beneath import folder_of, open_file
+from agent_magics.backends.workspace_states import PathState
+
+
+def staged_name(path: str, what: str = "new") -> str:
+    """Return how a file is called that waits to take the place of `path`, or that waited there.
+
+    Always the same for one path, so that what a killed process leaves is found and removed.
+    """
+    digest = hashlib.blake2b(f"{what}:{path}".encode("utf-8", "surrogateescape"), digest_size=8)
+    return f".agent-undo-{digest.hexdigest()}.tmp"
+
+
+def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> None:
+    """Make a file or a link in an opened folder; a file that is called `like` gives its owner."""
+    if wanted.kind == "link":
+        os.symlink(wanted.target, name, dir_fd=folder)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(data)
+        # Only root may give files away; for anybody else the file is theirs.
+        with suppress(PermissionError, FileNotFoundError):
+            status = os.lstat(like, dir_fd=folder)
+            if stat.S_ISREG(status.st_mode):
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(file.fileno(), wanted.mode)
+
+
+def make_folder(path: str, mode: int) -> None:
+    """Make a folder."""
+    with folder_of(path) as (folder, name):
+        os.mkdir(name, 0o700, dir_fd=folder)
+    set_mode(path, mode)
+
+
+def remove_folder(path: str) -> None:
+    """Remove an empty folder."""
+    with folder_of(path) as (folder, name):
+        os.rmdir(name, dir_fd=folder)
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Set the permissions of a file or folder."""
+    with folder_of(path) as (folder, name):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            opened = os.open(name, flags, dir_fd=folder)
+        except PermissionError:  # its mode does not let its owner read it
+            _set_unreadable_mode(folder, name, mode)
+            return
+        try:
+            os.fchmod(opened, mode)
+        finally:
+            os.close(opened)
+
+
+def _set_unreadable_mode(folder: int, name: str, mode: int) -> None:
+    held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if not stat.S_ISLNK(os.fstat(held).st_mode):
+            os.chmod(f"/proc/self/fd/{held}", mode)
+    finally:
+        os.close(held)
+
+
+def link(folder: int, name: str, backup: str) -> None:
+    """Keep a file under a second name; by copy where the file system knows no links."""
+    try:
+        os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
+            os.symlink(os.readlink(name, dir_fd=folder), backup, dir_fd=folder)
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with (
+            open(open_file(name, folder), "rb") as old,
+            open(os.open(backup, flags, 0o600, dir_fd=folder), "wb") as new,
+        ):
+            shutil.copyfileobj(old, new)
+            os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(old.fileno()).st_mode))
+
+
+def rename(one: str, other: str) -> None:
+    """Put a file in the place of another, in one step."""
+    with folder_of(one) as (source, name), folder_of(other) as (target, new_name):
+        os.replace(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+
+
+def unlink(path: str) -> None:
+    """Remove a file."""
+    with folder_of(path) as (folder, name):
+        os.unlink(name, dir_fd=folder)

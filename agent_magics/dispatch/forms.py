@@ -1,0 +1,319 @@
+"""What an MCP server may ask a person in a form, and what of the answers may be sent to it.
+
+Source: the Model Context Protocol, revision 2025-11-25, "Elicitation": a flat object of text,
+numbers, switches, and choices of one or of several. A `pattern` is not among them and is not
+applied: a server's own expression could keep this kernel busy for ever.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+FORMATS = ("email", "uri", "date", "date-time")
+_EXAMPLES = {
+    "email": "name@example.org",
+    "uri": "https://example.org/",
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T15:30:00Z",
+}
+# A form that nobody could read through is no form; it would also fill the page.
+MOST_FIELDS, MOST_OPTIONS, LONGEST_URL = 50, 500, 8_000
+# "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
+# What is filled in passes the page and the kernel; where it is typed, it stands in the notebook.
+_SECRET = re.compile(
+    r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
+    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|^\W*token\W*$",
+    re.IGNORECASE,
+)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_YES = frozenset({"y", "yes", "true", "on", "1"})
+_NO = frozenset({"n", "no", "false", "off", "0"})
+
+
+class UnusableForm(ValueError):
+    """A form cannot be shown; the sentence says why, for the server's log and the person."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of a form.
+
+    Attributes:
+        kind: "text", "number", "integer", "boolean", "choice" (one) or "choices" (several).
+        format: of a text: one of `FORMATS`, or "".
+        options: of a choice: value and label of each.
+        default: what holds where the person changes nothing; None is nothing.
+        least, most: of a text its length, of a number its value, of choices their count.
+    """
+
+    name: str
+    kind: str
+    title: str
+    description: str = ""
+    required: bool = False
+    format: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    default: Any = None
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def hint(self) -> str:
+        """What the field takes, in few words for people; "" where its kind says it all."""
+        words = [f"such as {_EXAMPLES[self.format]}"] if self.format else []
+        unit = {"text": " characters", "choices": " of them"}.get(self.kind, "")
+        least, most = _number(self.least), _number(self.most)
+        if least and most:
+            words.append(f"{least} to {most}{unit}")
+        elif least:
+            words.append(f"at least {least}{unit}")
+        elif most:
+            words.append(f"at most {most}{unit}")
+        if self.kind == "integer":
+            words.append("a whole number")
+        return ", ".join(words)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.15g}"
+
+
+# -- the form --------------------------------------------------------------------------------------
+
+
+def form_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
+    """Return the fields of a requested schema, in the server's order.
+
+    Raises:
+        UnusableForm: it is not one that the protocol allows.
+    """
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
+        raise UnusableForm("what it asks for is no object with properties")
+    if not isinstance(required, Sequence) or not set(map(str, required)) <= set(properties):
+        raise UnusableForm("it requires fields that it does not describe")
+    if len(properties) > MOST_FIELDS:
+        raise UnusableForm(f"it has {len(properties)} fields; {MOST_FIELDS} are the most")
+    return tuple(_field(name, one, name in required) for name, one in properties.items())
+
+
+def _field(name: str, schema: Any, required: bool) -> FormField:
+    if not isinstance(schema, Mapping):
+        raise UnusableForm(f"field {name!r} is not described")
+    kind, options = _kind_of(name, schema)
+    title = _text(schema.get("title")) or name
+    if kind == "text" and (_SECRET.search(name) or _SECRET.search(title)):
+        raise UnusableForm(f"field {name!r} asks for a secret, which no form of a server may do")
+    lowest, highest = {
+        "text": ("minLength", "maxLength"),
+        "choices": ("minItems", "maxItems"),
+    }.get(kind, ("minimum", "maximum"))
+    format_ = schema.get("format")
+    field = FormField(
+        name=name,
+        kind=kind,
+        title=title,
+        description=_text(schema.get("description")),
+        required=required,
+        format=format_ if kind == "text" and format_ in FORMATS else "",
+        options=options,
+        least=_bound(schema.get(lowest)),
+        most=_bound(schema.get(highest)),
+    )
+    default, problem = check_field(field, schema.get("default"))
+    return field if problem else replace(field, default=default)
+
+
+def _kind_of(name: str, schema: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    match schema.get("type"):
+        case "string" | None if "enum" in schema or "oneOf" in schema:
+            return "choice", _options(name, schema, "oneOf")
+        case "string":
+            return "text", ()
+        case "number" | "integer" | "boolean" as kind:
+            return str(kind), ()
+        case "array" if isinstance(schema.get("items"), Mapping):
+            return "choices", _options(name, schema["items"], "anyOf")
+    raise UnusableForm(f"field {name!r} is of a kind that forms do not have")
+
+
+def _options(name: str, schema: Mapping[str, Any], titled: str) -> tuple[tuple[str, str], ...]:
+    """Return values and labels: `enum` (with the older `enumNames`), or constants with titles."""
+    if isinstance(listed := schema.get("enum"), Sequence):
+        labels = schema.get("enumNames")
+        fits = isinstance(labels, Sequence) and len(labels) == len(listed)
+        pairs = list(zip(listed, labels if fits else listed, strict=True))
+    elif isinstance(listed := schema.get(titled), Sequence):
+        tables = [one if isinstance(one, Mapping) else {} for one in listed]
+        pairs = [(one.get("const"), one.get("title", one.get("const"))) for one in tables]
+    else:
+        pairs = []
+    if not pairs or len(pairs) > MOST_OPTIONS:
+        raise UnusableForm(f"field {name!r} offers {len(pairs)} choices")
+    if not all(isinstance(value, str) for value, _ in pairs):
+        raise UnusableForm(f"field {name!r} offers choices that are no text")
+    return tuple((value, _text(label) or value) for value, label in pairs)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _bound(value: Any) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if number and math.isfinite(value) else None
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def check_content(
+    fields: Sequence[FormField], content: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what may be sent of a person's answers, and by field what is wrong.
+
+    A field that is left out, None or an empty text is not sent, unless it is required.
+    """
+    fitting: dict[str, Any] = {}
+    problems = dict.fromkeys(content.keys() - {f.name for f in fields}, "there is no such field")
+    for field in fields:
+        value, problem = check_field(field, content.get(field.name))
+        if problem:
+            problems[field.name] = problem
+        elif value is not None:
+            fitting[field.name] = value
+        elif field.required:
+            problems[field.name] = "this is required"
+    return fitting, problems
+
+
+def check_field(field: FormField, value: Any) -> tuple[Any, str]:
+    """Return a value as it may be sent (None is nothing), and what is wrong with it or ""."""
+    if value is None or (value == "" and field.kind != "choice"):
+        return None, ""
+    match field.kind:
+        case "text":
+            return value, _text_problem(field, value)
+        case "number" | "integer":
+            return _checked_number(field, value)
+        case "boolean":
+            return value, "" if isinstance(value, bool) else "this is yes or no"
+        case "choice":
+            known = any(value == one for one, _ in field.options)
+            return value, "" if known else "this is not one of the choices"
+    return _checked_choices(field, value)
+
+
+def _text_problem(field: FormField, value: Any) -> str:
+    if not isinstance(value, str):
+        return "this must be text"
+    if field.least is not None and len(value) < field.least:
+        return f"this must have at least {_number(field.least)} characters"
+    if field.most is not None and len(value) > field.most:
+        return f"this must have at most {_number(field.most)} characters"
+    if field.format and not _has_format(field.format, value):
+        return f"this must be such as {_EXAMPLES[field.format]}"
+    return ""
+
+
+def _has_format(format_: str, value: str) -> bool:
+    try:
+        match format_:
+            case "email":
+                return bool(_EMAIL.fullmatch(value))
+            case "uri":
+                parts = urlsplit(value)
+                return bool(parts.scheme and (parts.netloc or parts.path)) and " " not in value
+            case "date":
+                return bool(_DATE.fullmatch(value) and date.fromisoformat(value))
+        return "T" in value.upper() and datetime.fromisoformat(value.upper()).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _checked_number(field: FormField, value: Any) -> tuple[Any, str]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value, "this must be a number"
+    if not math.isfinite(value):
+        return value, "this must be a number"
+    if field.kind == "integer":
+        if value != int(value):
+            return value, "this must be a whole number"
+        value = int(value)
+    if field.least is not None and value < field.least:
+        return value, f"this must be at least {_number(field.least)}"
+    if field.most is not None and value > field.most:
+        return value, f"this must be at most {_number(field.most)}"
+    return value, ""
+
+
+def _checked_choices(field: FormField, value: Any) -> tuple[Any, str]:
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
+        return value, "this must be a list of choices"
+    known = [one for one, _ in field.options]
+    if not all(each in known for each in value):
+        return list(value), "one of these is not among the choices"
+    chosen = [one for one in known if one in value]  # in the server's order, each once
+    if field.least is not None and len(chosen) < field.least and (chosen or field.required):
+        return chosen, f"choose at least {_number(field.least)}"
+    if field.most is not None and len(chosen) > field.most:
+        return chosen, f"choose at most {_number(field.most)}"
+    return (chosen or ([] if field.required else None)), ""
+
+
+def read_typed_value(field: FormField, typed: str) -> Any:
+    """Return what a line typed in a console means for a field; what fits nothing stays text.
+
+    Choices are typed by number or as they are called, several with commas between them.
+    """
+    typed = typed.strip()
+    match field.kind:
+        case "number" | "integer":
+            try:
+                return int(typed) if re.fullmatch(r"[+-]?\d{1,300}", typed) else float(typed)
+            except ValueError:
+                return typed
+        case "boolean":
+            return True if typed.lower() in _YES else False if typed.lower() in _NO else typed
+        case "choice":
+            return _chosen(field, typed)
+        case "choices":
+            return [_chosen(field, word.strip()) for word in typed.split(",") if word.strip()]
+    return typed
+
+
+def _chosen(field: FormField, typed: str) -> str:
+    for value, label in field.options:
+        if typed in (value, label):
+            return value
+    if typed.isdecimal() and 1 <= int(typed) <= len(field.options):
+        return field.options[int(typed) - 1][0]
+    return typed
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+def host_of(url: str) -> str:
+    """Return the host (and port) that an address leads to, in the letters that are looked up.
+
+    Raises:
+        UnusableForm: it is no address of a page, or one that browsers read differently.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        host = host if host.isascii() else host.encode("idna").decode("ascii")
+    except ValueError:  # UnicodeError is one
+        host, port = "", None
+    odd = not url.isprintable() or "\\" in url or " " in url or "@" in url.partition("?")[0]
+    odd = odd or len(url) > LONGEST_URL
+    if odd or not host or not url.lower().startswith(("https://", "http://")):
+        raise UnusableForm("the address that it names is none of a page")
+    return host if port is None else f"{host}:{port}"

@@ -1,0 +1,116 @@
+"""The `.mcp.json` that other clients read too: `{"mcpServers": {NAME: {...}}}`.
+
+Source: Claude Code's documentation, "Connect Claude Code to tools via MCP": the file's shape, and
+`${VAR}` and `${VAR:-default}` in `command`, `args`, `env`, `url` and `headers`.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_magics.dispatch.json_places import JsonPlaces, parse_json
+from agent_magics.dispatch.mcp_table import TableReader
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.mcp import McpServerConfig
+
+NAME = ".mcp.json"
+_TOP = "mcpServers"
+_TYPES = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+# Keys of other clients that change nothing about how a server is reached.
+_IGNORED = frozenset({"description", "alwaysLoad", "alwaysAllow", "autoApprove", "oauth"})
+_EXPANDED = ("command", "args", "env", "url", "headers")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class _Unusable(Exception):
+    """A server cannot be reached as its table says; the text says what it needs."""
+
+
+def read_mcp_json(
+    text: str, path: Path, environment: Mapping[str, str] | None
+) -> tuple[list[McpServerConfig], list[str]]:
+    """Return the servers of an `.mcp.json`, and a sentence for each that is left out.
+
+    Args:
+        text: what stands in it.
+        path: the file; a relative `cwd` starts in its folder.
+        environment: the variables that `${VAR}` stands for; None leaves it as it is written.
+
+    Raises:
+        FatalError: it is not understood; says file and line.
+    """
+    data = parse_json(text, path)
+    places = JsonPlaces(text)
+
+    def place(name: str, key: str) -> str:
+        return f"{path}, line {places.line_of(*filter(None, (_TOP, name, key)))}"
+
+    if places.twice:
+        line = places.line_of(*places.twice)
+        raise FatalError(f"{path}, line {line}: {places.twice[-1]!r} stands here a second time.")
+    servers = data.get(_TOP, {}) if isinstance(data, dict) else None
+    if not isinstance(servers, dict):
+        raise FatalError(f'{place("", "")}: this file holds {{"{_TOP}": {{NAME: {{...}}}}}}.')
+    if unknown := [key for key in data if key not in (_TOP, "inputs", "$schema")]:
+        line = places.line_of(unknown[0])
+        raise FatalError(f"{path}, line {line}: {unknown[0]!r} is not known; there is: {_TOP}.")
+    reader = TableReader(place, path.parent)
+    found, left_out = [], []
+    for name, table in servers.items():
+        try:
+            found.append(reader.read(name, _as_table(table, environment, place, name)))
+        except _Unusable as needs:
+            left_out.append(f"MCP server {name!r} is left out: {place(name, '')} needs {needs}.")
+    return found, left_out
+
+
+def _as_table(table: Any, environment: Mapping[str, str] | None, place: Any, name: str) -> Any:
+    """Return the table with our keys for theirs, and variables in place of references."""
+    if not isinstance(table, dict):
+        return table
+    if "headersHelper" in table:
+        raise _Unusable("a program that makes its headers (headersHelper), which is not run here")
+    ours = {key: value for key, value in table.items() if key not in _IGNORED}
+    if "type" in ours:
+        kind = ours.pop("type")
+        if not isinstance(kind, str) or kind not in _TYPES:
+            known = ", ".join(_TYPES)
+            raise FatalError(f"{place(name, 'type')}: type {kind!r} is not one of: {known}.")
+        ours["transport"] = _TYPES[kind]
+    if "disabled" in ours:
+        disabled = ours.pop("disabled")
+        ours["enabled"] = not disabled if isinstance(disabled, bool) else disabled
+    if "timeout" in ours:  # theirs is in milliseconds
+        timeout = ours.pop("timeout")
+        plain = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        ours["tool_timeout_sec"] = timeout / 1000 if plain else timeout
+    for key in _EXPANDED:
+        if key in ours and environment is not None:
+            ours[key] = _expanded(ours[key], environment)
+    return ours
+
+
+def _expanded(value: Any, environment: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda found: _value_of(found, environment), value)
+    if isinstance(value, list):
+        return [_expanded(each, environment) for each in value]
+    if isinstance(value, dict):
+        return {key: _expanded(each, environment) for key, each in value.items()}
+    return value
+
+
+def _value_of(reference: "re.Match[str]", environment: Mapping[str, str]) -> str:
+    name, default = reference.groups()
+    if name in environment and (environment[name] or default is None):
+        return environment[name]
+    if default is None:
+        raise _Unusable(f"the environment variable {name}, which is not set")
+    return str(default)

@@ -1,0 +1,222 @@
+"""One MCP server from the table that describes it: every mistake is one sentence that says where.
+
+Law: the values of `env`, `headers` and `args` appear in no sentence, since they may be secrets.
+"""
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.mcp import McpServerConfig
+
+_STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
+_HTTP_KEYS = ("url", "headers", "bearer_token_env_var")
+_COMMON_KEYS = (
+    *("transport", "enabled", "required", "enabled_tools", "disabled_tools"),
+    *("startup_timeout_sec", "tool_timeout_sec", "timeout_seconds"),
+    *("supports_parallel_tool_calls", "approval_mode"),
+)
+KEYS = (*_STDIO_KEYS, *_HTTP_KEYS, *_COMMON_KEYS)
+APPROVAL_MODES = ("auto", "prompt", "approve")
+TRANSPORTS = ("stdio", "http", "sse")
+LONGEST_NAME = 64
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+_TOKEN_KEYS = frozenset({"bearer_token", "token", "api_key"})
+
+
+class TableReader:
+    """Makes servers of tables.
+
+    Args:
+        place: the sentence's beginning for a key of a server: `place(name, key)`.
+        folder: where a relative `cwd` starts.
+    """
+
+    def __init__(self, place: Callable[..., str], folder: Path) -> None:
+        self._place, self._folder = place, folder
+
+    def read(self, name: str, table: Any) -> McpServerConfig:
+        """Return the server of one table.
+
+        Raises:
+            FatalError: something in it is not understood.
+        """
+        self._name = name
+        if not name or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            self.refuse(
+                "", f"the name {name!r} of an MCP server must be 1 to {LONGEST_NAME} characters"
+            )
+        if not isinstance(table, Mapping):
+            self.refuse("", f"MCP server {name!r} must be a table with command or url")
+        self._table = table
+        self._check_keys()
+        transport = self._transport()
+        return McpServerConfig(
+            name=name,
+            command=self._text("command"),
+            args=self._texts("args") or (),
+            env=self._text_table("env"),
+            env_vars=self._variables("env_vars"),
+            cwd=self._cwd(),
+            url=self._url(),
+            transport=transport,  # type: ignore[arg-type]
+            headers=self._headers(),
+            bearer_token_env_var=self._variable("bearer_token_env_var"),
+            enabled=self._switch("enabled", default=True),
+            required=self._switch("required"),
+            enabled_tools=self._texts("enabled_tools"),
+            disabled_tools=self._texts("disabled_tools") or (),
+            startup_timeout_sec=self._seconds("startup_timeout_sec", 10.0),
+            tool_timeout_sec=self._seconds(
+                "timeout_seconds" if "timeout_seconds" in table else "tool_timeout_sec", 60.0
+            ),
+            supports_parallel_tool_calls=self._switch("supports_parallel_tool_calls"),
+            approval_mode=self._choice("approval_mode", APPROVAL_MODES),  # type: ignore[arg-type]
+            source=self._place(name, ""),
+        )
+
+    def refuse(self, key: str, what: str) -> NoReturn:
+        """Raise the sentence for a mistake at a key of the server, "" is the server itself."""
+        raise FatalError(f"{self._place(self._name, key)}: {what}.")
+
+    # -- which keys --------------------------------------------------------------------------------
+
+    def _check_keys(self) -> None:
+        for key in self._table:
+            if key in _TOKEN_KEYS:
+                self.refuse(
+                    key,
+                    f"a token does not belong into settings ({key}); put it into an environment "
+                    "variable, and that variable's name into bearer_token_env_var",
+                )
+            if key not in KEYS:
+                near = get_close_matches(str(key), KEYS, n=1)
+                meant = f"did you mean {near[0]}? There are" if near else "there are"
+                self.refuse(
+                    str(key), f"{key!r} is not a key of an MCP server; {meant}: {', '.join(KEYS)}"
+                )
+        if "command" not in self._table and "url" not in self._table:
+            self.refuse("", f"MCP server {self._name!r} has neither command nor url")
+        if "command" in self._table and "url" in self._table:
+            self.refuse("url", "an MCP server has either command or url, not both")
+        if "tool_timeout_sec" in self._table and "timeout_seconds" in self._table:
+            self.refuse(
+                "timeout_seconds", "timeout_seconds means tool_timeout_sec; give one of them"
+            )
+        stdio = "command" in self._table
+        for key in _HTTP_KEYS if stdio else _STDIO_KEYS:
+            if key in self._table:
+                other = "url" if stdio else "command"
+                self.refuse(key, f"{key} is only for a server with {other}")
+
+    def _transport(self) -> str:
+        stdio = "command" in self._table
+        found = self._table.get("transport", "stdio" if stdio else "http")
+        if found not in TRANSPORTS or not isinstance(found, str):
+            self.refuse(
+                "transport", f"transport = {found!r} is not one of: {' | '.join(TRANSPORTS)}"
+            )
+        if (found == "stdio") is not stdio:
+            key = "command" if stdio else "url"
+            self.refuse("transport", f"transport = {found!r} does not go with {key}")
+        return str(found)
+
+    # -- kinds of values ---------------------------------------------------------------------------
+
+    def _text(self, key: str) -> str | None:
+        value = self._table.get(key)
+        if key in self._table and not (isinstance(value, str) and value and "\0" not in value):
+            self.refuse(key, f"{key} must be text")
+        return value
+
+    def _texts(self, key: str) -> tuple[str, ...] | None:
+        if key not in self._table:
+            return None
+        value = self._table[key]
+        plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        if not plain or not all(isinstance(each, str) and "\0" not in each for each in value):
+            self.refuse(key, f"{key} must be a list of texts")
+        return tuple(value)
+
+    def _text_table(self, key: str) -> dict[str, str]:
+        value = self._table.get(key, {})
+        if not isinstance(value, Mapping):
+            self.refuse(key, f"{key} must be a table of texts")
+        for name, each in value.items():
+            if not isinstance(name, str) or not isinstance(each, str) or "\0" in each:
+                self.refuse(key, f"the value of {name!r} in {key} must be text")
+        return dict(value)
+
+    def _switch(self, key: str, *, default: bool = False) -> bool:
+        value = self._table.get(key, default)
+        if not isinstance(value, bool):
+            self.refuse(key, f"{key} must be true or false")
+        return value
+
+    def _seconds(self, key: str, default: float) -> float:
+        value = self._table.get(key, default)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value <= 0:
+            self.refuse(key, f"{key} must be a number of seconds above 0")
+        return float(value)
+
+    def _choice(self, key: str, choices: Sequence[str]) -> str:
+        value = self._table.get(key, choices[0])
+        if value not in choices or not isinstance(value, str):
+            self.refuse(key, f"{key} = {value!r} is not one of: {' | '.join(choices)}")
+        return str(value)
+
+    def _variable(self, key: str) -> str | None:
+        value = self._text(key)
+        if value is not None and not _VARIABLE.fullmatch(value):
+            self.refuse(
+                key, f"{key} must be the name of an environment variable, not the token itself"
+            )
+        return value
+
+    def _variables(self, key: str) -> tuple[str, ...]:
+        names = self._texts(key) or ()
+        if not all(map(_VARIABLE.fullmatch, names)):
+            self.refuse(key, f"{key} must be names of environment variables, without values")
+        return names
+
+    # -- values of their own kind ------------------------------------------------------------------
+
+    def _headers(self) -> dict[str, str]:
+        headers = self._text_table("headers")
+        for name, value in headers.items():
+            # A line end would let a value say more headers than it shows.
+            if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n]", value):
+                self.refuse("headers", f"{name!r} in headers cannot be sent as a header")
+        return headers
+
+    def _url(self) -> str | None:
+        url = self._text("url")
+        if url is None:
+            return None
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+            usable = usable and (parts.port is None or parts.port > 0)
+        except ValueError:
+            usable = False
+        if not usable:
+            self.refuse("url", "url must be an address such as https://example.org/mcp")
+        if parts.username or parts.password:
+            self.refuse(
+                "url", "url holds a user or a password; name a variable in bearer_token_env_var"
+            )
+        return url
+
+    def _cwd(self) -> Path | None:
+        value = self._text("cwd")
+        if value is None:
+            return None
+        return Path(os.path.normpath(self._folder / Path(value).expanduser()))

@@ -1,0 +1,31 @@
+"""From a place in arguments to the schema of what stands there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_magics.dispatch.annotations import Schema
+
+
+def follow_reference(schema: Schema, root: Schema) -> Schema:
+    """Return what a local reference leads to, any other schema as it is."""
+    reference = schema.get("$ref", "")
+    found: Schema = root.get("$defs", {}).get(reference.removeprefix("#/$defs/"), schema)
+    return found
+
+
+def schema_at(root: Schema, place: Sequence[Any]) -> Schema | None:
+    """Return the schema of what stands at `place`; the first that fits in a union."""
+    candidates = [root]
+    for part in place:
+        opened = [follow_reference(each, root) for each in candidates]
+        opened += [follow_reference(each, root) for one in opened for each in one.get("anyOf", ())]
+        candidates = [step for each in opened if (step := _step(each, part)) is not None]
+    return follow_reference(candidates[0], root) if candidates else None
+
+
+def _step(schema: Schema, part: Any) -> Schema | None:
+    if isinstance(part, int):
+        heads = schema.get("prefixItems", ())
+        return heads[part] if part < len(heads) else schema.get("items")
+    inner = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
+    return inner if isinstance(inner, dict) else None

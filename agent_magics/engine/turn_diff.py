@@ -1,0 +1,305 @@
+"""What a turn changes in files: seen around each call, written down, told as one diff.
+
+Law: a turn that changes nothing and runs no command pays nothing. What is not seen is said: a
+workspace that is too large, folders that tools fill, what a command does outside the workspace.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from agent_magics.backends.paths import read_judge, shown_path
+from agent_magics.backends.workspace import WorkspaceMemory, memories_of
+from agent_magics.backends.workspace_diff import FileDiff, file_diff
+from agent_magics.backends.workspace_journal import ChangeJournal, TurnChanges
+from agent_magics.backends.workspace_restore import Obstacle
+from agent_magics.backends.workspace_scan import MOST_ENTRIES
+from agent_magics.backends.workspace_states import (
+    PathChange,
+    PathState,
+    look_at,
+    with_missing_folders,
+)
+from agent_magics.dispatch.context import Emit
+from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
+
+_MOST_TOLD = 200_000  # characters of one event's diff
+_SHOWN_TITLE = 60
+
+Content = Callable[[str], bytes | None]
+
+
+class DiffTracker:
+    """The changes of one turn; safe from every thread.
+
+    Args:
+        journal: where they are written down.
+        turn_id: the turn.
+        cwd: the workspace; paths are told relative to it.
+        roots: the folders that commands may write.
+        emit: sends an event of the turn.
+        told: workspaces of which it was said that they are too large; shared by the conversation.
+    """
+
+    def __init__(
+        self,
+        journal: ChangeJournal,
+        turn_id: str,
+        cwd: Path,
+        roots: Sequence[Path],
+        emit: Emit,
+        told: set[str],
+    ) -> None:
+        self.title = ""
+        self._journal, self._turn_id = journal, turn_id
+        self._cwd, self._roots = cwd, roots
+        self._emit, self._told = emit, told
+        self._whole: dict[str, PathChange] = {}
+        self._diffs: dict[str, tuple[PathChange, FileDiff]] = {}
+        self._doubtful = self._over = False
+        self._lock = Lock()
+
+    # -- seeing ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, paths: Sequence[Path]) -> Iterator[None]:
+        """See what the work inside does to `paths` and to folders that it makes for them."""
+        busy = [memory for memory in memories_of(self._roots) if memory.has_sessions]
+        for memory in busy:  # what sessions did until now is not this call's doing
+            self._add_found(memory, *memory.begin())
+        watched = with_missing_folders(map(str, paths))
+        contents: dict[str, bytes] = {}
+        before = _look(watched, contents)
+        try:
+            yield
+        finally:
+            after = _look(watched, contents)
+            for memory in busy:
+                memory.end()
+            changes = [
+                PathChange(path, was, after[path])
+                for path, was in before.items()
+                if was != after.get(path, was)
+            ]
+            self._add(changes, contents.get)
+
+    def watch(self) -> "CommandWatch":
+        """Look at the workspace before a command or a piece of code; the rest is the watch's."""
+        memories = list(memories_of(self._roots))
+        watch = CommandWatch(self, memories)
+        for memory in memories:
+            self._add_found(memory, *memory.begin())
+            if memory.too_large:
+                self._tell_too_large(memory.root)
+        return watch
+
+    def _tell_too_large(self, root: str) -> None:
+        if root not in self._told:
+            self._told.add(root)
+            message = (
+                f"{root} holds more than {MOST_ENTRIES:,} files, so what commands and code change "
+                "there is not seen and cannot be undone; what file tools change is."
+            )
+            self._emit(Warned, message=message)
+
+    def _add_found(
+        self, memory: WorkspaceMemory, changes: Sequence[PathChange], certain: bool
+    ) -> None:
+        self._add(changes, memory.content, certain=certain)
+
+    def _add(
+        self, changes: Sequence[PathChange], content: Content, *, certain: bool = True
+    ) -> None:
+        if not changes:
+            return
+        title = self.title or "a call"
+        self._journal.add(self._turn_id, title, changes, content, certain=certain)
+        with self._lock:
+            self._doubtful |= not certain
+            for change in changes:
+                first = self._whole.get(change.path)
+                before = change.before if first is None else first.before
+                self._whole[change.path] = PathChange(change.path, before, change.after)
+            if not self._over:
+                self._tell()
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Tell all of it once more at the turn's end, with what runs by itself."""
+        with self._lock:
+            self._over = True
+            if self._whole:
+                self._tell(final=True)
+
+    def _tell(self, *, final: bool = False) -> None:
+        content, changes = self._journal.store.get, _sorted(self._whole.values())
+        fields = _told(changes, self._cwd, content, self._doubtful, self._diffs)
+        runs = what_runs(changes, self._cwd, content) if final else ()
+        self._emit(TurnDiffUpdated, runs=runs, **fields)
+
+
+DOUBTFUL = (
+    "Some of this was found while only background sessions ran: they or you changed it. "
+    "%agent undo leaves that alone."
+)
+
+
+class CommandWatch:
+    """One command or piece of code under watch; made by `DiffTracker.watch`."""
+
+    def __init__(self, tracker: DiffTracker, memories: Sequence[WorkspaceMemory]) -> None:
+        self._tracker, self._memories = tracker, memories
+        self._is_session = False
+
+    def hand_over(self) -> None:
+        """Tell what it has done so far, because it goes on as a session."""
+        for memory in self._memories:
+            self._tracker._add_found(memory, *memory.hand_over())
+        self._is_session = True
+
+    def finish(self) -> None:
+        """Tell what it has done, because it has ended; a second call does nothing."""
+        memories, self._memories = self._memories, ()
+        for memory in memories:
+            self._tracker._add_found(memory, *memory.end(session=self._is_session))
+
+
+def _look(paths: Sequence[str], contents: dict[str, bytes]) -> dict[str, PathState]:
+    judge = read_judge()
+
+    def keep(digest: str, content: bytes) -> bool:
+        contents[digest] = content
+        return True
+
+    found = {}
+    for path in paths:
+        # Behind a link now, or not to be looked at: the tool will say so itself.
+        with suppress(OSError):
+            found[path] = look_at(path, judge, keep)
+    return found
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def diff_event(journal: ChangeJournal, turns: Sequence[TurnChanges], cwd: Path) -> TurnDiffUpdated:
+    """Return what some turns did all in all, as the event of one turn would tell it."""
+    changes, content = _sorted(journal.changes_of(turns)), journal.store.get
+    fields = _told(changes, cwd, content, journal.is_doubtful(turns))
+    return TurnDiffUpdated(runs=what_runs(changes, cwd, content), **fields)
+
+
+def conflict_event(
+    journal: ChangeJournal, obstacles: Sequence[Obstacle], cwd: Path
+) -> TurnDiffUpdated:
+    """Return what is in the way of an undo: from what the agent left to what is there now."""
+    contents: dict[str, bytes] = {}
+    for obstacle in obstacles:
+        if obstacle.now is not None:
+            with suppress(OSError):
+                _look([obstacle.change.path], contents)
+    changes = [PathChange(o.change.path, o.change.after, o.now) for o in obstacles if o.now]
+
+    def content(digest: str) -> bytes | None:
+        return contents.get(digest) or journal.store.get(digest)
+
+    return TurnDiffUpdated(**_told(_sorted(changes), cwd, content, doubtful=False))
+
+
+def _sorted(changes: Iterable[PathChange]) -> list[PathChange]:
+    return sorted(changes, key=lambda change: change.path)
+
+
+def _told(
+    changes: Sequence[PathChange],
+    cwd: Path,
+    content: Content,
+    doubtful: bool,
+    known: dict[str, tuple[PathChange, FileDiff]] | None = None,
+) -> dict[str, Any]:
+    """Return the fields of the event."""
+    told = describe(changes, cwd, content, known)
+    return {
+        "diff": _joined([text for _, text in told]),
+        "files": tuple(file for file, _ in told),
+        "notes": (DOUBTFUL,) if doubtful else (),
+    }
+
+
+def describe(
+    changes: Sequence[PathChange],
+    cwd: Path,
+    content: Content,
+    known: dict[str, tuple[PathChange, FileDiff]] | None = None,
+) -> list[tuple[ChangedFile, str]]:
+    """Return each change that is left in the end, with its diff.
+
+    Args:
+        changes: what became of each path.
+        cwd: paths are told relative to it.
+        content: returns a kept content by its digest.
+        known: diffs that were made before; new ones are added.
+    """
+    known = {} if known is None else known
+    folders = {change.path for change in changes if change.before.kind == change.after.kind}
+    found = []
+    for change in changes:
+        if change.before == change.after:
+            continue
+        earlier = known.get(change.path)
+        if earlier is None or earlier[0] != change:
+            diff = _diff(change, cwd, content)
+            known[change.path] = change, diff
+        else:
+            diff = earlier[1]
+        if _is_told_by_its_files(change, changes) and change.path not in folders:
+            continue
+        found.append((_changed_file(change, diff, cwd), diff.text))
+    return found
+
+
+def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
+    old, new = (content(s.digest) if s.digest else None for s in (change.before, change.after))
+    return file_diff(shown_path(Path(change.path), cwd), change.before, change.after, old, new)
+
+
+def _is_told_by_its_files(change: PathChange, changes: Sequence[PathChange]) -> bool:
+    """Tell whether a folder came or went with files, which say enough."""
+    if {change.before.kind, change.after.kind} != {"folder", "absent"}:
+        return False
+    return any(other.path.startswith(f"{change.path}/") for other in changes)
+
+
+def _changed_file(change: PathChange, diff: FileDiff, cwd: Path) -> ChangedFile:
+    kinds = change.before.kind, change.after.kind
+    word = "added" if kinds[0] == "absent" else "removed" if kinds[1] == "absent" else "changed"
+    path = shown_path(Path(change.path), cwd) + ("/" if "folder" in kinds else "")
+    note = diff.note
+    if not change.before.can_be_made:
+        note = "; ".join(filter(None, (note, "cannot be undone")))
+    return ChangedFile(path, word, diff.added, diff.removed, note)  # type: ignore[arg-type]
+
+
+def _joined(texts: Sequence[str]) -> str:
+    whole = "".join(texts)
+    if len(whole) <= _MOST_TOLD:
+        return whole
+    cut = whole.rfind("\n", 0, _MOST_TOLD) + 1
+    return f"{whole[:cut]}… {len(whole) - cut:,} characters more …\n"
+
+
+def what_runs(changes: Sequence[PathChange], cwd: Path, content: Content) -> tuple[str, ...]:
+    """Return a sentence for each changed file that runs by itself."""
+    # Late: it needs TOML and 30 patterns, and most turns change nothing.
+    from agent_magics.backends.workspace_triggers import why_it_runs  # noqa: PLC0415
+
+    found = []
+    for change in changes:
+        path = shown_path(Path(change.path), cwd)
+        why = why_it_runs(path, change, content) if change.before != change.after else ""
+        if why:
+            found.append(f"{path} runs by itself: {why}.")
+    return tuple(found)

@@ -1,0 +1,197 @@
+"""Which of Python's audit events are a program started, a connection made or a file changed."""
+
+import os
+import shlex
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_magics.backends.beneath import real_path
+from agent_magics.backends.own_places import is_below
+from agent_magics.backends.paths import write_kind
+from agent_magics.protocol.config import RunConfig, SandboxPolicy
+from agent_magics.protocol.errors import RespondToModel
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_LONGEST = 300  # characters of a command or an address that are told
+# Where programs may always write: what is written there is lost without harm.
+_HARMLESS = ("/dev/null", "/dev/shm", "/dev/tty", "/dev/stdout", "/dev/stderr", "/dev/fd")
+
+
+class Hit(NamedTuple):
+    """What code is about to do that is asked about.
+
+    Attributes:
+        kind: "spawn", "connect" or "write"; one answer covers a kind for the rest of a run.
+        what: for people, such as "deletes /etc/hosts".
+    """
+
+    kind: str
+    what: str
+
+
+class _Change(NamedTuple):
+    """An event that changes files: a verb, and which arguments are paths and folders of these."""
+
+    verb: str
+    paths: tuple[int, ...]
+    folders: tuple[int, ...] = ()
+    follows: bool = False
+
+
+# https://docs.python.org/3/library/audit_events.html; what is not in that list raises no event.
+_CHANGES = {
+    "os.remove": _Change("deletes", (0,), (1,)),
+    "os.rmdir": _Change("deletes", (0,), (1,)),
+    "os.mkdir": _Change("makes the folder", (0,), (2,)),
+    "os.rename": _Change("renames", (0, 1), (2, 3)),
+    "os.link": _Change("links", (0, 1), (2, 3)),
+    "os.symlink": _Change("makes the link", (1,), (2,)),
+    "os.truncate": _Change("cuts off", (0,), follows=True),
+    "os.chmod": _Change("changes the mode of", (0,), (2,), follows=True),
+    "os.chown": _Change("changes the owner of", (0,), (3,), follows=True),
+    "os.utime": _Change("changes the times of", (0,), (3,), follows=True),
+    "os.setxattr": _Change("changes attributes of", (0,), follows=True),
+    "os.removexattr": _Change("changes attributes of", (0,), follows=True),
+    "sqlite3.connect": _Change("opens the database", (0,), follows=True),
+    "shutil.rmtree": _Change("deletes all of", (0,)),
+}
+
+
+def _program(words: Any) -> str:
+    if isinstance(words, (str, bytes, os.PathLike)):
+        return os.fsdecode(words)
+    return shlex.join(map(os.fsdecode, words))
+
+
+_SPAWNS: dict[str, Callable[[Sequence[Any]], str]] = {
+    "subprocess.Popen": lambda args: _program(args[1]),
+    "os.system": lambda args: _program(args[0]),
+    "os.exec": lambda args: _program(args[1]),
+    "os.posix_spawn": lambda args: _program(args[1]),
+    "os.spawn": lambda args: _program(args[2]),
+    "pty.spawn": lambda args: _program(args[0]),
+    "os.fork": lambda args: "",
+    "os.forkpty": lambda args: "",
+}
+_CONNECTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
+
+WATCHED = frozenset({"open", *_CHANGES, *_SPAWNS, *_CONNECTS})
+
+
+class Rails:
+    """Judges events for one run.
+
+    Args:
+        config: of the run: its folders may be written.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self._roots = config.roots
+        self._read_only = config.sandbox is SandboxPolicy.READ_ONLY
+        self._free = _free_places()
+        self._plain: set[str] = set()  # folders in which ordinary files may be written
+
+    def hit(self, event: str, args: Sequence[Any]) -> Hit | None:
+        """Return what an event of `WATCHED` is about to do, or None where that is nobody's care."""
+        if event == "open":
+            return self._opened(*args[:3])
+        if event in _SPAWNS:
+            program = _SPAWNS[event](args)
+            return Hit("spawn", f"starts {_cut(program)}" if program else "starts a process")
+        if event in _CONNECTS:
+            # What is sent on a connection that stands has no address of its own.
+            return None if args[1] is None else Hit("connect", f"connects to {_address(args[1])}")
+        return self._changed(_CHANGES[event], args)
+
+    def _opened(self, path: Any, mode: Any, flags: Any) -> Hit | None:
+        if isinstance(path, int) or not (isinstance(flags, int) and flags & _WRITING):
+            return None
+        return self._write("writes", os.fsdecode(path), follows=True)
+
+    def _changed(self, change: _Change, args: Sequence[Any]) -> Hit | None:
+        for number, index in enumerate(change.paths):
+            path = args[index]
+            if not isinstance(path, (str, bytes, os.PathLike)):
+                continue  # a descriptor: its file was judged when it was opened
+            folder = change.folders[number] if number < len(change.folders) else -1
+            descriptor = args[folder] if 0 <= folder < len(args) else -1
+            text = _in_folder(os.fsdecode(path), descriptor)
+            hit = self._write(change.verb, text, follows=change.follows) if text else None
+            if hit is not None:
+                return hit
+        return None
+
+    def _write(self, verb: str, path: str, *, follows: bool) -> Hit | None:
+        # The folder one is in may be gone, which is nothing to a whole path.
+        absolute = str(Path(path) if path.startswith(os.sep) else Path.cwd() / path)
+        if path in ("", ":memory:") or self._is_plain(absolute):
+            return None
+        real = _led_to(absolute, follows=follows)
+        if is_below(real, self._free) or _is_byte_code(real):
+            return None
+        try:
+            allowed, why = write_kind(Path(real), self._roots, self._read_only)
+        except RespondToModel as error:  # it is being changed while it is looked at
+            allowed, why = False, str(error)
+        if allowed:
+            folder, name = os.path.split(absolute)
+            if f"{real_path(folder)}/{name}" == real:
+                self._plain.add(folder)
+            return None
+        return Hit("write", f"{verb} {_cut(path)} ({why})")
+
+    def _is_plain(self, path: str) -> bool:
+        """Tell whether an ordinary name stands beside a file that was judged: a quick yes."""
+        folder, name = os.path.split(path)
+        if folder not in self._plain or name.startswith((".", "id_", "kernel-", "jpserver-")):
+            return False
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except OSError:
+            return True
+
+
+def _led_to(path: str, *, follows: bool) -> str:
+    if follows:
+        return real_path(path)
+    folder, name = os.path.split(path)  # a link is itself what is deleted or renamed
+    return f"{real_path(folder)}/{name}"
+
+
+def _in_folder(path: str, descriptor: Any) -> str:
+    """Return a path that starts at a descriptor as a whole one; "" where nobody can say."""
+    if descriptor in (-1, None) or path.startswith(os.sep):
+        return path
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink() / path)
+    except OSError:
+        return ""
+
+
+def _is_byte_code(path: str) -> bool:
+    return f"{os.sep}__pycache__{os.sep}" in path or path.endswith(f"{os.sep}__pycache__")
+
+
+def _free_places() -> tuple[str, ...]:
+    home = Path.home()
+    caches = [
+        os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache",
+        os.environ.get("MPLCONFIGDIR") or f"{home}/.config/matplotlib",
+        *([f"{home}/Library/Caches"] if sys.platform == "darwin" else []),
+    ]
+    return (*_HARMLESS, *map(real_path, (tempfile.gettempdir(), *caches)))
+
+
+def _address(address: Any) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        return _cut(f"{address[0]}:{address[1]}")
+    return _cut(os.fsdecode(address) if isinstance(address, (str, bytes)) else str(address))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,69 @@
+"""Tools that other extensions of the page offer: dynamic tools, whose client is the page."""
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agent_magics.app import Agent
+from agent_magics.kernel.lab_link import LabLink
+from agent_magics.protocol.items import ContentPart, InputImage, InputText
+from agent_magics.protocol.ops import DynamicToolResponse
+from agent_magics.protocol.tools import DynamicToolSpec
+
+
+class PageTools:
+    """Keeps the agents' tools as the pages offer them.
+
+    Args:
+        link: the pages.
+    """
+
+    def __init__(self, link: LabLink) -> None:
+        self._link = link
+        self._given: WeakKeyDictionary[Agent, dict[str, DynamicToolSpec]] = WeakKeyDictionary()
+
+    def give(self, agent: Agent) -> None:
+        """Let an agent have what is offered now, and take away what is not any more.
+
+        Raises:
+            FatalError: one cannot be a tool, or another tool has its name.
+        """
+        offered = {name: _spec_of(tool) for name, tool in self._link.tools().items()}
+        given = self._given.setdefault(agent, {})
+        if given == offered:
+            return
+        for name in [name for name, spec in given.items() if offered.get(name) != spec]:
+            agent.session.shelf.remove(name)
+            del given[name]
+        for name, spec in offered.items():
+            if name not in given:
+                agent.register(spec)
+                given[name] = spec
+
+
+def _spec_of(tool: Mapping[str, Any]) -> DynamicToolSpec:
+    schema = tool.get("inputSchema")
+    return DynamicToolSpec(
+        str(tool["name"]),
+        str(tool.get("description", "")),
+        schema if isinstance(schema, dict) else {},
+    )
+
+
+def as_response(call_id: str, result: Mapping[str, Any]) -> DynamicToolResponse:
+    """Return what a page answered as the engine takes it; a page can send anything."""
+    items = result.get("items")
+    items = items if isinstance(items, list) else []
+    content = [_part_of(item) for item in items if isinstance(item, dict)]
+    return DynamicToolResponse(
+        call_id=call_id,
+        content_items=tuple(content) or (InputText("The page gave no answer."),),
+        success=bool(content) and result.get("success") is True,
+    )
+
+
+def _part_of(item: Mapping[str, Any]) -> ContentPart:
+    address = str(item.get("image_url", ""))
+    if item.get("type") == "input_image" and address.startswith("data:image/"):
+        return InputImage(address)
+    return InputText(str(item.get("text", "")))

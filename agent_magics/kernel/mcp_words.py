@@ -1,0 +1,330 @@
+"""``%agent mcp``: which MCP servers there are, how they are, and what each word does with them."""
+
+import asyncio
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent_magics.app import Agent
+from agent_magics.backends.mcp import McpConnectionManager
+from agent_magics.dispatch.mcp_config import read_mcp_config
+from agent_magics.dispatch.offer import estimated_tokens
+from agent_magics.kernel.mcp_contents import prompt_of, resource_of
+from agent_magics.kernel.mcp_files import add_server, remove_server, switch_server, trust_servers
+from agent_magics.kernel.mcp_waiting import wait_for
+from agent_magics.kernel.publishing import CellPublisher, is_watched, publish_item
+from agent_magics.kernel.table import table
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
+from agent_magics.protocol.tools import FunctionToolSpec
+from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.mime import item_bundle
+from agent_magics.render.sources import harmless_url
+from agent_magics.render.view import VERSION
+from agent_magics.render.visible import show_shortened
+
+# What stands in `notebook.NotebookAgents`, which imports the module that imports this one.
+Notebook = Any
+
+_LONGEST_COMMAND, _LONGEST_LOG = 200, 20_000
+_SHORTEST_SECRET = 8  # of a variable's value; shorter ones stand everywhere by chance
+_HIDDEN = "…"
+_SECRET = r"[^=:]*(?:key|token|secret|passw|auth|credential)[^=:]*"
+# `--token X`: what follows is nobody's business; `API_KEY=X` and `Authorization: X` likewise.
+_SECRET_OPTION = re.compile(f"-{_SECRET}", re.I)
+_SECRET_VALUE = re.compile(f"({_SECRET}[=:]).+", re.I | re.S)
+_PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
+_SECRET_WORD = re.compile(
+    r"(sk|pk|gsk|xai|hf|ghp|gho|ghs|glpat|xox[a-z]|AIza|eyJ|github_pat)[-_A-Za-z0-9]{10,}.*", re.S
+)
+
+
+def manage_servers(notebook: Notebook, arguments: Sequence[str]) -> Any:
+    """Do what stands behind ``%agent mcp``; what is read or asked for is returned.
+
+    Raises:
+        FatalError: the words do not fit, or a server refuses.
+    """
+    word, *rest = arguments or ["list"]
+    action = MCP_WORDS.get(word)
+    if action is None:
+        raise FatalError(f"%agent mcp {word} is not known; there are: {', '.join(MCP_WORDS)}.")
+    return action(notebook, notebook.agent_named(notebook.settings.name), rest)
+
+
+def say(notebook: Notebook, text: str) -> None:
+    """Show Markdown in the cell that runs now."""
+    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})
+
+
+# -- what there is ---------------------------------------------------------------------------------
+
+
+def _list(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """The servers, where each is named, and how it is reached; starts nothing."""
+    _no_words("list", words)
+    config = read_mcp_config(agent.config.cwd, notebook.settings.mcp_servers)
+    manager = agent.mcp
+    states = {} if manager is None else {one.config.name: one for one in manager.states()}
+    rows = [
+        (
+            code_span(server.name),
+            code_span(how_reached(server, manager)),
+            str(states[server.name].status) if server.name in states else _status_of(server),
+            code_span(server.source),
+        )
+        for server in config.servers
+    ]
+    listed = table(("Server", "Reached by", "Status", "Where it stands"), rows) if rows else _NONE
+    say(notebook, "\n\n".join([listed, *config.warnings]))
+
+
+_NONE = (
+    "There are no MCP servers. `%agent mcp add NAME -- COMMAND ARGS` adds a program, "
+    "`%agent mcp add NAME URL` a server over HTTP."
+)
+
+
+def _status_of(server: McpServerConfig) -> str:
+    return str(McpStatus.STOPPED if server.enabled else McpStatus.DISABLED)
+
+
+def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = None) -> str:
+    """Return a server's command line or address, without what may be secret in it."""
+    if server.url is None:
+        line = " ".join([server.command or "", *_shown_args(server.args)])
+    else:
+        parts = urlsplit(server.url)  # of the query nothing: keys stand there
+        line = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    for secret in (*(manager.secrets() if manager else ()), *_secret_variables()):
+        line = line.replace(secret, _HIDDEN)
+    return show_shortened(_PASSWORD.sub(rf"\1{_HIDDEN}@", line), _LONGEST_COMMAND)
+
+
+def _shown_args(args: Sequence[str]) -> Iterator[str]:
+    hides_next = False
+    for word in args:
+        if named := _SECRET_VALUE.fullmatch(word):
+            yield f"{named[1]}{_HIDDEN}"
+        else:
+            yield _HIDDEN if hides_next or _SECRET_WORD.fullmatch(word) else word
+        hides_next = _SECRET_OPTION.fullmatch(word) is not None
+
+
+def _secret_variables() -> list[str]:
+    """Return what may have come into a command line by ``${API_KEY}``."""
+    named = (value for name, value in os.environ.items() if re.fullmatch(_SECRET, name, re.I))
+    return [value for value in named if len(value) >= _SHORTEST_SECRET]
+
+
+def _status(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """Starts the servers that are enabled, waits for them, and says how they are."""
+    _no_words("status", words)
+    manager = _manager(agent)
+    manager.start()
+    wait_for(agent, _settled(manager))
+    rows = [_status_row(state) for state in manager.states()]
+    say(notebook, table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows))
+
+
+async def _settled(manager: McpConnectionManager) -> None:
+    """Wait until no server is starting; each has its own limit for that."""
+
+    async def settle(server: str) -> None:
+        with suppress(RespondToModel):
+            await manager.ready(server)
+
+    enabled = (one.config.name for one in manager.states() if one.status != McpStatus.DISABLED)
+    await asyncio.gather(*map(settle, enabled))
+
+
+def _status_row(state: McpServerState) -> tuple[str, ...]:
+    tokens = sum(
+        estimated_tokens(FunctionToolSpec(tool.name, tool.description, tool.input_schema))
+        for tool in state.tools
+    )
+    message = code_span(show_shortened(state.message, 500)) if state.message else ""
+    name, version = state.config.name, state.version
+    return (
+        code_span(f"{name} {version}" if version else name),
+        str(state.status),
+        str(len(state.tools)),
+        str(tokens),
+        str(state.restarts),
+        message,
+    )
+
+
+def _logs(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: the last of what a server wrote beside the protocol (its stderr)."""
+    (name,) = _words("logs", words, "NAME")
+    try:
+        text = _manager(agent).logs(name)
+    except RespondToModel as error:
+        raise FatalError(str(error)) from None
+    if not text:
+        say(notebook, f"MCP server {code_span(name)} has written nothing.")
+        return
+    say(notebook, fenced(show_shortened(text, _LONGEST_LOG)))
+
+
+# -- what is done ----------------------------------------------------------------------------------
+
+
+def _add(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME -- COMMAND ARGS, or NAME URL: writes a server into your config.toml (--project)."""
+    say(notebook, add_server(agent.config.cwd, words))
+
+
+def _remove(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: takes a server out of the config.toml that names it (--project: of the project)."""
+    say(notebook, remove_server(agent.config.cwd, words))
+
+
+def _enable(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: lets a server start again."""
+    _switch(notebook, agent, words, on=True)
+
+
+def _disable(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: ends a server and does not start it any more."""
+    _switch(notebook, agent, words, on=False)
+
+
+def _switch(notebook: Notebook, agent: Agent, words: Sequence[str], *, on: bool) -> None:
+    (name,) = _words("enable" if on else "disable", words, "NAME")
+    kept = switch_server(agent.config.cwd, notebook.settings.mcp_servers, name, on=on)
+    manager = agent.mcp  # as the file says now
+    if manager is not None and not kept:
+        wait_for(agent, manager.enable(name) if on else manager.disable(name))
+    done = "enabled" if on else "disabled"
+    say(notebook, f"MCP server {code_span(name)} is {done} {kept or 'for this session'}.")
+
+
+def _login(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: logs in to a server over HTTP; you open the address that is shown."""
+    (name,) = _words("login", words, "NAME")
+    manager = _manager(agent)
+    addresses: list[str] = []
+    output = _Passing(notebook)
+
+    def look_up() -> None:
+        while addresses:
+            output.show(login_text(name, addresses.pop(0)))
+
+    wait_for(agent, manager.login(name, addresses.append), look_up)
+    output.show(f"You are logged in to MCP server {code_span(name)}.")
+
+
+class _Passing:
+    """An output whose text the next one takes the place of, where the front end can do that.
+
+    An address to log in at is good for once, and nothing to be saved.
+    """
+
+    def __init__(self, notebook: Notebook) -> None:
+        self._publisher = CellPublisher(notebook.shell)
+        self._replaces = is_watched(notebook.shell)
+        self._display_id = ""
+
+    def show(self, text: str) -> None:
+        """Show Markdown."""
+        bundle = item_bundle({"version": VERSION, "kind": "text", "text": text})
+        if self._display_id and self._replaces:
+            self._publisher.update(bundle, self._display_id)
+            return
+        self._display_id = uuid.uuid4().hex
+        self._publisher.publish(bundle, self._display_id)
+
+
+def login_text(server: str, address: str) -> str:
+    """Return what a person is shown who logs in: the address, whose host is spelled out.
+
+    Raises:
+        FatalError: it is no address of a page.
+    """
+    url = harmless_url(address)
+    if not url:
+        raise FatalError(f"MCP server {server!r} names no page where one could log in.")
+    return (
+        f"To log in to MCP server {code_span(server)}, open [this page of "
+        f"{urlsplit(url).netloc}]({url}); this cell waits for it. The address: "
+        f"{code_span(address)}"
+    )
+
+
+def _logout(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """NAME: forgets the tokens of a login."""
+    (name,) = _words("logout", words, "NAME")
+    wait_for(agent, _manager(agent).logout(name))
+    say(notebook, f"The login to MCP server {code_span(name)} is forgotten.")
+
+
+def _trust(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """Shows the project's files that name servers, and trusts them: trust, then trust DIGEST."""
+    say(notebook, trust_servers(agent.config.cwd, words, how_reached))
+
+
+def _read(notebook: Notebook, agent: Agent, words: Sequence[str]) -> Any:
+    """[SERVER] URI: returns a resource as a Python value; without words lists them."""
+    text, value = resource_of(agent, _manager(agent), words)
+    if text:
+        say(notebook, text)
+    return value
+
+
+def _prompt(notebook: Notebook, agent: Agent, words: Sequence[str]) -> Any:
+    """NAME key=value: returns a server's prompt as text, for {{...}}; without words lists them."""
+    text, value = prompt_of(agent, _manager(agent), words)
+    if text:
+        say(notebook, text)
+    return value
+
+
+def _help(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+    """These words."""
+    _no_words("help", words)
+    rows = [
+        (f"`%agent mcp {word}`", (action.__doc__ or "").strip())
+        for word, action in MCP_WORDS.items()
+    ]
+    say(notebook, table(("", ""), rows))
+
+
+def _manager(agent: Agent) -> McpConnectionManager:
+    manager = agent.mcp
+    if manager is None:
+        raise FatalError("There are no MCP servers; %agent mcp add NAME -- COMMAND adds one.")
+    return manager
+
+
+def _no_words(word: str, words: Sequence[str]) -> None:
+    if words:
+        raise FatalError(f"%agent mcp {word} takes nothing behind it.")
+
+
+def _words(word: str, words: Sequence[str], *names: str) -> Sequence[str]:
+    if len(words) != len(names):
+        raise FatalError(f"%agent mcp {word} takes: {' '.join(names)}.")
+    return words
+
+
+MCP_WORDS: dict[str, Callable[[Notebook, Agent, Sequence[str]], Any]] = {
+    "list": _list,
+    "add": _add,
+    "remove": _remove,
+    "enable": _enable,
+    "disable": _disable,
+    "status": _status,
+    "logs": _logs,
+    "login": _login,
+    "logout": _logout,
+    "trust": _trust,
+    "read": _read,
+    "prompt": _prompt,
+    "help": _help,
+}

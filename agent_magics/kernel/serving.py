@@ -1,0 +1,268 @@
+"""``%agent serve``: the notebook's tools for other programs, and their questions in its cell."""
+
+import argparse
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from agent_magics.app import Agent, rollout_folder
+from agent_magics.engine.host import denied
+from agent_magics.engine.setup import RunSetup
+from agent_magics.kernel.answers import CellHost, choices_of
+from agent_magics.kernel.publishing import CellPublisher, is_watched, publish_item, widget_bundle
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import ApprovalRequested, Question
+from agent_magics.protocol.ops import Answer
+from agent_magics.render.markdown import code_span
+from agent_magics.render.mime import item_bundle
+from agent_magics.render.view import VERSION
+
+_NOT_SEEN = (
+    "the notebook that serves this tool shows no questions now: its page must be open, on the cell "
+    "with %agent serve"
+)
+SERVE_WORDS = ("--tools", "--port", "--token-file", "--stop")
+_TAKES = "%agent serve takes: --tools a,b, --port N, --token-file, --stop."
+
+# What stands in `notebook.NotebookAgents`, which imports this module.
+Notebook = Any
+
+
+class ServingDesk:
+    """What a notebook lends to calls from outside: its tools, and its cell for their questions.
+
+    Made in the cell that serves. Each question gets an output there, which the next one takes over
+    when it is answered, so that the cell does not grow.
+
+    Args:
+        notebook: the agents of this kernel.
+        agent: whose tools are served.
+    """
+
+    def __init__(self, notebook: Notebook, agent: Agent) -> None:
+        self._notebook = notebook
+        self._agent = agent
+        self._shell = notebook.shell
+        self._publisher = CellPublisher(self._shell)
+        self._live = is_watched(self._shell)
+        self._free: list[str] = []
+        self._open: dict[str, tuple[str, Any]] = {}  # question -> its output, its widget
+        self._refresh: Callable[[], None] | None = None
+
+    def setup(self) -> RunSetup:
+        """Return what a cell of this agent would run with."""
+        if self._notebook.agents.get(self._agent.name) is self._agent:
+            setup: RunSetup = self._notebook.setup_of(self._agent)
+            return setup
+        return self._agent.setup()
+
+    def host(self, client: str) -> "ServedHost":
+        """Return what puts the questions about the calls of `client`."""
+        draws = None
+        if self._live:
+            draws = CellHost(self._notebook.host, self.draw, self.settle, _not_seen)
+        return ServedHost(client, draws, self.settle, self._notebook.host.guard)
+
+    def begin(self, refresh: Callable[[], None]) -> None:
+        """Look at the tools after each cell: it may have defined some."""
+        self._refresh = refresh
+        self._shell.events.register("post_run_cell", self._after_cell)
+
+    def _after_cell(self, _result: Any) -> None:
+        if self._refresh is not None:
+            self._refresh()
+
+    def end(self) -> None:
+        """Look no more; leave no live widget, and no file with a token."""
+        with suppress(ValueError):  # ended twice
+            self._shell.events.unregister("post_run_cell", self._after_cell)
+        for question_id in tuple(self._open):
+            self._settle(question_id, "Not answered.")
+        _config_path(self._agent).unlink(missing_ok=True)
+
+    # -- questions, on the kernel's main thread ----------------------------------------------------
+
+    def draw(self, question: Question) -> Any:
+        """Draw a question and return its widget."""
+        # Late on purpose: who serves without questions never imports anywidget.
+        from agent_magics.render.widgets import QuestionWidget  # noqa: PLC0415
+
+        widget = QuestionWidget(
+            question_id=question.question_id,
+            tool=getattr(question, "tool", ""),
+            target=getattr(question, "target", ""),
+            arguments=getattr(question, "arguments", ""),
+            reason=getattr(question, "reason", ""),
+            language="json",
+            choices=choices_of(question),
+            editable=getattr(question, "editable", ""),
+        )
+        bundle = widget_bundle(widget, f"Question: may {widget.tool} run? {widget.target}")
+        if self._free:
+            display_id = self._free.pop()
+            self._publisher.update(bundle, display_id)
+        else:
+            display_id = uuid.uuid4().hex
+            self._publisher.publish(bundle, display_id)
+        self._open[question.question_id] = display_id, widget
+        return widget
+
+    def settle(self, question: Question, outcome: str = "Not answered.") -> None:
+        """Put what became of a question in its place."""
+        what = f"{getattr(question, 'tool', '')}: {getattr(question, 'target', '')}"
+        self._settle(question.question_id, f"{outcome} {code_span(what)}")
+
+    def _settle(self, question_id: str, text: str) -> None:
+        display_id, widget = self._open.pop(question_id, ("", None))
+        if widget is None:
+            return
+        widget.close()
+        self._publisher.update(item_bundle(_text(text)), display_id)
+        self._free.append(display_id)
+
+
+class ServedHost:
+    """Puts questions about one client's calls into the cell that serves.
+
+    Answers queued by ``%agent answer`` are not for them: whoever queued these had a cell in mind.
+
+    Args:
+        client: who calls; each question says so.
+        draws: asks in the cell; None where no page shows it.
+        settle: puts what became of a question in its place.
+        guard: see `Host`.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        draws: CellHost | None,
+        settle: Callable[[Question, str], None],
+        guard: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self._client = client
+        self._draws = draws
+        self._settle = settle
+        self._guard = guard
+
+    def answer(self, question: Question) -> Answer | Awaitable[Answer]:
+        """Ask in the cell."""
+        if self._draws is None or not isinstance(question, ApprovalRequested):
+            return _not_seen(question)
+        question = replace(
+            question,
+            reason=f"asked by an MCP client: {self._client}; {question.reason}",
+            scopes=tuple(scope for scope in question.scopes if scope != "approve_for_cell"),
+        )
+        asked = self._draws.ask(question)
+        return asked if isinstance(asked, Answer) else self._wait(question, asked)
+
+    async def _wait(self, question: Question, asked: Awaitable[Answer]) -> Answer:
+        outcome = "The client gave up:"
+        try:
+            answer = await asked
+            said_yes = answer.decision.startswith("approve")
+            outcome = f"{'Approved' if said_yes else 'Denied'} for {code_span(self._client)}:"
+            return answer
+        finally:
+            self._settle(question, outcome)
+
+    def answer_blocking(self, question: Question) -> Answer:
+        """Deny: a click could not arrive now, and nobody waits at a cell's input."""
+        return _not_seen(question)
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """Let interrupts reach the person's code."""
+        return self._guard()
+
+
+def _not_seen(question: Question) -> Answer:
+    return denied(question, _NOT_SEEN)
+
+
+# -- the word --------------------------------------------------------------------------------------
+
+
+class _Words(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise FatalError(f"{_TAKES} ({message})")
+
+
+def serve(notebook: Notebook, arguments: Sequence[str]) -> None:
+    """Serve the tools to other programs (MCP): ``--tools a,b``, ``--token-file``, ``--stop``."""
+    words = _Words(add_help=False, allow_abbrev=False)
+    words.add_argument("--tools")
+    words.add_argument("--port", type=int, default=0)
+    words.add_argument("--token-file", action="store_true")
+    words.add_argument("--stop", action="store_true")
+    chosen = words.parse_args(list(arguments))
+    agent = notebook.agent_named(notebook.settings.name)
+    served = agent.served
+    if chosen.stop:
+        text = _stop(agent)
+    elif served and (chosen.tools or chosen.port):
+        raise FatalError(
+            f"Agent {agent.name!r} is served already, at {served[0].url}; %agent serve --stop "
+            "ends that."
+        )
+    else:
+        wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
+        serving = served[0] if served else agent.serve(chosen.port, wanted)
+        text = _told(agent, serving)
+        if chosen.token_file:
+            path = _write_config(agent, serving.client_config())
+            text += f"\n\nA client's configuration, with the token: {code_span(str(path))}"
+    publish_item(notebook.shell, _text(text))
+
+
+def _told(agent: Agent, serving: Any) -> str:
+    tools = ", ".join(code_span(name) for name in serving.tools)
+    return (
+        f"Agent {code_span(agent.name)} serves {tools} to MCP clients on this machine, at "
+        f"{code_span(serving.url)}. Questions about their calls appear below this cell.\n\n"
+        "Clients need a token, which is not shown, since outputs are saved: "
+        "`%agent serve --token-file` writes it to a file that only you can read. "
+        "`%agent serve --stop` ends it all."
+    )
+
+
+def _stop(agent: Agent) -> str:
+    served = agent.served
+    for serving in served:
+        serving.stop()
+    return "Nothing is served any more." if served else "Nothing was served."
+
+
+def _config_path(agent: Agent) -> Path:
+    folder = rollout_folder().parent / "serving"
+    safe = "".join(letter if letter.isalnum() else "-" for letter in agent.name)
+    return folder / f"{os.getpid()}-{safe}.json"
+
+
+def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
+    """Write a client's configuration where only the person can read it.
+
+    Raises:
+        FatalError: it cannot be written.
+    """
+    path = _config_path(agent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # mkstemp gives a new file of mode 0600, which then takes the name's place.
+        handle, fresh = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(config, file, indent=2)
+        Path(fresh).replace(path)
+    except OSError as error:
+        raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
+    return path
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"version": VERSION, "kind": "text", "text": text}

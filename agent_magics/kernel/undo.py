@@ -1,0 +1,92 @@
+"""``%agent undo`` and ``%agent redo``: files as before the last turns, and as after them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_magics.backends.paths import shown_path
+from agent_magics.backends.workspace_journal import Way
+from agent_magics.kernel.diff import chosen_agent, publish_diff
+from agent_magics.kernel.live_code import undo as undo_variables
+from agent_magics.kernel.publishing import publish_item
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.describe import one_line
+from agent_magics.render.markdown import code_span
+from agent_magics.render.view import VERSION
+
+_USAGE = (
+    "%agent undo takes a number of turns (1 if none), --force (leave alone what is in the way), "
+    "--sessions (also what background sessions may have written), or --namespace alone, which puts "
+    "variables back instead of files; and the name of an agent."
+)
+_OPTIONS = ("--force", "--sessions")
+_MOST_NAMED = 20
+
+
+def undo(notebook: Any, arguments: Sequence[str]) -> None:
+    """Files as before the last turn, or ``N``; ``--force``; ``--namespace``: variables instead."""
+    if "--namespace" in arguments:
+        undo_variables(notebook, arguments)
+        return
+    agent, words = chosen_agent(notebook, arguments)
+    numbers = [word for word in words if word not in _OPTIONS]
+    if len(numbers) > 1 or not all(number.isdecimal() and int(number) for number in numbers):
+        raise FatalError(_USAGE)
+    way = agent.undo(
+        int(numbers[0]) if numbers else 1,
+        force="--force" in words,
+        sessions="--sessions" in words,
+    )
+    _tell(notebook, agent, way, "Undone", forced="--force" in words)
+
+
+def redo(notebook: Any, arguments: Sequence[str]) -> None:
+    """Make the turn again that ``%agent undo`` took back last."""
+    agent, words = chosen_agent(notebook, arguments)
+    if words:
+        raise FatalError("%agent redo takes nothing but the name of an agent.")
+    _tell(notebook, agent, agent.redo(), "Done again", forced=False)
+
+
+def _tell(notebook: Any, agent: Any, way: Way, word: str, *, forced: bool) -> None:
+    cwd = agent.config.cwd
+    if way.obstacles and not forced:
+        _show_conflict(notebook, agent, way)
+        return
+    titles = ", ".join(code_span(one_line(turn.title)) for turn in way.turns)
+    lines = [f"{word}: {titles}.", ""]
+    lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
+    lines += [
+        f"- Left alone: {code_span(_shown(each.change.path, cwd))}, since {each.reason}."
+        for each in way.obstacles
+    ]
+    if way.doubtful:
+        names = ", ".join(map(code_span, _named(way.doubtful, cwd)))
+        lines.append(f"- Left alone, since a session or you changed it: {names}.")
+    if way.kept_folders:
+        names = ", ".join(map(code_span, _named(way.kept_folders, cwd)))
+        lines.append(f"- Folders that stay, since something is in them: {names}.")
+    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": "\n".join(lines)})
+
+
+def _show_conflict(notebook: Any, agent: Any, way: Way) -> None:
+    """Show what is in the way, before the cell ends with one sentence."""
+    cwd = agent.config.cwd
+    event = agent.session.files.conflict(cwd, way)
+    if event.files:
+        publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
+    reasons = "; ".join(f"{_shown(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
+    more = f"; and {len(way.obstacles) - 5} more" if len(way.obstacles) > 5 else ""
+    raise FatalError(
+        f"Nothing was changed, since something is in the way ({reasons}{more}). "
+        "With --force, %agent undo leaves that alone and puts the rest back."
+    )
+
+
+def _named(paths: Sequence[str], cwd: Path) -> list[str]:
+    names = [_shown(path, cwd) for path in paths[:_MOST_NAMED]]
+    return [*names, *([f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else [])]
+
+
+def _shown(path: str, cwd: Path) -> str:
+    return shown_path(Path(path), cwd)

@@ -1,0 +1,112 @@
+"""What became of files: the files with their counts, then the diff; as Markdown and as text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated
+from agent_magics.protocol.items import Json
+from agent_magics.render.markdown import code_span, fenced, harmless_prose
+
+# A longer diff is left to `%agent diff`: in a notebook it would hide the answer.
+_MOST_LINES = 60
+_MOST_FILES = 40
+_SAVED = 20_000  # characters of a diff that are saved
+LONG = "The diff is long: %agent diff shows it."
+
+
+def changes_item(event: TurnDiffUpdated, *, bare: bool = False) -> dict[str, Json]:
+    """Return the item of a turn's changes.
+
+    Args:
+        event: what changed.
+        bare: leave the diff out, because it is shown already.
+    """
+    diff = "" if bare else event.diff
+    is_long = len(diff) > _SAVED or diff.count("\n") > _MOST_LINES
+    files = event.files
+    notes = [*event.notes, *([LONG] if is_long else [])]
+    if len(files) > _MOST_FILES:
+        notes.insert(0, f"{len(files) - _MOST_FILES} more files changed.")
+    return {
+        "kind": "changes",
+        "files": [_file(file) for file in files[:_MOST_FILES]],
+        "diff": "" if is_long else diff,
+        "runs": list(event.runs),
+        "notes": notes,
+    }
+
+
+def _file(file: ChangedFile) -> dict[str, Json]:
+    return {
+        "path": file.path,
+        "change": file.change,
+        "added": file.added,
+        "removed": file.removed,
+        "note": file.note,
+    }
+
+
+def same_lines(one: str, other: str) -> bool:
+    """Tell whether two diffs of the same files come to the same lines, file by file."""
+    # A patch names its files in the order of the model, a turn's diff by name.
+    return sorted(_bodies(one)) == sorted(_bodies(other))
+
+
+def _bodies(diff: str) -> list[list[str]]:
+    bodies: list[list[str]] = [[]]
+    for line in diff.split("\n"):
+        if line.startswith("+++"):
+            bodies.append([])
+        elif line.startswith(("+", "-")) and not line.startswith("---"):
+            bodies[-1].append(line)
+    return bodies
+
+
+def changes_markdown(item: Mapping[str, Any]) -> str:
+    """Return the changes as Markdown that can do nothing."""
+    lines = [f"**{_heading(item)}**{_total(item)}", ""]
+    lines += [
+        f"- {code_span(file['path'])} {harmless_prose(_words(file))}" for file in item["files"]
+    ]
+    parts = ["\n".join(lines)]
+    parts += [f"> **Look at this:** {harmless_prose(words)}" for words in item["runs"]]
+    parts += [f"> **Note:** {harmless_prose(words)}" for words in item["notes"]]
+    if item["diff"]:
+        parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
+    return "\n\n".join(parts)
+
+
+def changes_plain(item: Mapping[str, Any]) -> str:
+    """Return the changes as plain text."""
+    lines = [f"{_heading(item)}{_total(item)}"]
+    lines += [f"  {file['path']} {_words(file)}" for file in item["files"]]
+    lines += [f"Look at this: {words}" for words in item["runs"]]
+    lines += [f"Note: {words}" for words in item["notes"]]
+    return "\n".join(lines) + (f"\n{item['diff'].rstrip()}" if item["diff"] else "")
+
+
+def _heading(item: Mapping[str, Any]) -> str:
+    folders = [file["path"].endswith("/") for file in item["files"]]
+    return (
+        f"{'Folders' if all(folders) else 'Files and folders' if any(folders) else 'Files'} changed"
+    )
+
+
+def _total(item: Mapping[str, Any]) -> str:
+    files = [file for file in item["files"] if not file["path"].endswith("/")]
+    added = sum(file["added"] or 0 for file in files)
+    removed = sum(file["removed"] or 0 for file in files)
+    return f" ({_count(added, removed)})" if files else ""
+
+
+def _count(added: int | None, removed: int | None) -> str:
+    if added is None or removed is None:
+        return "lines not counted"
+    return f"+{added} −{removed}"  # noqa: RUF001 - a minus sign, as wide as the plus
+
+
+def _words(file: Mapping[str, Any]) -> str:
+    words = [] if file["path"].endswith("/") else [_count(file["added"], file["removed"])]
+    words += [file["change"]] if file["change"] != "changed" else []
+    words += [file["note"]] if file["note"] and file["note"] != "folder" else []
+    return ", ".join(words)

@@ -1,0 +1,51 @@
+"""Pictures that tools returned, as far as a saved notebook should hold them."""
+
+import re
+from collections.abc import Mapping
+
+from agent_magics.protocol.items import Content, InputText, Json
+
+# Characters of base64 of one picture, and of all that tools returned in one turn.
+MOST_OF_ONE = 1_000_000
+MOST_OF_TURN = 5_000_000
+
+# What cannot act in the page, and nothing that it would have to fetch.
+_SHOWN = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/]+={0,2})")
+
+
+class TurnPictures:
+    """Takes the pictures out of what tools return, until a turn has shown enough of them."""
+
+    def __init__(self) -> None:
+        self._left = MOST_OF_TURN
+
+    def read(self, output: Content) -> tuple[str, list[Mapping[str, Json]]]:
+        """Return the text of an output, and its pictures as rich outputs.
+
+        In the text stands what is not shown, and why; the first pictures come first.
+        """
+        if isinstance(output, str):
+            return output, []
+        words: list[str] = []
+        pictures: list[Mapping[str, Json]] = []
+        for part in output:
+            if isinstance(part, InputText):
+                words.append(part.text)
+            elif isinstance(found := self._read_one(part.image_url), str):
+                words.append(found)
+            else:
+                pictures.append(found)
+        return "\n".join(words), pictures
+
+    def _read_one(self, address: str) -> Mapping[str, Json] | str:
+        if not address.startswith("data:"):
+            return "[image: not shown, it is only an address]"
+        size = len(address)
+        if size > MOST_OF_ONE:
+            return f"[image: left out, {size / 1e6:.1f} MB are too many for a notebook]"
+        if size > self._left:
+            return "[image: left out, the pictures of this turn are too many for a notebook]"
+        if (found := _SHOWN.fullmatch(address)) is None:
+            return "[image: not shown, it is no PNG, JPEG, GIF or WebP]"
+        self._left -= size
+        return {found[1]: found[2], "text/plain": "[image]"}

@@ -1,0 +1,229 @@
+// The page's half of FormWidget: a server's form with typed fields, or an address to open.
+
+const LABELS = { approve: "Send", deny: "Decline", abort: "Cancel" };
+const TYPES = { email: "email", uri: "url", date: "date" };
+
+function drawHead(model, id) {
+  const head = make("div", "agm-head");
+  head.id = id;
+  head.append("The MCP server ", make("strong", "", model.get("server")), " asks:");
+  return head;
+}
+
+function drawAddress(model) {
+  const box = make("div", "agm-address");
+  box.append("It wants you to open a page of ", make("strong", "agm-host", model.get("host")), ":");
+  box.append(make("code", "agm-target agm-url", model.get("url")));
+  return box;
+}
+
+// One way to fill in a field: its element, what to focus, and what was filled in.
+function drawText(field) {
+  const input = make("input", "agm-input");
+  input.type = TYPES[field.format] || "text";
+  if (field.kind !== "text") {
+    // As text: a browser's number fields lose digits, and say nothing of what is no number.
+    input.inputMode = field.kind === "integer" ? "numeric" : "decimal";
+  }
+  input.autocomplete = "off";
+  input.value = field.default ?? "";
+  return { element: input, focus: input, read: () => input.value };
+}
+
+function drawSwitch(field) {
+  const input = make("input", "agm-check");
+  input.type = "checkbox";
+  input.checked = field.default === true;
+  return { element: input, focus: input, read: () => input.checked };
+}
+
+function drawChoice(field) {
+  const select = make("select", "agm-input");
+  // By its place: a value may be any text, also an empty one.
+  const none = new Option(field.required ? "Choose…" : "(none)", "-1");
+  select.append(none, ...field.options.map(([, label], place) => new Option(label, place)));
+  select.value = String(field.options.findIndex(([value]) => value === field.default));
+  const read = () => (select.value === "-1" ? null : field.options[Number(select.value)][0]);
+  return { element: select, focus: select, read };
+}
+
+function drawChoices(field) {
+  const box = make("div", "agm-choices");
+  box.setAttribute("role", "group");
+  const inputs = field.options.map(([value, label]) => {
+    const line = make("label", "agm-choice");
+    const input = make("input", "agm-check");
+    input.type = "checkbox";
+    input.checked = (field.default ?? []).includes(value);
+    line.append(input, make("span", "", label));
+    box.append(line);
+    return input;
+  });
+  const read = () => field.options.map(([v]) => v).filter((_, place) => inputs[place].checked);
+  return { element: box, focus: inputs[0], read };
+}
+
+const DRAWN = { boolean: drawSwitch, choice: drawChoice, choices: drawChoices };
+
+// A field with its label, what it takes, and room for what is wrong with it.
+function drawField(field) {
+  const drawn = (DRAWN[field.kind] || drawText)(field);
+  const row = make("div", "agm-form-field");
+  const id = `agm-${crypto.randomUUID()}`;
+  const label = make(field.kind === "choices" ? "div" : "label", "agm-label", field.title);
+  label.id = `${id}-label`;
+  if (field.required) {
+    const mark = make("span", "agm-required", " *");
+    mark.title = "required";
+    label.append(mark);
+    drawn.element.setAttribute("aria-required", "true");
+  }
+  drawn.element.id = id;
+  drawn.element.dataset.field = field.name;
+  if (field.kind === "choices") {
+    drawn.element.setAttribute("aria-labelledby", label.id);
+  } else {
+    label.htmlFor = id;
+  }
+  const told = make("div", "agm-covers");
+  told.id = `${id}-told`;
+  told.append(...[field.description, field.hint].filter(Boolean).map((t) => make("div", "", t)));
+  const problem = make("div", "agm-problem");
+  problem.id = `${id}-problem`;
+  drawn.element.setAttribute("aria-describedby", `${told.id} ${problem.id}`);
+  if (field.kind === "boolean") {
+    const line = make("div", "agm-choice");
+    line.append(drawn.element, label);
+    row.append(line, told, problem);
+  } else {
+    row.append(label, drawn.element, told, problem);
+  }
+
+  function showProblem(text) {
+    problem.textContent = text;
+    drawn.element.setAttribute("aria-invalid", String(text !== ""));
+  }
+  return { ...drawn, name: field.name, row, showProblem };
+}
+
+function leadsTo(url, host) {
+  try {
+    const { protocol, host: read } = new URL(url);
+    const port = protocol === "https:" ? ":443" : ":80";
+    const same = read === host.toLowerCase() || `${read}${port}` === host.toLowerCase();
+    return same && (protocol === "https:" || protocol === "http:");
+  } catch {
+    return false;
+  }
+}
+
+function render({ model, el }) {
+  const box = make("form", "agm-question agm-form");
+  const headId = `agm-${crypto.randomUUID()}`;
+  const url = model.get("url");
+  box.noValidate = true; // the kernel checks, and says in words what is wrong
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-labelledby", headId);
+  // JupyterLab's own keys (Enter edits the cell, Esc leaves it) must not take ours.
+  box.dataset.lmSuppressShortcuts = "true";
+  box.append(drawHead(model, headId), make("div", "agm-message", model.get("message")));
+  if (url) {
+    box.append(drawAddress(model));
+  }
+  const fields = model.get("fields").map(drawField);
+  box.append(...fields.map((field) => field.row));
+
+  const row = make("div", "agm-buttons");
+  const buttons = Object.entries(LABELS).map(([decision, label]) => {
+    const opens = url && decision === "approve";
+    const button = makeButton(opens ? "Open the page" : label);
+    button.dataset.decision = decision;
+    if (decision === "approve") {
+      button.type = "submit";
+    } else {
+      button.addEventListener("click", () => answer(decision));
+    }
+    row.append(button);
+    return button;
+  });
+  const result = make("div", "agm-result");
+  result.setAttribute("role", "status");
+  result.tabIndex = -1;
+  box.append(row, result);
+
+  function answer(decision) {
+    if (model.get("decision")) {
+      return;
+    }
+    const content = Object.fromEntries(fields.map((field) => [field.name, field.read()]));
+    tell(model, { type: "answer", id: model.get("question_id"), decision, content });
+  }
+
+  function accept() {
+    if (url && !model.get("decision")) {
+      if (!leadsTo(url, model.get("host"))) {
+        result.textContent = "This address can be read in two ways; it is not opened.";
+        return;
+      }
+      window.open(url, "_blank", "noopener,noreferrer");
+    }
+    answer("approve");
+  }
+
+  function showProblems(content) {
+    if (content.type !== "problems") {
+      return;
+    }
+    for (const field of fields) {
+      field.showProblem(content.problems[field.name] ?? "");
+    }
+    fields.find((field) => content.problems[field.name])?.focus?.focus({ preventScroll: true });
+  }
+
+  function showDecision() {
+    const decision = model.get("decision");
+    if (!decision) {
+      return;
+    }
+    const chosen = buttons.find((button) => button.dataset.decision === decision);
+    const focused = box.contains(document.activeElement);
+    for (const element of box.querySelectorAll("button, input, select")) {
+      element.disabled = true;
+    }
+    for (const field of fields) {
+      field.showProblem("");
+    }
+    chosen?.classList.add("agm-chosen");
+    result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
+    delete box.dataset.lmSuppressShortcuts;
+    if (focused) {
+      // A disabled button drops the focus; whoever works by keyboard would start from the top.
+      result.focus({ preventScroll: true });
+    }
+  }
+
+  box.addEventListener("submit", (event) => {
+    event.preventDefault();
+    accept();
+  });
+  // The notebook takes Enter before a form can, so it is taken here.
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.tagName === "INPUT" && !event.isComposing) {
+      event.preventDefault();
+      event.stopPropagation();
+      accept();
+    }
+  });
+
+  el.append(box);
+  model.on("change:decision", showDecision);
+  model.on("msg:custom", showProblems);
+  showDecision();
+  tell(model, { type: "drawn" });
+  return () => {
+    model.off("change:decision", showDecision);
+    model.off("msg:custom", showProblems);
+  };
+}
+
+export default { render };

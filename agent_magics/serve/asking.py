@@ -1,0 +1,74 @@
+"""Who answers where there is no notebook: the person at the client, by elicitation.
+
+Clients of 2025 are sent a request in the middle of the call. Since 2026 a server may not do that:
+the call is answered with the question, and made again by the client with the answer; the call
+itself stays where it is meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mcp_types import ElicitRequestFormParams, ElicitResult
+
+from agent_magics.engine.host import ProgramHost, denied
+from agent_magics.protocol.events import ApprovalRequested, Question
+from agent_magics.protocol.ops import Answer
+from agent_magics.render.visible import pretty_shortened, show_shortened
+
+CANNOT_ASK = (
+    "nobody can be asked here: there is no notebook, and the client does not offer elicitation. "
+    "--approval never lets mutating tools run without a question."
+)
+_LONGEST = 2_000
+
+
+class ClientHost(ProgramHost):
+    """Puts questions to the client of the call.
+
+    Args:
+        put: hands a question to the call on its way; the future gets the client's answer, None
+            where the client cannot be asked.
+    """
+
+    def __init__(self, put: Callable[[Question, "asyncio.Future[Any]"], None]) -> None:
+        super().__init__()
+        self._put = put
+
+    def answer(self, question: Question) -> Any:
+        """Ask the client; what is no approval cannot be asked."""
+        if not isinstance(question, ApprovalRequested):
+            return denied(question, CANNOT_ASK)
+        return self._ask(question)
+
+    async def _ask(self, question: ApprovalRequested) -> Answer:
+        answered: asyncio.Future[ElicitResult | None] = asyncio.get_running_loop().create_future()
+        self._put(question, answered)
+        return answer_of(question, await answered)
+
+
+def form_of(question: Question) -> ElicitRequestFormParams:
+    """Return a question as a form with one field, as clients can draw it."""
+    tool, target = getattr(question, "tool", ""), getattr(question, "target", "")
+    arguments, reason = getattr(question, "arguments", ""), getattr(question, "reason", "")
+    message = (
+        f"May {show_shortened(tool, _LONGEST)} run? {show_shortened(target, _LONGEST)}\n"
+        f"Why you are asked: {show_shortened(reason, _LONGEST)}\n"
+        f"{pretty_shortened(arguments, _LONGEST)}"
+    )
+    field = {"type": "boolean", "title": "Let it run", "default": False}
+    schema = {"type": "object", "properties": {"approve": field}, "required": ["approve"]}
+    return ElicitRequestFormParams(message=message, requested_schema=schema)
+
+
+def answer_of(question: Question, result: ElicitResult | None) -> Answer:
+    """Return what a client's answer means; whatever is no clear yes is a no."""
+    if result is None:
+        return denied(question, CANNOT_ASK)
+    approved = result.action == "accept" and (result.content or {}).get("approve") is True
+    feedback = "" if approved else "the person at the client said no"
+    return Answer(
+        question_id=question.question_id,
+        decision="approve" if approved else "deny",
+        feedback=feedback,
+    )

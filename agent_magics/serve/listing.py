@@ -1,0 +1,114 @@
+"""Which tools clients see, and how: names, schemas and hints as the protocol has them."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from mcp_types import Tool, ToolAnnotations
+
+from agent_magics.dispatch.registry import ToolHandler
+from agent_magics.engine.setup import RunSetup
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.tools import FunctionToolSpec
+from agent_magics.tools import TOOL_SETS
+from agent_magics.tools.mcp_joining import GENERIC
+from agent_magics.tools.mcp_names import PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The served tools at one moment.
+
+    Attributes:
+        tools: as clients are told.
+        data: names of those that return values, not text.
+        digest: differs where clients would see a difference.
+    """
+
+    tools: tuple[Tool, ...]
+    data: frozenset[str]
+    digest: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(tool.name for tool in self.tools)
+
+
+def list_tools(setup: RunSetup, wanted: Sequence[str] | None, *, complete: bool) -> Listing:
+    """Return the tools of a run as clients see them.
+
+    Args:
+        setup: what calls run with.
+        wanted: names of tools and sets; None is all that the agent has, but for those of other
+            servers.
+        complete: a wanted tool that is not there is an error, and not just left out.
+
+    Raises:
+        FatalError: a wanted tool is not there.
+    """
+    there = [each.spec.name for each in setup.specs if setup.registry.handler(each.spec.name)]
+    if wanted is None:
+        names = [name for name in there if not _is_foreign(name)]
+    else:
+        names = _chosen(wanted, there, complete=complete)
+    specs = {each.spec.name: each.spec for each in setup.specs}
+    functions = setup.registry.functions
+    tools = []
+    for name in names:
+        spec = specs[name]
+        if not isinstance(spec, FunctionToolSpec):  # a grammar, or the API's own: as a function
+            spec = functions[name].spec
+        handler = setup.registry.handler(name)
+        assert handler is not None
+        tools.append(_described(spec, handler))
+    data = frozenset(name for name in names if _returns_data(name, functions, setup))
+    digest = json.dumps([tool.model_dump(mode="json") for tool in tools], sort_keys=True)
+    return Listing(tuple(tools), data, digest)
+
+
+def _is_foreign(name: str) -> bool:
+    """Tell whether a tool is of another server, and so for that server to serve.
+
+    An agent that is its own client would else show its tools to itself.
+    """
+    return name.startswith(PREFIX) or name in GENERIC
+
+
+def _chosen(wanted: Sequence[str], there: Sequence[str], *, complete: bool) -> list[str]:
+    """Return the names that `wanted` stands for, each once."""
+    names: dict[str, None] = {}
+    for entry in wanted:
+        members = [name for name in TOOL_SETS.get(entry, (entry,)) if name in there]
+        if complete and not members:
+            raise FatalError(f"There is no tool {entry} to serve; there are: {', '.join(there)}.")
+        names.update(dict.fromkeys(members))
+    return list(names)
+
+
+def _described(spec: FunctionToolSpec, handler: ToolHandler) -> Tool:
+    title = spec.name.replace("_", " ").replace("-", " ").strip().capitalize()
+    return Tool(
+        name=spec.name,
+        title=title,
+        description=spec.description,
+        input_schema={"type": "object", **spec.parameters},
+        annotations=ToolAnnotations(title=title, read_only_hint=not handler.options.mutating),
+    )
+
+
+def _returns_data(name: str, functions: Mapping[str, Callable[..., Any]], setup: RunSetup) -> bool:
+    """Tell whether what looks like JSON is a value: our own tools return text for a model."""
+    handler = setup.registry.handler(name)
+    function = functions.get(name)
+    if handler is None or handler.options.own:
+        return False
+    if function is None:
+        return True
+    try:
+        returned = get_type_hints(inspect.unwrap(function)).get("return")
+    except Exception:  # an annotation that names what is not there
+        return True
+    return returned is not str

@@ -1,0 +1,194 @@
+"""Answers the calls of one tool of an MCP server.
+
+Law: what a server says of its tool (its hints, its description) is a claim. A lasting approval is
+bound to all that it says, so that a tool that is described otherwise is asked about again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_magics.backends.mcp import McpConnectionManager
+from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.dynamic import NOT_STRICT
+from agent_magics.dispatch.edits import arguments_of
+from agent_magics.dispatch.foreign_schema import sanitize_parameters
+from agent_magics.dispatch.handles import HandleStore, is_handle
+from agent_magics.dispatch.output import whole_text
+from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.rules import ProposedRule
+from agent_magics.dispatch.tool import ToolOptions
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.items import Json
+from agent_magics.protocol.mcp import McpServerConfig, McpTool
+from agent_magics.protocol.tools import (
+    FunctionPayload,
+    FunctionToolSpec,
+    McpPayload,
+    ToolCall,
+    ToolOutput,
+    ToolPayload,
+)
+from agent_magics.tools.mcp_desk import CallDesk
+from agent_magics.tools.mcp_results import output_of
+
+# Characters of a tool's description that the model reads.
+LONGEST_DESCRIPTION = 2_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolCard:
+    """A tool as we read it; making one takes time in the size of its schema.
+
+    Attributes:
+        parameters: its schema in the subset that is sent.
+        digest: changes with all that the server says of it.
+    """
+
+    tool: McpTool
+    parameters: dict[str, Any]
+    digest: str
+
+    @property
+    def description(self) -> str:
+        """What the model reads of it."""
+        text = self.tool.description or self.tool.title or self.tool.name
+        if len(text) <= LONGEST_DESCRIPTION:
+            return text
+        return f"{text[:LONGEST_DESCRIPTION]}… ({len(text):,} characters in all)"
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the server says so, and nothing against it."""
+        return self.tool.read_only is True and self.tool.destructive is not True
+
+
+def card_of(tool: McpTool) -> ToolCard:
+    """Return the card of a tool."""
+    said = (tool.server, tool.name, tool.title, tool.description, tool.input_schema)
+    hints = (tool.read_only, tool.destructive)
+    digest = fingerprint_of(tool.name, *said, *hints).rpartition(":")[2]
+    return ToolCard(tool, sanitize_parameters(tool.input_schema), digest)
+
+
+class McpToolHandler:
+    """Answers the calls of one tool.
+
+    Args:
+        card: the tool.
+        name: the name that the model calls.
+        config: of its server.
+        manager: reaches it.
+    """
+
+    kind = "mcp"
+    action = None  # its arguments are what an approval is about
+
+    def __init__(
+        self, card: ToolCard, name: str, config: McpServerConfig, manager: McpConnectionManager
+    ) -> None:
+        self.card = card
+        self.supports_parallel = config.supports_parallel_tool_calls
+        # The time limit is the server's, and kept where the calls are made.
+        self.options = ToolOptions(
+            name, parallel=self.supports_parallel, mutating=not card.only_reads
+        )
+        self.spec = FunctionToolSpec(
+            name, card.description, card.parameters, strict=False, strict_reason=NOT_STRICT
+        )
+        self._config = config
+        self._manager = manager
+        self._kind = _KINDS.get(config.approval_mode) or (
+            ActionKind.MCP_READING if card.only_reads else ActionKind.MCP_OTHER
+        )
+
+    def matches_kind(self, payload: ToolPayload) -> bool:
+        """JSON arguments only."""
+        return isinstance(payload, FunctionPayload | McpPayload)
+
+    def how_to_call(self) -> str:
+        """Say that this is a function tool."""
+        return f"Call {self.options.name} as a function, with its arguments as one JSON object."
+
+    def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
+        """Check that the arguments are a JSON object, and that none is missing.
+
+        Not more: the schema that is offered may say less than its author's, and the server checks.
+        """
+        arguments = arguments_of(call)
+        required = self.card.parameters.get("required", ())
+        missing = [name for name in required if name not in arguments]
+        if missing:
+            names = ", ".join(self.card.parameters["properties"])
+            raise RespondToModel(
+                f"The arguments of {self.options.name} do not fit; nothing was run. Missing: "
+                f"{', '.join(missing)}. Its parameters are: {names}."
+            )
+        tool, text = self.card.tool, _text_of(call.payload)
+        call = replace(call, payload=McpPayload(tool.server, tool.name, text))
+        return ToolInvocation(call, context, (arguments,))
+
+    def assess(self, invocation: ToolInvocation) -> list[Action]:
+        """Say what is known: the server's own hints, and what the person configured."""
+        name, digest = self.options.name, self.card.digest
+        pinned = f"{name}@{digest[:16]}"
+        return [
+            Action(
+                self._kind,
+                name,
+                fingerprint=f"{name}:{digest}",
+                identity=fingerprint_of(name, digest, invocation.args[0]),
+                subject=name,
+                pinned=pinned,
+                proposed_rule=ProposedRule("mcp", pinned),
+            )
+        ]
+
+    def is_mutating(self, invocation: ToolInvocation) -> bool:
+        """Unless the server says that it only reads."""
+        return self.options.mutating
+
+    async def handle(self, invocation: ToolInvocation) -> ToolOutput:
+        """Have the server answer."""
+        context, tool = invocation.context, self.card.tool
+        desk = CallDesk(context, tool.server)
+        arguments = _with_values(invocation.args[0], context.handles)
+        try:
+            result = await self._manager.call_tool(tool.server, tool.name, arguments, desk)
+        except FatalError as error:  # for the person to mend, but the turn can go on without
+            raise RespondToModel(f"{error} Only the person can mend this; tell them.") from error
+        output = output_of(result, tool, context)
+        if not desk.logged:
+            return output
+        return replace(output, details={"server": tool.server, "log": desk.logged})
+
+
+_KINDS = {"prompt": ActionKind.MCP_ASKING, "approve": ActionKind.MCP_ALLOWED}
+
+
+def _text_of(payload: ToolPayload) -> str:
+    if isinstance(payload, McpPayload):
+        return payload.raw_arguments
+    return payload.arguments if isinstance(payload, FunctionPayload) else ""
+
+
+def _with_values(arguments: Mapping[str, Json], handles: HandleStore) -> dict[str, Any]:
+    """Return the arguments with what names such as ``@r7`` stand for, in any place."""
+    return {name: _value(each, handles) for name, each in arguments.items()}
+
+
+def _value(given: Any, handles: HandleStore) -> Any:
+    if isinstance(given, dict):
+        return _with_values(given, handles)
+    if isinstance(given, list):
+        return [_value(each, handles) for each in given]
+    if not (isinstance(given, str) and is_handle(given)):
+        return given
+    value = handles.value_of(given)
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return whole_text(value)
+    return value

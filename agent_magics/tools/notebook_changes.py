@@ -1,0 +1,222 @@
+"""``notebook_insert_cell``, ``_edit_cell``, ``_delete_cell``, ``_run_cell``: the open notebook.
+
+Each change is one step of the notebook's own undo, shown to the person beforehand as a diff.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agent_magics.dispatch.actions import Action, ActionKind
+from agent_magics.dispatch.context import LiveDocument, ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import PatchApplyEnd
+from agent_magics.protocol.items import InputImage, Json
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.notebook_cells import document_of
+
+_REASON = "it changes the notebook that is open in front of you"
+_AGENT = re.compile(r"\s*%%agent\b")
+# What stands for a picture in the text of a run.
+_FIGURE = re.compile(r"^\[figure: .*\]\n?", re.MULTILINE)
+
+
+# -- what a person is asked -----------------------------------------------------------------------
+
+
+def _change(verb: str, where: str, diff: str) -> list[Action]:
+    # "Always" covers changes of the open notebook: each is seen, and can be undone.
+    return [
+        Action(
+            ActionKind.NOTEBOOK_CHANGE,
+            target=f"{verb} {where}",
+            reason=_REASON,
+            fingerprint="notebook:change",
+            identity=f"notebook:{verb}:{where}:{diff}",
+            shown=diff,
+        )
+    ]
+
+
+def _assess_insert(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    document_of(ctx)
+    kind = arguments.get("kind", "code")
+    after = arguments.get("after", "")
+    where = f"below cell {after}" if after else "below the agent's cell"
+    return _change(f"insert a {kind} cell", where, _diff("", arguments["source"], "new cell"))
+
+
+def _assess_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    cell_id = arguments["cell_id"]
+    before = _known(cell_id, arguments["version"], ctx)
+    if before == arguments["source"]:
+        raise RespondToModel("The cell reads so already: there is nothing to change.")
+    return _change("edit", f"cell {cell_id}", _diff(before, arguments["source"], cell_id))
+
+
+def _assess_delete(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    cell_id = arguments["cell_id"]
+    before = _known(cell_id, arguments["version"], ctx)
+    return _change("delete", f"cell {cell_id}", _diff(before, "", cell_id))
+
+
+def _known(cell_id: str, version: str, ctx: ToolContext) -> str:
+    """Return the cell's text as the model has read it; its own cell is not for it to change."""
+    document = document_of(ctx)
+    if cell_id == document.asker(ctx.turn_id):
+        raise RespondToModel(
+            "That is the cell that you run in; it cannot be changed or run. Insert another one."
+        )
+    return document.read_as(cell_id, version)
+
+
+def _diff(before: str, after: str, name: str) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"cell {name}", f"cell {name}", lineterm=""
+    )
+    return "\n".join(lines) + "\n"
+
+
+# -- the tools ------------------------------------------------------------------------------------
+
+
+@tool(assess=_assess_insert)
+async def notebook_insert_cell(
+    source: str,
+    after: str = "",
+    kind: Literal["code", "markdown", "raw"] = "code",
+    *,
+    ctx: ToolContext | None = None,
+) -> ToolOutput:
+    """Put a new cell into the notebook that is open in front of the person; it is not run.
+
+    Args:
+        source: its text.
+        after: id of the cell above it; left out, it comes directly below your own cell.
+        kind: what cell it is.
+    """
+    document = document_of(ctx)
+    assert ctx is not None
+    above = after or document.asker(ctx.turn_id)
+    made = await document.request(ctx.turn_id, "insert", after=above, kind=kind, source=source)
+    version = document.remember(made["id"], source)
+    ctx.emit(PatchApplyEnd, success=True, diff=_diff("", source, "new cell"))
+    return ToolOutput(
+        f"Inserted as cell {made['id']}, number {made['index'] + 1}, version {version}.",
+        details={"output": ""},
+    )
+
+
+@tool(assess=_assess_edit)
+async def notebook_edit_cell(
+    cell_id: str, source: str, version: str, *, ctx: ToolContext | None = None
+) -> ToolOutput:
+    """Replace the text of a cell in the open notebook; it is not run, its outputs stay.
+
+    Args:
+        cell_id: the cell.
+        source: all of its new text.
+        version: the version that notebook_read showed; if the person has changed the cell since,
+            nothing is done and you are told what stands there.
+    """
+    document = document_of(ctx)
+    assert ctx is not None
+    before = document.read_as(cell_id, version)
+    await document.request(ctx.turn_id, "edit", cell=cell_id, expected=before, source=source)
+    ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, source, cell_id))
+    return ToolOutput(
+        f"Cell {cell_id} is changed; it is now version {document.remember(cell_id, source)}.",
+        details={"output": ""},
+    )
+
+
+@tool(assess=_assess_delete)
+async def notebook_delete_cell(
+    cell_id: str, version: str, *, ctx: ToolContext | None = None
+) -> ToolOutput:
+    """Delete a cell of the open notebook, with its outputs; the person can undo it.
+
+    Args:
+        cell_id: the cell.
+        version: the version that notebook_read showed.
+    """
+    document = document_of(ctx)
+    assert ctx is not None
+    before = document.read_as(cell_id, version)
+    await document.request(ctx.turn_id, "delete", cell=cell_id, expected=before)
+    ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, "", cell_id))
+    return ToolOutput(f"Cell {cell_id} is deleted.", details={"output": ""})
+
+
+def _assess_run(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    source = _known(arguments["cell_id"], arguments["version"], ctx)
+    if _AGENT.match(source):
+        raise RespondToModel("That is a cell of an agent's, which only the person runs.")
+    # The code itself is asked about as a call of python, which this one makes.
+    return [Action(ActionKind.OWN_TOOL_READING, "notebook_run_cell")]
+
+
+@tool(assess=_assess_run)
+async def notebook_run_cell(
+    cell_id: str, version: str, *, ctx: ToolContext | None = None
+) -> ToolOutput:
+    """Run a code cell of the open notebook and show its outputs there; you get them, too.
+
+    It runs now, in the person's kernel, as a call of python with the cell's text.
+
+    Args:
+        cell_id: the cell.
+        version: the version that notebook_read showed.
+    """
+    document = document_of(ctx)
+    assert ctx is not None
+    source = document.read_as(cell_id, version)
+    # Before the code runs: it must be a cell that can show what comes of it.
+    await _show(document, ctx, cell_id, source, [])
+    output = await ctx.call("python", {"code": source, "where": "live"})
+    if output.text.startswith("The person changed the code to:"):
+        note = "What was run is not what stands in the cell, so the cell shows no outputs."
+    else:
+        try:
+            await _show(document, ctx, cell_id, source, _outputs_of(output))
+            note = f"[Cell {cell_id} shows this.]"
+        except RespondToModel as error:
+            note = f"[It ran, but the cell does not show it. {error}]"
+    # What came of it stands in the cell, and in the call of python.
+    details = {**output.details, "output": note}
+    if isinstance(output.content, str):
+        return ToolOutput(f"{output.content.rstrip()}\n{note}", output.success, details)
+    first, *rest = output.content
+    content = (type(first)(f"{first.text.rstrip()}\n{note}"), *rest)  # type: ignore[union-attr]
+    return ToolOutput(content, output.success, details)
+
+
+async def _show(
+    document: LiveDocument, ctx: ToolContext, cell_id: str, source: str, outputs: list[Json]
+) -> None:
+    await document.request(ctx.turn_id, "show", cell=cell_id, expected=source, outputs=outputs)
+
+
+def _outputs_of(output: ToolOutput) -> list[Json]:
+    """Return what a run came to as outputs of a cell: text and pictures, in their order.
+
+    Nothing else: HTML of a model's making could press a button in the page.
+    """
+    content = output.content
+    images = [] if isinstance(content, str) else [p for p in content if isinstance(p, InputImage)]
+    text = str(output.details.get("output", output.text))
+    pieces = _FIGURE.split(text)
+    if len(pieces) != len(images) + 1:  # cut, or printed by the code itself
+        pieces = [text, *[""] * len(images)]
+    shown: list[Json] = []
+    for piece, image in zip(pieces, [*images, None], strict=True):
+        if piece.strip():
+            name = "stdout" if output.success else "stderr"
+            shown.append({"output_type": "stream", "name": name, "text": piece})
+        if image is not None:
+            mime, _, data = image.image_url.removeprefix("data:").partition(";base64,")
+            bundle: dict[str, Json] = {mime: data, "text/plain": "[figure]"}
+            shown.append({"output_type": "display_data", "data": bundle, "metadata": {}})
+    return shown

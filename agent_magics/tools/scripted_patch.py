@@ -1,0 +1,127 @@
+"""Patches inside shell commands: models write ``apply_patch <<'EOF'`` where they mean the tool.
+
+Such a command is not run: its patch is checked, approved and applied as one. A patch that is only a
+part of a longer script is refused before anything of it runs, since half of it would have been done
+when the shell finds no such program.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agent_magics.backends.patch import Operation, PatchResult, read_patch
+from agent_magics.backends.patch_grammar import UpdateFile
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.exec_script import split_script
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.patch import apply_operations
+
+_NAMES = ("apply_patch", "applypatch")
+_NAME = r"(?:apply_patch|applypatch)"
+_HEREDOC = re.compile(
+    rf"(?P<head>[^\n]*?){_NAME}[ \t]*<<-?[ \t]*(?P<quote>['\"]?)(?P<word>\w+)(?P=quote)[ \t]*\n"
+    r"(?P<text>.*\n)[ \t]*(?P=word)\s*",
+    re.DOTALL,
+)
+_QUOTED = re.compile(rf"(?P<head>[^\n]*?){_NAME}[ \t]+'(?P<text>[^']*)'\s*", re.DOTALL)
+# Where a shell expects the name of a program.
+_AS_PROGRAM = re.compile(rf"(?:^|[;&|(]|\b(?:then|do|else)\b)\s*{_NAME}(?=\s|$|<)", re.MULTILINE)
+_SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh", "fish"))
+_TOLD = "apply_patch is a tool: call it by itself, not in a command."
+
+
+def find_patch(
+    argv: Sequence[str], workdir: str | None, env: Mapping[str, str]
+) -> tuple[Operation, ...] | None:
+    """Return the operations of the patch that a command is, None for any other command.
+
+    Args:
+        argv: the words of the command.
+        workdir: the folder that it would run in, as the model named it.
+        env: its variables; a program named apply_patch may be on their PATH.
+
+    Returns:
+        The operations, with their paths as seen from the workspace.
+
+    Raises:
+        RespondToModel: the patch is not understood, or is a part of something longer.
+    """
+    last = argv[-1]
+    if len(argv) == 2 and argv[0] in _NAMES:
+        return _placed(read_patch(last), workdir, "")
+    is_script = len(argv) == 3 and argv[1] in ("-c", "-lc") and Path(argv[0]).name in _SHELLS
+    if not is_script or not any(name in last for name in _NAMES):
+        return None
+    found = _HEREDOC.fullmatch(last) or _QUOTED.fullmatch(last)
+    folder = _folder_of(found["head"]) if found else None
+    if found is None or folder is None or _ends_early(found):
+        _refuse_part(last, env)
+        return None
+    if "quote" in found.groupdict() and not found["quote"] and re.search(r"[$`\\]", found["text"]):
+        raise RespondToModel(
+            "The patch was not applied: a shell would replace $, ` and \\ in it. Write "
+            f"<<'{found['word']}' with quotes, or better: {_TOLD}"
+        )
+    return _placed(read_patch(found["text"]), workdir, folder)
+
+
+def apply_found(operations: Sequence[Operation], ctx: ToolContext | None) -> PatchResult:
+    """Apply what `find_patch` found, and tell that it was not the shell that did.
+
+    Raises:
+        RespondToModel: it does not fit; nothing was changed.
+    """
+    result = apply_operations(operations, ctx)
+    return replace(result, summary=f"{result.summary}[No command was run. {_TOLD}]\n")
+
+
+def _folder_of(head: str) -> str | None:
+    """Return where ``cd DIR &&`` goes, "" without one, None where there is anything else."""
+    head = head.strip()
+    if not head:
+        return ""
+    commands = split_script(head.removesuffix("&&")) if head.endswith("&&") else None
+    if commands is None or len(commands) != 1 or commands[0][0] != "cd":
+        return None
+    folders = [word for word in commands[0][1:] if word != "--"]
+    # A "~" that stands here was quoted: a folder of that name to a shell, a home to us.
+    return folders[0] if len(folders) == 1 and not folders[0].startswith(("-", "~")) else None
+
+
+def _ends_early(found: re.Match[str]) -> bool:
+    """Tell whether a shell would see the end of the text before we do."""
+    word = found.groupdict().get("word")
+    return word is not None and word in map(str.strip, found["text"].splitlines())
+
+
+def _placed(
+    operations: Sequence[Operation], workdir: str | None, folder: str
+) -> tuple[Operation, ...]:
+    """Return operations whose paths begin at the workspace."""
+    start = Path(workdir or "") / folder
+    if start == Path():
+        return tuple(operations)
+    placed = []
+    for each in operations:
+        moved = replace(each, path=str(start / each.path))
+        if isinstance(moved, UpdateFile) and moved.move_to is not None:
+            moved = replace(moved, move_to=str(start / moved.move_to))
+        placed.append(moved)
+    return tuple(placed)
+
+
+def _refuse_part(script: str, env: Mapping[str, str]) -> None:
+    """Refuse a script that would call a program which is not there, after its other commands."""
+    if any(shutil.which(name, path=env.get("PATH")) for name in _NAMES):
+        return
+    commands = split_script(script)
+    if commands is not None and not any(words[0] in _NAMES for words in commands):
+        return  # it stands in the words of other commands: a search for it, say
+    before = re.split(r"\*\*\* Begin Patch", script, maxsplit=1)[0]
+    if _AS_PROGRAM.search(before):
+        raise RespondToModel(
+            "Nothing of this script was run: apply_patch in it is no program. "
+            f"{_TOLD} Run the other commands separately."
+        )

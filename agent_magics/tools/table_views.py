@@ -1,0 +1,259 @@
+"""What a model is shown of a table in a file: its shape, its columns and its first rows.
+
+A CSV file says nothing of its columns' types, so those are guessed from the first rows, and the
+view says so. Parquet says all of it; pyarrow reads it where it is installed.
+"""
+
+import csv
+import io
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from importlib.util import find_spec
+from typing import Any
+
+from agent_magics.backends import files
+from agent_magics.backends.text_encoding import Encoding
+from agent_magics.backends.text_lines import count_lines
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.file_access import FOR_NOTES, count_fitting, number_of
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SHOWN_ROWS = 10
+SHOWN_COLUMNS = 20
+_LISTED_COLUMNS = 100
+_CELL_CHARACTERS = 24
+_SAMPLED_ROWS = 1_000
+_SNIFFED_ROWS = 20
+_SAMPLED_BYTES = 2 * 1024 * 1024  # files up to this size are parsed to the end, to count rows
+_PARQUET_GROUP_BYTES = 512 * 1024 * 1024  # of a row group, unpacked, whose first rows are read
+_MISSING = frozenset(("", "na", "nan", "n/a", "null", "none"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table in a file as a model reads it.
+
+    Attributes:
+        lines: the view, line by line.
+        note: its last line, which says how to see more.
+    """
+
+    shown: str
+    lines: tuple[str, ...]
+    note: str
+
+    def __str__(self) -> str:
+        return "\n".join((*self.lines, self.note))
+
+    def to_output(self, budget: int) -> ToolOutput:
+        """Return as many lines as fit, and the note."""
+        count = count_fitting(self.lines, budget - FOR_NOTES)
+        return ToolOutput("\n".join((*self.lines[:count], self.note)), details={"path": self.shown})
+
+
+# -- CSV -------------------------------------------------------------------------------------------
+
+
+def view_csv(descriptor: int, shown: str) -> TableView | None:
+    """Return the view of an opened CSV or TSV file; None where it is no table.
+
+    Raises:
+        RespondToModel: the file is no text.
+    """
+    size = os.fstat(descriptor).st_size
+    start = files.read_start(descriptor, shown, _SAMPLED_BYTES)
+    separator = _separator_of(start.text, shown)
+    is_whole = size <= _SAMPLED_BYTES
+    try:
+        rows, count = _parsed(start.text, separator, is_whole)
+    except csv.Error:
+        return None
+    if not rows or len(rows[0]) < 2:
+        return None
+    has_names = _is_header(rows[0])
+    names = rows[0] if has_names else [f"column {n}" for n in range(1, len(rows[0]) + 1)]
+    body = rows[has_names:]
+    if is_whole:
+        total = number_of(count - has_names, "row")
+    else:
+        total = _counted_lines(descriptor, size, has_names)
+    lines = [
+        f"{shown}: {total} x {len(names):,} columns, separated by {SEPARATORS[separator]}; "
+        + ("line 1 names the columns." if has_names else "the columns have no names."),
+        *_told_columns(names, body, is_whole=is_whole and len(rows) == count),
+        *_head_lines(names, body),
+        *_oddities(names, body, start.encoding),
+    ]
+    return TableView(shown, tuple(lines), "start_line=1 reads the lines as they stand.")
+
+
+def _parsed(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], int]:
+    """Return the first rows of a text, and how many it has."""
+    reader = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
+    rows = list(itertools.islice(reader, _SAMPLED_ROWS + 1))
+    count = len(rows) + sum(1 for _ in reader)
+    return rows if is_whole or len(rows) < count else rows[:-1], count  # the last may be cut
+
+
+def _separator_of(text: str, shown: str) -> str:
+    """Return the separator by which most of the first lines have the same number of cells."""
+    if shown.lower().endswith((".tsv", ".tab")):
+        return "\t"
+
+    def agreement(separator: str) -> tuple[float, int]:
+        try:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+            rows = list(itertools.islice(reader, _SNIFFED_ROWS))
+        except csv.Error:
+            return 0.0, 0
+        widths = Counter(len(row) for row in rows if row)
+        cells, often = widths.most_common(1)[0] if widths else (0, 0)
+        return (often / len(rows), cells) if cells > 1 else (0.0, 0)
+
+    return max(SEPARATORS, key=agreement)
+
+
+def _is_header(first: Sequence[str]) -> bool:
+    """Tell names from values: they are texts, and all different."""
+    if len(set(first)) < len(first) or any(_kind_of(cell) != "text" for cell in first if cell):
+        return False
+    return any(first)
+
+
+def _counted_lines(descriptor: int, size: int, has_names: bool) -> str:
+    if size > files.COUNTED_BYTES:
+        return f"{size:,} bytes of rows"
+    return f"{count_lines(descriptor) - has_names:,} lines of rows"
+
+
+def _told_columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, is_whole: bool
+) -> Iterator[str]:
+    counted = "all" if is_whole else f"the first {len(rows):,}"
+    yield f"Types, guessed from {counted} rows:" if rows else "There are no rows."
+    for at, name in enumerate(names[:_LISTED_COLUMNS] if rows else ()):
+        cells = [row[at] if at < len(row) else "" for row in rows]
+        missing = sum(cell.strip().lower() in _MISSING for cell in cells)
+        told = f", {missing:,} missing" if missing else ""
+        yield f"  {_one_line(name)}: {_type_of(cells)}{told}"
+    if rows and len(names) > _LISTED_COLUMNS:
+        yield f"  … {len(names) - _LISTED_COLUMNS:,} more columns"
+
+
+def _type_of(cells: Sequence[str]) -> str:
+    kinds = {_kind_of(cell.strip()) for cell in cells} - {""}
+    if not kinds:
+        return "empty"
+    if kinds <= {"int", "float"}:
+        return "float" if "float" in kinds else "int"
+    if kinds <= {"date", "datetime"}:
+        return "datetime" if "datetime" in kinds else "date"
+    return kinds.pop() if len(kinds) == 1 else "text"
+
+
+def _kind_of(cell: str) -> str:
+    """Return what a cell may be; "" where it is missing."""
+    folded = cell.lower()
+    if folded in _MISSING:
+        return ""
+    if folded in ("true", "false"):
+        return "bool"
+    for kind, parse in (
+        ("int", int),
+        ("float", float),
+        ("date", date.fromisoformat),
+        ("datetime", datetime.fromisoformat),
+    ):
+        try:
+            parse(cell)
+        except ValueError:
+            continue
+        return kind
+    return "text"
+
+
+def _oddities(
+    names: Sequence[str], rows: Sequence[Sequence[str]], encoding: Encoding
+) -> Iterator[str]:
+    ragged = sum(len(row) != len(names) for row in rows)
+    if ragged:
+        yield f"{number_of(ragged, 'row')} with another number of cells."
+    if encoding.guessed:
+        yield f"Not UTF-8: read as {encoding.name}, a guess."
+    elif encoding.name != "utf-8":
+        yield f"The file is {encoding.name.upper()}."
+
+
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
+def view_parquet(descriptor: int, shown: str) -> TableView:
+    """Return the view of an opened Parquet file.
+
+    Raises:
+        RespondToModel: pyarrow is not installed, or the file is damaged.
+    """
+    if find_spec("pyarrow") is None:
+        raise RespondToModel(
+            f"{shown} is a Parquet file, and reading it takes pyarrow, which is not installed; "
+            "`pip install pyarrow` adds it."
+        )
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - 100 ms, for this alone
+
+    try:
+        with os.fdopen(os.dup(descriptor), "rb") as source:
+            file = parquet.ParquetFile(source)
+            lines = tuple(_parquet_lines(file, shown))
+    except (ArrowException, OSError) as error:
+        raise RespondToModel(f"{shown} is a damaged Parquet file: {error}.") from None
+    return TableView(shown, lines, "pandas.read_parquet or pyarrow.parquet read the values.")
+
+
+def _parquet_lines(file: Any, shown: str) -> Iterator[str]:
+    told, schema = file.metadata, file.schema_arrow
+    groups = number_of(told.num_row_groups, "row group")
+    yield f"{shown}: {told.num_rows:,} rows x {len(schema):,} columns in {groups}."
+    yield "Columns:"
+    for field in list(schema)[:_LISTED_COLUMNS]:
+        yield f"  {_one_line(field.name)}: {field.type}{'' if field.nullable else ', never null'}"
+    if len(schema) > _LISTED_COLUMNS:
+        yield f"  … {len(schema) - _LISTED_COLUMNS:,} more columns"
+    if not told.num_rows:
+        return
+    if told.row_group(0).total_byte_size > _PARQUET_GROUP_BYTES:
+        yield "Its first row group is too large to be unpacked for a look."
+        return
+    names = [field.name for field in schema][:SHOWN_COLUMNS]
+    batches = file.iter_batches(SHOWN_ROWS, columns=names, row_groups=[0], use_threads=False)
+    columns = next(batches).to_pydict()
+    rows = [["" if cell is None else str(cell) for cell in row] for row in zip(*columns.values())]  # noqa: B905 - of one length
+    yield from _head_lines([field.name for field in schema], rows)
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+def _head_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the first rows under the names, aligned."""
+    if not rows:
+        return
+    head = rows[:SHOWN_ROWS]
+    more = f" and {SHOWN_COLUMNS} columns" if len(names) > SHOWN_COLUMNS else ""
+    yield f"The first {number_of(len(head), 'row')}{more}:"
+    width = len(names[:SHOWN_COLUMNS])
+    table = [names[:width], *([*row[:width], *[""] * (width - len(row))] for row in head)]
+    cells = [[_one_line(cell) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*cells)]  # noqa: B905 - of one length
+    for row in cells:
+        yield "  " + "  ".join(map(str.ljust, row, widths)).rstrip()
+
+
+def _one_line(cell: str) -> str:
+    """Return a cell's text, short, and without what would break the table."""
+    text = " ".join(cell.split()) if not cell.isprintable() else cell
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"

@@ -1,0 +1,101 @@
+"""1,000 hunks in a file of 100,000 lines, beside `git apply`; and a patch of one line as a call.
+
+``floor`` is `git apply` of the unified diff, a process of its own as everybody runs it. ``own`` is
+our format and ``unified`` the same diff as git's, through the engine of `apply_patch`: read,
+matched and written. ``call`` is `await agent.call("apply_patch", ...)` of one line in a small file.
+The figure is the best of a few, wall ms.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LINES, HUNKS, AROUND = 100_000, 1000, 3
+TIMES = 5
+OLD = [f"line {number} of the file, {number * 7919 % 1000}" for number in range(LINES)]
+PLACES = [number * LINES // HUNKS + 37 for number in range(HUNKS)]
+
+
+def own_patch() -> str:
+    """The patch in our format."""
+    lines = ["*** Begin Patch", "*** Update File: a.txt"]
+    for place in PLACES:
+        lines += ["@@", *(f" {line}" for line in OLD[place - AROUND : place])]
+        lines += [f"-{OLD[place]}", f"+changed {place}"]
+        lines += [f" {line}" for line in OLD[place + 1 : place + 1 + AROUND]]
+    return "\n".join([*lines, "*** End Patch"]) + "\n"
+
+
+def git_patch() -> str:
+    """The same as git writes it."""
+    lines = ["diff --git a/a.txt b/a.txt", "--- a/a.txt", "+++ b/a.txt"]
+    size = 2 * AROUND + 1
+    for place in PLACES:
+        start = place - AROUND + 1
+        lines += [f"@@ -{start},{size} +{start},{size} @@"]
+        lines += [f" {line}" for line in OLD[place - AROUND : place]]
+        lines += [f"-{OLD[place]}", f"+changed {place}"]
+        lines += [f" {line}" for line in OLD[place + 1 : place + 1 + AROUND]]
+    return "\n".join(lines) + "\n"
+
+
+def best_of(folder: Path, once: Callable[[], object]) -> float:
+    """The least wall ms of `once`; the file is made anew before each."""
+    wanted = list(OLD)
+    for place in PLACES:
+        wanted[place] = f"changed {place}"
+    spans = []
+    for _ in range(TIMES):
+        (folder / "a.txt").write_text("\n".join(OLD) + "\n", encoding="utf-8")
+        began = time.perf_counter()
+        once()
+        spans.append(time.perf_counter() - began)
+        assert (folder / "a.txt").read_text(encoding="utf-8").splitlines() == wanted
+    return min(spans) * 1e3
+
+
+def large(subject: str, folder: Path) -> float:
+    """1,000 hunks."""
+    if subject == "floor":
+        (folder / "a.diff").write_text(git_patch(), encoding="utf-8")
+        command = ["git", "apply", "a.diff"]
+        return best_of(folder, lambda: subprocess.run(command, cwd=folder, check=True))
+    from agent_magics.backends.patch import plan_patch, read_patch  # noqa: PLC0415
+
+    text = own_patch() if subject == "own" else git_patch()
+    return best_of(folder, lambda: plan_patch(read_patch(text), folder.joinpath).apply())
+
+
+async def call(folder: Path) -> float:
+    """One line."""
+    from agent_magics import Agent  # noqa: PLC0415
+
+    agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key="x")
+    path = folder / "b.txt"
+    spans = []
+    for number in range(100):
+        path.write_text(f"one\n{number}\nthree\n", encoding="utf-8")
+        patch = f"*** Begin Patch\n*** Update File: b.txt\n@@\n-{number}\n+new\n*** End Patch\n"
+        began = time.perf_counter()
+        output = await agent.call("apply_patch", {"patch": patch})
+        spans.append(time.perf_counter() - began)
+        assert output.success, output.text
+    return sorted(spans)[len(spans) // 2] * 1e3
+
+
+def main() -> None:
+    """Measure one way; print milliseconds."""
+    subject = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        wall = asyncio.run(call(place)) if subject == "call" else large(subject, place)
+    print(json.dumps({"wall_ms": wall}))
+
+
+if __name__ == "__main__":
+    main()

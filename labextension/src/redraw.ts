@@ -1,0 +1,66 @@
+/** Draws on in a cell whose run another page began: this page, before it was reloaded. */
+
+import type { CellModel, Message, NotebookPanel, Output } from '@jupyterlab/notebook';
+
+export class Redraw {
+  constructor(private _panel: NotebookPanel) {}
+
+  /** Show what a running cell has shown until now, in place of what stands there. */
+  begin(id: string, outputs: { display_id: string; data: unknown }[]): void {
+    const cell = this._cell(id);
+    // With real-time collaboration the outputs are everybody's, and came with the document.
+    if (cell?.outputs === undefined || this._panel.context.model.collaborative) {
+      return;
+    }
+    cell.outputs.clear();
+    // As when it is run: what stands in the cell from here on comes from the kernel.
+    cell.trusted = true;
+    const places = new Map<string, number>();
+    this._places.set(id, places);
+    for (const { display_id, data } of outputs) {
+      places.set(display_id, cell.outputs.add(displayed(data)) - 1);
+    }
+  }
+
+  /** Apply an output of a run that is drawn here; JupyterLab itself drops it. */
+  apply(message: Message): void {
+    const { data, transient } = message.content as {
+      data: unknown;
+      transient?: { display_id?: string; agent_magics_cell?: string };
+    };
+    const id = transient?.agent_magics_cell ?? '';
+    const places = this._places.get(id);
+    const outputs = this._cell(id)?.outputs;
+    const displayId = transient?.display_id;
+    if (places === undefined || outputs === undefined || displayId === undefined) {
+      return;
+    }
+    const place = places.get(displayId);
+    if (place !== undefined && place < outputs.length) {
+      outputs.set(place, displayed(data));
+    } else if (message.header.msg_type === 'display_data') {
+      places.set(displayId, outputs.add(displayed(data)) - 1);
+    }
+  }
+
+  /** The cell was run again, from here. */
+  end(id: string): void {
+    this._places.delete(id);
+  }
+
+  private _cell(id: string): CellModel | undefined {
+    const { cells } = this._panel.context.model;
+    for (let index = 0; index < cells.length; index++) {
+      if (cells.get(index).id === id) {
+        return cells.get(index);
+      }
+    }
+    return undefined;
+  }
+
+  private _places = new Map<string, Map<string, number>>();
+}
+
+function displayed(data: unknown): Output {
+  return { output_type: 'display_data', data, metadata: {} };
+}

@@ -1,0 +1,90 @@
+"""Runs the tests of live code with other versions of ipykernel than the newest, which `test` takes.
+
+Each version has an environment of its own that holds nothing but it; all else is taken from the
+environment that this program runs in. Where tests failed, all of that version run once more: a
+kernel that hangs fails those behind it too, so that they cannot be told apart.
+"""
+
+import site
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+# The oldest that is supported in kind, and those that answer clicks in other ways than the newest.
+VERSIONS = ("6.31.0", "7.1.0", "7.3.0")
+FOLDER = Path("build/kernels")
+TESTS = [
+    f"tests/kernel/test_{name}.py"
+    for name in (
+        "answers",
+        "background",
+        "guard_rails",
+        "interrupt",
+        "live_code",
+        "live_tools",
+        "scratch_values",
+        "ways_to_run",
+    )
+]
+TRIES = 2  # an index may be away for a moment
+MOST = 3  # failures; what hangs costs half a minute each
+
+
+def install(version: str) -> Path:
+    """Make the environment of a version where there is none; return its Python.
+
+    Raises:
+        SystemExit: the version could not be installed, or another one would be imported.
+    """
+    folder = (FOLDER / version).resolve()
+    python, stamp = folder / "bin" / "python", folder / "made.stamp"
+    # Behind its own packages; the newest ipykernel stands there too, and is found second.
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
+    made_for = "".join([sys.version, "\n", *lines])
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == made_for:
+        return python
+    print(f"installing ipykernel {version} into {FOLDER / version} (once)", flush=True)
+    venv.create(folder, clear=True, with_pip=False)
+    wanted = ("install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), *wanted]
+    installing = (
+        subprocess.run([*pip, f"ipykernel=={version}"], check=False) for _ in range(TRIES)
+    )
+    if all(done.returncode for done in installing):
+        raise SystemExit(f"ipykernel {version} could not be installed")
+    own = next(folder.glob("lib/python*/site-packages"))
+    (own / "everything_else.pth").write_text("".join(lines), encoding="utf-8")
+    ask = [str(python), "-c", "import ipykernel; print(ipykernel.__version__)"]
+    found = subprocess.run(ask, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    if found != version:
+        raise SystemExit(f"{FOLDER / version} has ipykernel {found}: remove it and try again")
+    stamp.write_text(made_for, encoding="utf-8")
+    return python
+
+
+def passes(version: str, options: list[str]) -> bool:
+    """Run the tests with a version of ipykernel; once more where one failed."""
+    python = install(version)
+    cache = (FOLDER / version / "cache").resolve()
+    print(f"ipykernel {version}:", flush=True)
+    began = time.monotonic()
+    command = [str(python), "-m", "pytest", "--quiet", f"--override-ini=cache_dir={cache}"]
+    command += [f"--maxfail={MOST}", *options, *TESTS]
+    good = not subprocess.run(command, check=False).returncode
+    if not good:
+        print(f"ipykernel {version}: broken, or unstable? Once more:", flush=True)
+        good = not subprocess.run(command, check=False).returncode
+        print("BROKEN" if not good else "UNSTABLE: see above what failed at first", flush=True)
+    print(f"ipykernel {version}: {time.monotonic() - began:.0f} s", flush=True)
+    return good
+
+
+def main() -> int:
+    results = [passes(version, sys.argv[1:]) for version in VERSIONS]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Agents reach the open notebook: they read, insert, edit, run and delete cells, undo included."""
+
+import hashlib
+from collections.abc import Callable
+
+import nbformat
+import pytest
+from lab_driver import NotebookPage
+from playwright.sync_api import expect
+from scripts import outputs, scripted
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(120)
+
+DONE = repr("It is done.")
+AGENT = "%%agent\nGo.\n"
+
+
+def _cell(source: str, name: str, **metadata: object) -> nbformat.NotebookNode:
+    return nbformat.v4.new_code_cell(source, id=name, metadata=metadata)
+
+
+def _version(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()[:8]
+
+
+def _call(name: str, **arguments: object) -> str:
+    return f"Call('notebook_{name}', {arguments!r})"
+
+
+def _undo(page: NotebookPage) -> None:
+    """Press Z in command mode, as a person takes a change of the notebook back."""
+    page.page.keyboard.press("Escape")
+    page.page.keyboard.press("z")
+
+
+def test_cells_are_read_inserted_and_deleted_and_each_can_be_undone(notebook: Open) -> None:
+    victim = "x = 1\nprint(x)"
+    calls = (
+        _call("read"),
+        _call("insert_cell", source="total = 42", after="data"),
+        _call("delete_cell", cell_id="victim", version=_version(victim)),
+    )
+    cells = [scripted(*calls, DONE), _cell(AGENT, "own"), _cell("data = 1", "data")]
+    page = notebook([*cells, _cell(victim, "victim"), ""])
+    page.run(0)
+    page.start(1)
+    question = page.wait_for_question()
+    assert "+total = 42" in question.inner_text()
+    assert "every change of the notebook that is open here" in question.inner_text()
+    page.answer("Approve")
+    question = page.questions.filter(has_text="-print(x)")
+    expect(question).to_be_visible()
+    page.answer("Approve")
+    page.wait_for_end(1)
+    read = page.value(f"{outputs()}[0]")
+    assert "[3] code cell data" in read and "your own cell" in read
+    assert page.sources()[2:4] == ["data = 1", "total = 42"]
+    assert victim not in page.sources()
+    _undo(page)
+    page.wait_until(lambda: page.sources()[2:5] == ["data = 1", "total = 42", victim])
+    _undo(page)
+    page.wait_until(lambda: page.sources()[2:4] == ["data = 1", victim])
+
+
+def test_a_cell_is_edited_and_run_where_it_stands(notebook: Open) -> None:
+    before, after = "plot = 1", "print('drawn')\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);"
+    calls = (
+        _call("read"),
+        _call("edit_cell", cell_id="plot", source=after, version=_version(before)),
+        _call("run_cell", cell_id="plot", version=_version(after)),
+        _call("read", cell_id="plot"),
+    )
+    cells = ["%matplotlib inline", _cell(AGENT, "own"), _cell(before, "plot")]
+    page = notebook([scripted(*calls, DONE), *cells, ""])
+    page.run(0)
+    page.run(1)
+    page.start(2)
+    question = page.wait_for_question()
+    assert "-plot = 1" in question.inner_text() and "+print('drawn')" in question.inner_text()
+    expect(question.locator(".agm-removed")).to_have_text("-plot = 1")
+    expect(question.locator(".agm-added")).to_have_count(3)
+    page.answer("Approve")
+    question = page.questions.filter(has_text="python wants to run")
+    expect(question).to_be_visible()
+    page.answer("Approve")
+    page.wait_for_end(2)
+    # Its outputs stand in that cell, and the model was given them.
+    expect(page.outputs(3).first).to_have_text("drawn\n")
+    expect(page.cell(3).locator("img")).to_have_count(1)
+    ran = page.value(f"str({outputs()}[1:])")
+    assert "drawn" in ran and "[Cell plot shows this.]" in ran
+    assert ran.count("InputImage(") == 2  # by the run, and by reading the cell afterwards
+    # Undo in the cell brings its text back.
+    page.cell(3).locator(".jp-InputArea-editor").click()
+    page.page.keyboard.press("Control+z")
+    page.wait_until(lambda: before in page.sources())
+
+
+def test_what_the_person_types_meanwhile_is_not_overwritten(notebook: Open) -> None:
+    calls = (
+        _call("edit_cell", cell_id="theirs", source="x = 2", version=_version("x = 1")),
+        _call("edit_cell", cell_id="locked", source="x = 2", version=_version("y = 1")),
+        _call("edit_cell", cell_id="own", source="x = 2", version=_version(AGENT)),
+    )
+    cells = [_cell("x = 1", "theirs"), _cell("y = 1", "locked", editable=False)]
+    page = notebook([scripted(_call("read"), *calls, DONE), _cell(AGENT, "own"), *cells, ""])
+    page.run(0)
+    page.start(1)
+    page.wait_for_question()
+    page.cell(2).locator(".cm-content").click()
+    page.page.keyboard.press("End")
+    page.page.keyboard.type("  # mine")
+    page.answer("Always for this session")
+    page.wait_for_end(1)
+    stale, locked, own = page.value(f"'|'.join({outputs()}[1:])").split("|")
+    assert "has changed since" in stale and "x = 1  # mine" in stale
+    assert "protected" in locked
+    assert "the cell that you run in" in own
+    assert page.sources()[1:4] == [AGENT, "x = 1  # mine", "y = 1"]

@@ -1,0 +1,210 @@
+"""An MCP server over HTTP for tests, with a small authorization server where one is wanted."""
+
+import base64
+import hashlib
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import parse_qs, urlencode
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+Request = tuple[str, str, dict[str, str], bytes]  # method, path with query, headers, body
+
+
+def small_server() -> MCPServer:
+    """A server with a few tools."""
+    server = MCPServer("small", version="1")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    async def work(ctx: Context) -> str:
+        await ctx.report_progress(1, 2, "half")
+        return "done"
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        server.add_tool(lambda: "new", name="grown", description="New.")
+        await ctx.session.send_tool_list_changed()
+        return "grown"
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Please sign.", "https://example.org/sign", "e1")
+        return answer.action
+
+    return server
+
+
+class HttpServer:
+    """Serves an application on a free port of loopback, in a thread, as a context.
+
+    Attributes:
+        address: of the MCP endpoint.
+        seen: the requests that came.
+        gate: looks at a request first; what it returns is answered: (status, headers, body).
+    """
+
+    def __init__(self, transport: str = "http", port: int = 0) -> None:
+        self.transport = transport
+        self.seen: list[Request] = []
+        self.gate: Callable[[Request], Any] = lambda request: None
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self._socket.listen()
+        self.port = self._socket.getsockname()[1]
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.address = self.base + ("/sse" if transport == "sse" else "/mcp")
+
+    def __enter__(self) -> Self:
+        """Serve."""
+        server = small_server()
+        self._app = server.sse_app() if self.transport == "sse" else server.streamable_http_app()
+        config = uvicorn.Config(
+            self._serve,
+            interface="asgi3",
+            log_level="critical",
+            ws="none",
+            timeout_graceful_shutdown=0,
+        )
+        self._uvicorn = uvicorn.Server(config)
+        run = lambda: self._uvicorn.run(sockets=[self._socket])  # noqa: E731 - a thread's target
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Serve no more; connections are cut."""
+        self._uvicorn.should_exit = self._uvicorn.force_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        path = scope["path"]
+        if scope["query_string"]:
+            path += "?" + scope["query_string"].decode()
+        if path.startswith(("/mcp", "/sse", "/messages")):
+            request = (scope["method"], path, headers, b"")
+        else:
+            body = b""
+            more = True
+            while more:
+                message = await receive()
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+            request = (scope["method"], path, headers, body)
+        self.seen.append(request)
+        reply = self.gate(request)
+        if reply is None:
+            await self._app(scope, receive, send)
+            return
+        status, more_headers, text = reply
+        encoded = [(name.encode(), value.encode()) for name, value in more_headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": encoded})
+        await send({"type": "http.response.body", "body": text.encode()})
+
+
+class Guard:
+    """A gate that lets in who logged in: an authorization server beside the MCP server.
+
+    Attributes:
+        lifetime: seconds that it says a token lasts.
+        valid: tokens that open the gate.
+        refreshed: how often one was renewed.
+        refuse: whether the person says no.
+    """
+
+    def __init__(self, server: HttpServer, lifetime: int = 3600) -> None:
+        self.base = server.base
+        self.lifetime = lifetime
+        self.valid: set[str] = set()
+        self.renewals: set[str] = set()
+        self.refreshed = 0
+        self.refuse = False
+        self._codes: dict[str, str] = {}
+        server.gate = self
+
+    def __call__(self, request: Request) -> Any:
+        """Answer what is not for the MCP server."""
+        _, path, headers, body = request
+        place, _, query = path.partition("?")
+        fields = {k: v[0] for k, v in parse_qs(query or body.decode("latin-1")).items()}
+        if place.startswith("/mcp"):
+            token = headers.get("authorization", "").removeprefix("Bearer ")
+            if token in self.valid:
+                return None
+            where = f"{self.base}/.well-known/oauth-protected-resource/mcp"
+            return 401, {"www-authenticate": f'Bearer resource_metadata="{where}"'}, ""
+        if place.startswith("/.well-known/oauth-protected-resource"):
+            resource = {
+                "resource": f"{self.base}/mcp",
+                "authorization_servers": [f"{self.base}/auth"],
+            }
+            return _json(resource)
+        if place.startswith("/.well-known/oauth-authorization-server"):
+            return _json(self._metadata())
+        answers = {
+            "/auth/register": self._register,
+            "/auth/authorize": self._authorize,
+            "/auth/token": self._token,
+        }
+        found = answers.get(place)
+        return (404, {}, "") if found is None else found(fields, body)
+
+    def _metadata(self) -> dict[str, Any]:
+        auth = f"{self.base}/auth"
+        return {
+            "issuer": auth,
+            "authorization_endpoint": f"{auth}/authorize",
+            "token_endpoint": f"{auth}/token",
+            "registration_endpoint": f"{auth}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+        }
+
+    def _register(self, fields: dict[str, str], body: bytes) -> Any:
+        client = json.loads(body)
+        return _json({**client, "client_id": "client-1"}, 201)
+
+    def _authorize(self, fields: dict[str, str], body: bytes) -> Any:
+        back = {"state": fields["state"]}
+        if self.refuse:
+            back |= {"error": "access_denied", "error_description": "The person said no"}
+        else:
+            code = secrets.token_hex(8)
+            self._codes[code] = fields["code_challenge"]
+            back |= {"code": code}
+        return 302, {"location": f"{fields['redirect_uri']}?{urlencode(back)}"}, ""
+
+    def _token(self, fields: dict[str, str], body: bytes) -> Any:
+        if fields["grant_type"] == "refresh_token":
+            if fields["refresh_token"] not in self.renewals:
+                return _json({"error": "invalid_grant"}, 400)
+            self.refreshed += 1
+        else:
+            digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if self._codes.pop(fields["code"], None) != challenge:
+                return _json({"error": "invalid_grant"}, 400)
+        access, renewal = f"access-{secrets.token_hex(8)}", f"renew-{secrets.token_hex(8)}"
+        self.valid.add(access)
+        self.renewals.add(renewal)
+        granted = {"access_token": access, "refresh_token": renewal, "token_type": "Bearer"}
+        return _json({**granted, "expires_in": self.lifetime})
+
+
+def _json(value: Any, status: int = 200) -> Any:
+    return status, {"content-type": "application/json"}, json.dumps(value)

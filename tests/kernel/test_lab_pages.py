@@ -1,0 +1,211 @@
+"""What a page of JupyterLab says and is asked, by a client that speaks as the labextension does."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kernel_driver import LIMIT, Kernel
+from scripts import outputs, scripted
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+NOTEBOOK = {"allow_stdin": True, "notebook": True}
+DONE = repr("It is done.")
+AGENT = "%%agent\nGo.\n"
+# In a blocking cell no click would reach the kernel by the widget's own comm.
+BLOCKING = "%%time\n%%agent\nGo.\n"
+HOST = "get_ipython().magics_manager.registry['AgentMagics'].notebook.host"
+CODE = "Call('python', {'code': 'total = 6 * 7'})"
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel() as kernel:
+        kernel.run("%load_ext agent_magics")
+        yield kernel
+
+
+class LabPage:
+    """A page whose messages all take the control channel, as where there are no subshells.
+
+    Attributes:
+        heard: what the kernel has said to it, in order.
+        cells: the sources of the cells of its notebook, by id.
+    """
+
+    def __init__(self, kernel: Kernel, *, tools: list[dict[str, Any]] | None = None) -> None:
+        self._kernel = kernel
+        self._comm, self._inbox = uuid.uuid4().hex, uuid.uuid4().hex
+        self.heard: list[dict[str, Any]] = []
+        self.states: dict[str, dict[str, Any]] = {}
+        self.cells: dict[str, str] = {}
+        self.client = kernel.client.session.session
+        self._tools = tools or []
+
+    def __enter__(self) -> "LabPage":
+        self.knock()
+        self._wait_for(self.say(type="ping"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wait_for(self.say(type="bye"))
+
+    def knock(self) -> None:
+        about = {"version": 1, "path": "a.ipynb", "tools": self._tools}
+        self.say(type="knock", client=self.client, inbox=self._inbox, **about)
+
+    def say(self, **data: Any) -> str:
+        client = self._kernel.client
+        content = {"comm_id": self._comm, "data": data}
+        message = client.session.msg("agent_magics_message", content)
+        client.control_channel.send(message)
+        return message["header"]["msg_id"]
+
+    def _wait_for(self, said: str) -> None:
+        """Wait until the kernel has done with what was said."""
+        while True:
+            message = self._kernel.client.get_iopub_msg(timeout=LIMIT)
+            is_idle = message["content"].get("execution_state") == "idle"
+            if is_idle and message["parent_header"].get("msg_id") == said:
+                return
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "comm_open":
+            self.states[content["comm_id"]] = content["data"].get("state", {})
+        elif kind == "comm_msg" and content["comm_id"] == self._inbox:
+            self.heard.append(content["data"])
+            self._act(content["data"])
+        elif kind in ("display_data", "update_display_data") and VIEW in content["data"]:
+            self.draw(self.states[content["data"][VIEW]["model_id"]])
+
+    def draw(self, state: dict[str, Any]) -> None:
+        """Click Approve on a question that is to be answered through the page."""
+        if state.get("by_page"):
+            which = state["question_id"]
+            self.say(type="question", id=which, content={"type": "drawn"})
+            answer = {"type": "answer", "id": which, "decision": "approve"}
+            self.say(type="question", id=which, content=answer)
+
+    def _act(self, data: dict[str, Any]) -> None:
+        if data["type"] == "wish":
+            reply = {"type": "reply", "id": data["id"]}
+            if data["op"] == "read":
+                cells = [_shown(n, *cell) for n, cell in enumerate(self.cells.items())]
+                self.say(**reply, value={"path": "a.ipynb", "total": 1, "cells": cells})
+            elif self.cells[data["cell"]] != data["expected"]:
+                self.say(**reply, refused="stale", stale=self.cells[data["cell"]])
+            else:
+                self.say(**reply, value={})
+        elif data["type"] == "call":
+            items = [{"type": "input_text", "text": f"point of {data['arguments']['chart']}"}]
+            self.say(type="result", call_id=data["call_id"], items=items, success=True)
+
+
+def _shown(index: int, name: str, source: str) -> dict[str, Any]:
+    state = {"count": None, "running": False, "read_only": False, "outputs": []}
+    return {"id": name, "index": index, "type": "code", "source": source, **state}
+
+
+def test_a_click_on_the_control_channel_answers_a_blocking_cell(kernel: Kernel) -> None:
+    kernel.run(scripted(CODE, DONE))
+    with LabPage(kernel) as page:
+        outcome = kernel.run(BLOCKING, on_message=page, **NOTEBOOK)
+        assert outcome.prompts == [], "one door at a time"
+        assert outcome.tool("python")["status"] == "completed"
+        doctor = kernel.run("%agent doctor", **NOTEBOOK).text
+        assert "clicks while code holds the main thread, on the control channel" in doctor
+        assert "its extension is connected: `a.ipynb`" in doctor
+
+
+def test_a_question_that_no_page_draws_is_typed_in(kernel: Kernel) -> None:
+    kernel.run(scripted(CODE, DONE))
+    kernel.run(f"{HOST}.widgets_seen = False")  # else a page is only slow
+    with LabPage(kernel):
+        outcome = kernel.run(BLOCKING, answers=["y"], **NOTEBOOK)
+    assert len(outcome.prompts) == 1
+    assert outcome.tool("python")["status"] == "completed"
+    kernel.run(f"{HOST}.widgets_work = True")
+
+
+def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel) -> None:
+    kernel.run(scripted(f"['I look.', {CODE}]", DONE))
+    page = LabPage(kernel)
+    page.client = "another connection"
+
+    def act(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "comm_open":
+            page.knock()  # while the question is open
+        page(message)
+        for data in page.heard:
+            if data["type"] == "redraw" and not drawn:
+                drawn.append(data)
+                (model,) = (m for m, s in page.states.items() if "question_id" in s)
+                known = page.states[model]["question_id"]
+                click = {"type": "answer", "id": known, "decision": "approve"}
+                kernel.send_to_widget(model, click)
+
+    drawn: list[dict[str, Any]] = []
+    outcome = kernel.run(AGENT, on_message=act, on_other=page, **NOTEBOOK)
+    page.__exit__()
+    assert outcome.status == "ok"
+    (redraw,) = drawn
+    texts = [output["data"]["text/plain"] for output in redraw["outputs"]]
+    assert texts[0] == "I look." and "Question: may python run?" in texts[1]
+    cells = [
+        m["content"]["transient"]["agent_magics_cell"]
+        for m in outcome.messages
+        if m["msg_type"] == "display_data"
+    ]
+    assert set(cells) == {redraw["cell"]}
+
+
+def test_a_cell_that_has_changed_is_not_edited(kernel: Kernel) -> None:
+    read = "Call('notebook_read', {})"
+    edit = "Call('notebook_edit_cell', {'cell_id': 'c', 'source': 'x = 2', 'version': %r})"
+    kernel.run(scripted(read, edit % "8ff436de", edit % "unknown", DONE))
+    with LabPage(kernel) as page:
+        page.cells["c"] = "x = 1"
+
+        def act(message: dict[str, Any]) -> None:
+            page(message)
+            if page.heard and page.heard[-1].get("op") == "read":
+                page.cells["c"] = "x = 1  # mine"
+
+        kernel.run("%%agent --approval never\nGo.\n", on_message=act, **NOTEBOOK)
+    read_text, stale, unknown = eval(kernel.value(outputs()))
+    assert "[1] code cell c, version" in read_text
+    assert "has changed since the version you gave" in stale and "x = 1  # mine" in stale
+    assert "was not read in this kernel" in unknown
+
+
+def test_a_tool_of_the_page_is_offered_while_it_is_open(kernel: Kernel) -> None:
+    tool = {"name": "pick_point", "description": "Pick.", "inputSchema": {"type": "object"}}
+    call = "Call('pick_point', {'chart': 'sales'})"
+    kernel.run(scripted(call, DONE, call, DONE))
+    never = "%%agent --approval never\nGo.\n"
+    with LabPage(kernel, tools=[tool]) as page:
+        kernel.run(never, on_message=page, **NOTEBOOK)
+    kernel.run(never, **NOTEBOOK)
+    first, second = eval(kernel.value(outputs()))
+    assert first == "point of sales"
+    assert "pick_point" in second and "point of" not in second
+
+
+def test_pages_are_told_when_the_extension_is_loaded_anew(kernel: Kernel) -> None:
+    with LabPage(kernel) as page:
+        kernel.run("%reload_ext agent_magics", on_message=page)
+        assert page.heard == [{"type": "goodbye"}]
+        assert "has not said hello" in kernel.run("%agent doctor").text
+
+
+def test_without_a_page_or_a_cell_the_notebook_tools_refuse(kernel: Kernel) -> None:
+    read = "Call('notebook_read', {})"
+    kernel.run(scripted(read, DONE, read, DONE))
+    agent = "%%agent --tools notebook\nGo.\n"
+    kernel.run(agent, **NOTEBOOK)
+    with LabPage(kernel) as page:
+        kernel.run(agent, on_message=page, allow_stdin=True)
+    no_page, console = eval(kernel.value(outputs()))
+    assert "There is no open notebook to work on" in no_page
+    assert "runs in a console" in console

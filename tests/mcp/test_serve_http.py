@@ -1,0 +1,458 @@
+"""Our tools over HTTP, before the official client: what they look like, and how calls go."""
+
+import asyncio
+import base64
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ImageContent
+from serve_client import ERAS, connected, text_of
+
+from agent_magics import Agent, FatalError, ToolContext, tool
+from agent_magics.protocol.items import InputImage, InputText
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.serve import loopback
+
+LIMIT = 30.0
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n nothing is drawn of it here").decode()
+
+
+@tool
+def add(a: int, b: int = 2) -> dict[str, int]:
+    """Add two numbers.
+
+    Args:
+        a: one of them.
+    """
+    return {"sum": a + b}
+
+
+@tool(mutating=False)
+def list_primes() -> list[int]:
+    """List some primes."""
+    return [2, 3, 5]
+
+
+@tool(mutating=False)
+def config_text() -> str:
+    """Return text that looks like data."""
+    return '{"a": 1}'
+
+
+@tool
+def broken() -> str:
+    """Fail."""
+    raise ValueError("no such luck")
+
+
+@tool
+def show_pixel() -> ToolOutput:
+    """Return a picture and words."""
+    image = InputImage(f"data:image/png;base64,{PIXEL}")
+    return ToolOutput((InputText("a pixel"), image))
+
+
+@tool
+def count(ctx: ToolContext) -> str:
+    """Tell how far it is."""
+    ctx.update(title="begun")
+    ctx.update(progress=0.5)
+    ctx.update(title="nearly", progress=0.4)
+    return "counted"
+
+
+TOOLS = (add, list_primes, config_text, broken, show_pixel, count)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with Agent(tools=TOOLS, cwd=tmp_path_factory.mktemp("serve")) as agent:
+        yield agent
+
+
+@pytest.fixture(scope="module")
+def served(agent: Agent) -> Iterator[Any]:
+    with agent.serve() as serving:
+        yield serving
+
+
+def run(coroutine: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(coroutine, LIMIT))
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_tools_are_listed_with_their_schemas_and_hints(served: Any, mode: str) -> None:
+    async def listed() -> Any:
+        async with connected(served.url, served.token, mode) as client:
+            return (await client.list_tools()).tools
+
+    tools = {each.name: each for each in run(listed())}
+    assert tuple(tools) == served.tools == tuple(each.tool_options.name for each in TOOLS)
+    assert tools["add"].description == "Add two numbers."
+    assert tools["add"].input_schema["required"] == ["a"]
+    assert tools["add"].input_schema["properties"]["a"]["description"] == "one of them."
+    assert tools["add"].annotations.read_only_hint is False
+    assert tools["list_primes"].annotations.read_only_hint is True
+    assert tools["list_primes"].title == "List primes"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_what_calls_give_back(served: Any, mode: str) -> None:
+    async def called() -> Any:
+        async with connected(served.url, served.token, mode) as client:
+            return {
+                each: await client.call_tool(each, {"a": 3} if each == "add" else {})
+                for each in served.tools
+            }
+
+    results = run(called())
+    assert text_of(results["add"]) == '{"sum":5}'
+    assert results["add"].structured_content == {"sum": 5}
+    assert results["list_primes"].structured_content == {"result": [2, 3, 5]}
+    assert results["config_text"].structured_content is None, "it says that it returns text"
+    assert results["broken"].is_error
+    assert "ValueError: no such luck" in text_of(results["broken"])
+    words, picture = results["show_pixel"].content
+    assert words.text == "a pixel"
+    assert isinstance(picture, ImageContent)
+    assert (picture.mime_type, picture.data) == ("image/png", PIXEL)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_the_tools_errors_are_results_and_the_protocols_are_not(served: Any, mode: str) -> None:
+    async def called() -> Any:
+        async with connected(served.url, served.token, mode) as client:
+            unfit = await client.call_tool("add", {"a": "x", "c": 1})
+            with pytest.raises(MCPError) as unknown:
+                await client.call_tool("multiply", {})
+            return unfit, unknown.value
+
+    unfit, unknown = run(called())
+    assert unfit.is_error
+    assert "a: expected an integer" in text_of(unfit)
+    assert "c: not a parameter" in text_of(unfit)
+    assert unknown.code == -32602
+    assert "multiply" in unknown.message
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_updates_go_out_as_growing_progress(served: Any, mode: str) -> None:
+    async def called() -> Any:
+        seen = []
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            seen.append((done, total, message))
+
+        async with connected(served.url, served.token, mode) as client:
+            await client.call_tool("count", {}, progress_callback=progress)
+        return seen
+
+    seen = run(called())
+    assert [message for _, _, message in seen] == ["begun", None, "nearly"]
+    shares = [done for done, _, _ in seen]
+    assert shares == sorted(set(shares)), "the protocol wants each number above the last"
+    assert shares[1] == 0.5
+
+
+# -- who may talk to it ----------------------------------------------------------------------------
+
+
+def post(serving: Any, **headers: str) -> httpx2.Response:
+    headers = {"Accept": "application/json, text/event-stream", **headers}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    return httpx2.post(serving.url, json=body, headers=headers, trust_env=False)
+
+
+def test_without_the_token_nothing_is_answered(served: Any) -> None:
+    for given in ("", "Bearer", "Bearer wrong", f"Basic {served.token}", f"Bearer {served.token}x"):
+        answer = post(served, **({"Authorization": given} if given else {}))
+        assert answer.status_code == 401, given
+        assert answer.headers["www-authenticate"].startswith("Bearer ")
+
+
+def test_other_names_of_this_machine_are_refused(served: Any) -> None:
+    bearer = {"Authorization": f"Bearer {served.token}"}
+    port = httpx2.URL(served.url).port
+    assert post(served, **bearer, Host="evil.example").status_code == 421
+    assert post(served, **bearer, Host=f"evil.example:{port}").status_code == 421
+    assert post(served, **bearer, Host=f"127.0.0.1:{port + 1}").status_code == 421
+    assert post(served, **bearer, Origin="https://evil.example").status_code == 403
+    assert post(served, **bearer, Origin="null").status_code == 403
+    assert post(served, **bearer, Origin=f"http://localhost:{port}").status_code == 400, (
+        "it comes to the protocol, which wants a hello first"
+    )
+
+
+def test_a_body_without_end_is_refused(served: Any) -> None:
+    headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
+    answer = httpx2.post(
+        served.url, content=b" " * (5 * 1024 * 1024), headers=headers, trust_env=False
+    )
+    assert answer.status_code == 413
+
+
+def test_idle_connections_do_not_use_up_the_kernels_descriptors(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another person of this machine can connect without the token."""
+    address = ("127.0.0.1", httpx2.URL(served.url).port)
+
+    def hung_up(idle: socket.socket) -> bool:
+        idle.settimeout(LIMIT)
+        with suppress(ConnectionResetError):
+            return idle.recv(1) == b""
+        return True
+
+    monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 3)
+    with ExitStack() as open_ones:
+        idle = [
+            open_ones.enter_context(socket.create_connection(address, timeout=LIMIT))
+            for _ in range(8)
+        ]
+        assert hung_up(idle[-1]), "there were too many"
+    monkeypatch.setattr(loopback, "_HELLO_LIMIT", 0.05)
+    with socket.create_connection(address, timeout=LIMIT) as silent:
+        silent.sendall(b"POST /mcp HTTP/1.1\r\n")
+        assert hung_up(silent), "it never asked anything"
+    monkeypatch.undo()
+    assert post(served).status_code == 401, "it still answers"
+
+
+def test_the_token_is_in_no_text_of_the_object(served: Any) -> None:
+    assert len(served.token) >= 40
+    assert served.token not in repr(served) + str(served)
+    assert served.url in repr(served)
+    headers = served.client_config()["mcpServers"]["notebook"]["headers"]
+    assert headers == {"Authorization": f"Bearer {served.token}"}
+
+
+def test_the_token_is_taken_out_of_what_tools_say(agent: Agent, served: Any) -> None:
+    @tool(mutating=False)
+    def leak() -> str:
+        """Say the token."""
+        return f"it is {served.token}"
+
+    async def called() -> Any:
+        async with connected(served.url, served.token) as client:
+            return await client.call_tool("leak", {})
+
+    agent.register(leak)
+    try:
+        asked = run(called())
+    finally:
+        agent.unregister("leak")
+    assert served.token not in text_of(asked)
+    assert "it is" in text_of(asked)
+
+
+# -- the list changes ------------------------------------------------------------------------------
+
+
+def test_clients_of_2025_hear_of_new_tools() -> None:
+    async def told() -> Any:
+        changed = asyncio.Event()
+
+        async def hear(message: Any) -> None:
+            if type(message).__name__ == "ToolListChangedNotification":
+                changed.set()
+
+        with Agent(tools=[add]) as agent, agent.serve() as serving:
+            async with connected(
+                serving.url, serving.token, "legacy", message_handler=hear
+            ) as client:
+                assert client.server_capabilities.tools.list_changed
+                # What is sent before the client has opened its stream is lost, as the protocol of
+                # 2025 has it; so this is done until it is heard.
+                while not changed.is_set():
+                    if len(serving.tools) == 1:
+                        agent.register(list_primes)
+                    else:
+                        agent.unregister("list_primes")
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(changed.wait(), 0.2)
+                agent.register(list_primes)
+                names = [t.name for t in (await client.list_tools()).tools]
+                assert names == ["add", "list_primes"]
+                await client.list_tools()  # what was sent before has come by now
+                assert (await client.call_tool("list_primes", {})).structured_content
+                changed.clear()
+                agent.unregister("list_primes")
+                await changed.wait()
+                assert [t.name for t in (await client.list_tools()).tools] == ["add"]
+
+    run(told())
+
+
+def test_clients_of_2026_subscribe_to_new_tools() -> None:
+    async def told() -> Any:
+        with Agent(tools=[add]) as agent, agent.serve() as serving:
+            async with (
+                connected(serving.url, serving.token) as client,
+                client.listen(tools_list_changed=True) as changes,
+            ):
+                agent.register(list_primes)
+                event = await anext(aiter(changes))
+                assert type(event).__name__ == "ToolsListChanged"
+
+    run(told())
+
+
+# -- calls side by side, and their end -------------------------------------------------------------
+
+
+def test_calls_that_exclude_each_other_wait_and_the_others_do_not() -> None:
+    together = threading.Barrier(2, timeout=LIMIT)
+    inside: list[str] = []
+    most: list[int] = []
+
+    @tool(parallel=True)
+    def meet() -> str:
+        """Wait for the other call."""
+        together.wait()
+        return "met"
+
+    @tool
+    async def alone() -> str:
+        """Count who is inside."""
+        inside.append("x")
+        most.append(len(inside))
+        await asyncio.sleep(0)
+        inside.pop()
+        return "done"
+
+    async def called() -> None:
+        with Agent(tools=[meet, alone]) as agent, agent.serve() as serving:
+            async with connected(serving.url, serving.token) as client:
+                met = await asyncio.gather(*(client.call_tool("meet", {}) for _ in range(2)))
+                assert [text_of(each) for each in met] == ["met", "met"]
+                await asyncio.gather(*(client.call_tool("alone", {}) for _ in range(4)))
+
+    run(called())
+    assert most == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_that_gives_up_stops_its_call(mode: str) -> None:
+    async def called() -> None:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait_long() -> str:
+            """Wait for ever."""
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return "never"
+
+        with Agent(tools=[wait_long, add]) as agent, agent.serve() as serving:
+            async with connected(serving.url, serving.token, mode) as client:
+                call = asyncio.create_task(client.call_tool("wait_long", {}))
+                await began.wait()
+                call.cancel()
+                await ended.wait()
+                assert (await client.call_tool("add", {"a": 1})).structured_content == {"sum": 3}
+
+    run(called())
+
+
+def test_questions_go_to_the_programs_own_way() -> None:
+    asked: list[tuple[str, str]] = []
+    waited: list[str | None] = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        waited.append(message)
+
+    def decide(question: Any) -> str:
+        asked.append((question.tool, question.target))
+        return "approve" if len(asked) == 1 else "deny"
+
+    async def called() -> Any:
+        with (
+            Agent(tools=[add], approval="untrusted", on_question=decide) as agent,
+            agent.serve() as serving,
+        ):
+            async with connected(serving.url, serving.token) as client:
+                return [
+                    await client.call_tool("add", {"a": each}, progress_callback=progress)
+                    for each in (1, 2)
+                ]
+
+    allowed, refused = run(called())
+    assert not allowed.is_error
+    assert refused.is_error
+    assert [tool_name for tool_name, _ in asked] == ["add", "add"]
+    assert waited == ["waits for the person's approval"] * 2
+
+
+def test_stop_ends_calls_that_are_under_way() -> None:
+    """Also on a loop of our own, where nothing may be left behind."""
+    began, ended = threading.Event(), threading.Event()
+
+    @tool
+    async def wait_long() -> str:
+        """Wait for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    with Agent(tools=[wait_long]) as agent:
+        serving = agent.serve()
+
+        async def called() -> None:
+            async with connected(serving.url, serving.token) as client:
+                await client.call_tool("wait_long", {})
+
+        with ThreadPoolExecutor(1) as threads:
+            call = threads.submit(run, called())
+            assert began.wait(LIMIT)
+            serving.stop()
+            assert ended.wait(LIMIT)
+            assert call.exception(LIMIT) is not None
+
+
+def test_it_ends_with_stop_and_with_the_agent() -> None:
+    with Agent(tools=[add]) as agent:
+        first, second = agent.serve(), agent.serve(tools=["add"])
+        assert agent.served == (first, second)
+        first.stop()
+        first.stop()
+        assert not first.running
+        assert agent.served == (second,)
+        with pytest.raises(httpx2.ConnectError):
+            post(first)
+    assert not second.running
+
+
+def test_what_cannot_be_served_is_told_in_a_sentence() -> None:
+    with Agent(tools=[add]) as agent, agent.serve() as serving:
+        with pytest.raises(FatalError, match="no tool mul to serve; there are: add"):
+            agent.serve(tools=["mul"])
+        with pytest.raises(FatalError, match=r"Port \d+ of 127.0.0.1 cannot be used"):
+            agent.serve(port=httpx2.URL(serving.url).port)
+        with pytest.raises(FatalError, match="no port"):
+            agent.serve(port=70_000)
+
+
+def test_a_program_without_a_loop_serves_too() -> None:
+    before = set(threading.enumerate())
+    with Agent(tools=[add, broken]) as agent, agent.serve(tools=["add"]) as serving:
+        assert serving.tools == ("add",)
+
+        async def called() -> Any:
+            async with connected(serving.url, serving.token) as client:
+                return await client.call_tool("add", {"a": 1})
+
+        assert run(called()).structured_content == {"sum": 3}
+    assert "agent-serve" not in {thread.name for thread in set(threading.enumerate()) - before}

@@ -1,0 +1,133 @@
+"""Servers over HTTP: both transports, what is sent to them, and what becomes of a lost one."""
+
+import pytest
+from mcp_http_server import HttpServer
+from mcp_links import LIMIT, Desk, McpWorld, words_of
+
+from agent_magics.backends.mcp import http
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.mcp import ElicitationAnswer, McpServerConfig, McpStatus
+
+
+@pytest.fixture(scope="module", params=["http", "sse"])
+def server(request):
+    with HttpServer(request.param) as made:
+        yield made
+
+
+def config(server: HttpServer, **more) -> McpServerConfig:
+    fields = {"startup_timeout_sec": LIMIT, "tool_timeout_sec": LIMIT, **more}
+    return McpServerConfig("small", url=server.address, transport=server.transport, **fields)
+
+
+def test_calls_progress_and_questions(server):
+    desk = Desk(ElicitationAnswer("accept"))
+    with McpWorld(config(server)) as world:
+        assert world.ready().version == "1"
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert words_of(world.call("work", desk)) == "done"
+        assert words_of(world.call("order", desk)) == "accept"
+    assert desk.progressed == [(1, 2, "half")]
+    assert desk.asked[0].url == "https://example.org/sign"
+
+
+def test_headers_and_the_token_are_sent_and_not_shown(server):
+    server.seen.clear()
+    given = config(
+        server, headers={"X-Team": "blue-team-sesame"}, bearer_token_env_var="SMALL_TOKEN"
+    )
+    with McpWorld(given, environment={"SMALL_TOKEN": "sesame-token"}) as world:
+        world.ready()
+        assert "sesame-token" in world.manager.secrets()
+        assert "sesame" not in repr(world.history)
+    assert server.seen
+    for _, _, headers, _ in server.seen:
+        assert headers["x-team"] == "blue-team-sesame"
+        assert headers["authorization"] == "Bearer sesame-token"
+
+
+def test_a_token_that_is_not_set_is_told(server):
+    given = config(server, bearer_token_env_var="SMALL_TOKEN")
+    with McpWorld(given, environment={}) as world:
+        state = world.until_status(McpStatus.FAILED)
+    assert "the variable SMALL_TOKEN (bearer_token_env_var) is not set" in state.message
+
+
+def test_a_token_that_is_refused_is_told(server):
+    server.gate = lambda request: (401, {}, "")
+    try:
+        given = config(server, bearer_token_env_var="SMALL_TOKEN")
+        with McpWorld(given, environment={"SMALL_TOKEN": "sesame-token"}) as world:
+            state = world.until_status(McpStatus.NEEDS_LOGIN)
+        assert "refused the token in SMALL_TOKEN" in state.message
+        assert "sesame" not in state.message
+    finally:
+        server.gate = lambda request: None
+
+
+def test_a_server_that_fails_says_how(server):
+    server.gate = lambda request: (503, {}, "down")
+    try:
+        with McpWorld(config(server)) as world:
+            state = world.until_status(McpStatus.FAILED)
+        assert "could not be started: HTTP status 503" in state.message
+    finally:
+        server.gate = lambda request: None
+
+
+def test_nobody_listens(server):
+    with HttpServer() as gone:
+        given = config(gone)
+    with McpWorld(given) as world:
+        state = world.until_status(McpStatus.FAILED)
+    assert "could not be started" in state.message
+
+
+def test_tools_that_come_later():
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        world.call("grow")
+        world.until(lambda state: any(tool.name == "grown" for tool in state.tools))
+        assert words_of(world.call("grown")) == "new"
+
+
+def test_a_lost_server_is_told_and_found_again():
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        server.__exit__()
+        with pytest.raises(RespondToModel, match="during the call; whether it did its work"):
+            world.call("add", a=1, b=2)
+        world.until_status(McpStatus.FAILED)
+        with HttpServer(port=server.port):
+            world.run(world.manager.restart("small"))
+            assert words_of(world.call("add", a=1, b=2)) == "3"
+            world.run(world.manager.close())
+
+
+def test_a_forgotten_session_is_told_and_made_anew():
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        forgotten = []
+
+        def forget(request):
+            if request[0] == "POST" and not forgotten:
+                forgotten.append(request)
+                return 404, {}, ""
+            return None
+
+        server.gate = forget
+        with pytest.raises(RespondToModel, match="it has not taken it; it has been restarted"):
+            world.call("add", a=1, b=2)
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+
+
+def test_an_answer_that_is_too_long_is_told(monkeypatch):
+    monkeypatch.setattr(http, "MOST_OF_ONE", 1 << 20)
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        long = 200, {"content-type": "application/json"}, "x" * (2 << 20)
+        server.gate = lambda request: long if request[0] == "POST" else None
+        with pytest.raises(RespondToModel, match="the answer has more than 1,048,576 bytes"):
+            world.call("add", a=1, b=2)
+        server.gate = lambda request: None
+        assert words_of(world.call("add", a=1, b=2)) == "3"

@@ -1,0 +1,202 @@
+"""Logging in to a server: the whole way with a real authorization server, but for the browser."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from mcp_http_server import Guard, HttpServer
+from mcp_links import LIMIT, McpWorld, words_of
+
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.mcp import McpServerConfig, McpStatus
+
+
+class Store(dict):
+    """Secrets in memory."""
+
+    def put(self, name, value):
+        self[name] = value
+
+    def delete(self, name):
+        self.pop(name, None)
+
+
+class Browser:
+    """Opens an address as a person would, in a thread; follows redirects."""
+
+    def __init__(self):
+        self.addresses = []
+        self.pages = []
+        self._threads = []
+
+    def __call__(self, address):
+        self.addresses.append(address)
+        self._threads.append(threading.Thread(target=self._open, args=(address,)))
+        self._threads[-1].start()
+
+    def _open(self, address):
+        with urllib.request.urlopen(address, timeout=LIMIT) as answer:
+            self.pages.append(answer.read().decode())
+
+    def join(self):
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def guarded():
+    with HttpServer() as server:
+        yield server, Guard(server)
+
+
+def config(server):
+    return McpServerConfig(
+        "small",
+        url=server.address,
+        transport="http",
+        startup_timeout_sec=LIMIT,
+        tool_timeout_sec=LIMIT,
+    )
+
+
+def log_in(world, browser):
+    world.run(world.manager.login("small", browser, LIMIT))
+    browser.join()
+
+
+def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
+    server, _ = guarded
+    with McpWorld(config(server), secrets=Store()) as world:
+        state = world.until_status(McpStatus.NEEDS_LOGIN)
+        assert state.message == (
+            "The MCP server 'small' wants a login: the person has to run %agent mcp login small."
+        )
+        with pytest.raises(RespondToModel, match="wants a login"):
+            world.call("add", a=1, b=2)
+    assert not any("/auth/" in path for _, path, _, _ in server.seen)
+
+
+def test_a_login_and_its_tokens(guarded):
+    server, guard = guarded
+    store, browser = Store(), Browser()
+    with McpWorld(config(server), secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, browser)
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        (token,) = guard.valid
+        assert token in world.manager.secrets()
+        assert token not in world.manager.logs("small") + repr(world.history)
+    assert len(browser.addresses) == 1
+    assert browser.addresses[0].startswith(f"{server.base}/auth/authorize?")
+    assert "You are logged in" in browser.pages[0]
+    (kept,) = store.values()
+    assert json.loads(kept)["tokens"]["access_token"] == token
+    # Another kernel finds them.
+    with McpWorld(config(server), secrets=store) as world:
+        assert words_of(world.call("add", a=2, b=2)) == "4"
+    assert len(browser.addresses) == 1
+
+
+def test_an_old_token_is_renewed_where_it_came_from(guarded):
+    server, guard = guarded
+    store = Store()
+    with McpWorld(config(server), secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, Browser())
+        world.ready()
+    (name,) = store
+    store[name] = json.dumps({**json.loads(store[name]), "expires_at": 1.0})
+    guard.valid.clear()
+    with McpWorld(config(server), secrets=store) as world:
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+    assert guard.refreshed == 1
+    assert json.loads(store[name])["tokens"]["access_token"] in guard.valid
+
+
+def test_a_token_that_nobody_renews_needs_a_login(guarded):
+    server, guard = guarded
+    store = Store()
+    with McpWorld(config(server), secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, Browser())
+        world.ready()
+        guard.valid.clear()
+        guard.renewals.clear()
+        with pytest.raises(RespondToModel):
+            world.call("add", a=1, b=2)
+        world.until_status(McpStatus.NEEDS_LOGIN)
+
+
+def test_logging_out_forgets(guarded):
+    server, _ = guarded
+    store = Store()
+    with McpWorld(config(server), secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, Browser())
+        world.ready()
+        world.run(world.manager.logout("small"))
+        world.until_status(McpStatus.NEEDS_LOGIN)
+    assert not store
+
+
+def test_a_refused_login_is_told(guarded):
+    server, guard = guarded
+    guard.refuse = True
+    browser = Browser()
+    with McpWorld(config(server), secrets=Store()) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        with pytest.raises(FatalError, match="refused: The person said no"):
+            log_in(world, browser)
+        browser.join()
+    assert "The login was refused" in browser.pages[0]
+
+
+def test_a_login_that_nobody_makes_is_given_up(guarded):
+    server, _ = guarded
+    with McpWorld(config(server), secrets=Store()) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        with pytest.raises(FatalError, match="Nobody logged in"):
+            world.run(world.manager.login("small", lambda address: None, 0.5))
+
+
+class CrossedBrowser(Browser):
+    """Somebody else on the machine is at the receiver first."""
+
+    def __init__(self):
+        super().__init__()
+        self.refused = []
+
+    def _open(self, address):
+        back = parse_qs(urlsplit(address).query)["redirect_uri"][0]
+        for place in (f"{back}?code=x&state=wrong", back.replace("callback", "favicon.ico")):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(place, timeout=LIMIT)
+            self.refused.append(refused.value.code)
+            refused.value.close()
+        super()._open(address)
+
+
+def test_an_answer_of_a_stranger_is_not_taken(guarded):
+    server, _ = guarded
+    browser = CrossedBrowser()
+    with McpWorld(config(server), secrets=Store()) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, browser)
+        world.ready()
+    assert browser.refused == [400, 404]
+
+
+def test_a_program_has_no_login(tmp_path):
+    given = McpServerConfig("program", "true", enabled=False)
+    with McpWorld(given, secrets=Store()) as world, pytest.raises(FatalError, match="a program"):
+        world.run(world.manager.login("program", print))
+
+
+def test_a_server_that_wants_none_says_so():
+    with HttpServer() as server, McpWorld(config(server), secrets=Store()) as world:
+        world.ready()
+        with pytest.raises(FatalError, match="did not ask for a login"):
+            world.run(world.manager.login("small", print))

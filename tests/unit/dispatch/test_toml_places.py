@@ -1,0 +1,79 @@
+"""Every table and key of a TOML text is found on its line, and odd files are refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_magics.dispatch.toml_places import TomlPlaces, decode, parse_toml, read_plain
+from agent_magics.protocol.errors import FatalError
+
+HERE = Path("/p/config.toml")
+TEXT = '''\
+top = 1
+a.b."c d" = 2
+[first]  # [no.header]
+key = [
+  "x = 1", # ]
+  "[second]",
+]
+'quoted.key' = """
+last = 0
+\\"""
+[second]
+""""  # [
+[ first . "in ner" ]
+key = { inline = 3, deep = { er = 4 } }
+[[rule]]
+key = 5
+[[rule]]
+key = 6
+'''
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("top",), 1),
+        (("a", "b", "c d"), 2),
+        (("a", "b"), 2),
+        (("first",), 3),
+        (("first", "key"), 4),
+        (("first", "quoted.key"), 8),
+        (("first", "in ner"), 13),
+        (("first", "in ner", "key"), 14),
+        (("first", "in ner", "key", "deep", "er"), 14),
+        (("first", "not there"), 3),
+        (("rule",), 15),
+        (("second",), 1),
+    ],
+)
+def test_the_line_of_a_key_or_of_what_it_stands_in(path, line):
+    parse_toml(TEXT, HERE)
+    assert TomlPlaces(TEXT).line_of(*path) == line
+
+
+def test_values_over_lines_belong_to_their_statement():
+    statements = TomlPlaces(TEXT).statements
+    assert [(each.first, each.last) for each in statements if each.first != each.last] == [
+        (4, 7),
+        (8, 12),
+    ]
+
+
+def test_what_is_not_toml_is_told_with_its_line():
+    with pytest.raises(FatalError, match=r"/p/config\.toml, line 2: this is not TOML"):
+        parse_toml("a = 1\nb = \n", HERE)
+    with pytest.raises(FatalError, match=r"line 3: this is not TOML"):
+        parse_toml('a = 1\nb = """\n', HERE)
+    with pytest.raises(FatalError, match=r"line 2: this is not UTF-8"):
+        decode(b"a = 1\n\xff = 2\n", HERE)
+
+
+def test_only_a_plain_file_of_bounded_size_is_read(tmp_path):
+    assert read_plain(tmp_path / "none", "rules") is None
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"#" * ((1 << 20) + 1))
+    for name in ("pipe", "large", "."):
+        with pytest.raises(FatalError, match=r"The rules in .* cannot be read"):
+            read_plain(tmp_path / name, "rules")

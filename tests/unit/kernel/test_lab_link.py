@@ -1,0 +1,94 @@
+"""Whatever a page says, nothing fails by it, and what it was asked comes to an end."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magics.kernel.lab_link import Asker, LabLink, Page
+from agent_magics.kernel.lab_tools import as_response
+from agent_magics.protocol.items import InputImage, InputText
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+FIELDS = ("type", "id", "call_id", "content", "tools", "items", "success")
+KINDS = st.sampled_from(["ping", "tools", "question", "reply", "result", "bye", "knock"])
+SAID = st.dictionaries(st.sampled_from(FIELDS), JSON).flatmap(
+    lambda fields: KINDS.map(lambda kind: {**fields, "type": kind})
+)
+
+
+class Session:
+    """The sending half of a kernel."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, socket: Any, kind: str, content: dict[str, Any], **_: Any) -> None:
+        self.sent.append(content["data"])
+
+
+class SilentKernel:
+    """A kernel as far as a page needs one."""
+
+    iopub_socket = None
+
+    def __init__(self) -> None:
+        self.session = Session()
+
+    def get_parent(self, channel: str) -> dict[str, Any]:
+        return {}
+
+
+@settings(max_examples=50)
+@given(SAID | JSON)
+def test_a_page_can_say_anything(said: Any) -> None:
+    page = Page(SilentKernel(), "comm", {})
+    LabLink(None)._hear(page, said, "subshell")
+    assert page.reach == "", "a ping on the main thread proves nothing"
+
+
+@settings(max_examples=50)
+@given(JSON)
+def test_a_result_of_any_kind_becomes_a_response(result: Any) -> None:
+    answer = result if isinstance(result, dict) else {"items": result, "success": True}
+    response = as_response("c1", answer)
+    assert response.content_items
+    assert all(isinstance(part, InputText) for part in response.content_items)
+
+
+def test_pictures_are_taken_as_data_only() -> None:
+    items = [
+        {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
+        {"type": "input_image", "image_url": "https://example.org/x.png", "text": "x"},
+    ]
+    response = as_response("c1", {"items": items, "success": True})
+    assert response.content_items == (InputImage("data:image/png;base64,AA=="), InputText("x"))
+    assert response.success
+
+
+def test_what_a_closed_page_was_asked_fails() -> None:
+    kernel, link, results = SilentKernel(), LabLink(None), []
+    page = Page(kernel, "comm", {"inbox": "i", "tools": [{"name": "pick"}]})
+    link._pages["i"] = page
+    wish = link.wish(page, "read", Asker("cell", "client"), {"start": 0})
+    assert link.call("pick", "c1", {}, "client", results.append)
+    assert not link.call("other", "c2", {}, "client", results.append)
+    assert [said["type"] for said in kernel.session.sent] == ["wish", "call"]
+    link._pages.clear()
+    link.drop(page)
+    assert "closed" in str(wish.result(timeout=1))
+    assert "closed" in str(results)
+
+
+def test_an_answer_that_nobody_waits_for_any_more_harms_no_other() -> None:
+    """A turn was interrupted, or the page was too slow: its wish is cancelled, not forgotten."""
+    link, page = LabLink(None), Page(SilentKernel(), "comm", {})
+    given_up, slow, other = (link.wish(page, "read", Asker("a", ""), {}) for _ in range(3))
+    assert given_up.cancel() and slow.cancel()
+    link._hear(page, {"type": "reply", "id": page._kernel.session.sent[0]["id"]}, "subshell")
+    link.drop(page)
+    assert other.result(timeout=0) == {"refused": "its page was closed"}

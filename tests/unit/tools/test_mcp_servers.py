@@ -1,0 +1,103 @@
+"""Which MCP servers an agent has: from a program and from files, read anew where they changed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_magics.dispatch.mcp_config import ProjectServers
+from agent_magics.dispatch.rules import user_config_file
+from agent_magics.dispatch.shelf import ToolShelf
+from agent_magics.engine.thread import shared_engine
+from agent_magics.protocol.errors import FatalError
+from agent_magics.tools.mcp_servers import KeptSecrets, McpServers, read_given
+
+TABLE = '[mcp_servers.{}]\ncommand = "server"\n'
+
+
+@pytest.fixture
+def config():
+    """The person's own configuration file, which is not there yet."""
+    file = user_config_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def servers(given=None):
+    spawn = shared_engine().spawn
+    return McpServers(Path.cwd(), given, spawn=spawn, shelf=ToolShelf(), changed=print)
+
+
+def names(found, **options):
+    tools = found.tools(**options)
+    return [] if tools is None else [state.config.name for state in tools.states]
+
+
+def test_there_are_none(config):
+    assert servers().tools() is None
+
+
+def test_a_program_s_and_the_person_s_are_there_and_none_is_started(config):
+    config.write_text(TABLE.format("mine"), encoding="utf-8")
+    found = servers({"given": {"command": "x"}})
+    assert names(found) == ["given", "mine"]
+    assert {str(state.status) for state in found.tools().states} == {"stopped"}
+    assert names(servers({"given": {"command": "x"}}), files=False) == ["given"]
+
+
+def test_nothing_is_read_again_and_no_connection_made_anew_while_the_files_stay(config):
+    config.write_text(TABLE.format("mine"), encoding="utf-8")
+    found = servers()
+    tools, read = found.tools(), found._config
+    assert found.tools() is tools
+    assert found._config is read
+    config.write_text(TABLE.format("mine") + "enabled = false\n", encoding="utf-8")
+    assert found.tools() is tools
+    assert [str(state.status) for state in tools.states] == ["disabled"]
+    assert found._config is not read
+    config.unlink()
+    assert found.tools() is None
+
+
+def test_a_project_s_servers_wait_for_trust_and_the_person_is_told_once(config):
+    folder = Path.cwd() / ".agent_magics"
+    folder.mkdir()
+    (folder / "config.toml").write_text(TABLE.format("theirs"), encoding="utf-8")
+    found = servers()
+    assert names(found) == []
+    assert "you have not trusted these files" in found.new_warnings()[0]
+    assert found.new_warnings() == ()
+    project = ProjectServers(Path.cwd())
+    project.trust(project.digest(project.files()))
+    assert names(found) == ["theirs"]
+
+
+def test_what_a_program_gives_later_takes_the_place_of_what_it_gave(config):
+    found = servers({"a": {"command": "x"}})
+    assert names(found) == ["a"]
+    found.give({"b": {"command": "x"}})
+    assert names(found) == ["b"]
+    found.give(None)
+    assert names(found) == []
+
+
+def test_what_is_wrong_is_told_with_its_place(config):
+    config.write_text("[mcp_servers.a]\ncolour = 1\n", encoding="utf-8")
+    with pytest.raises(FatalError, match=r"config\.toml, line 2"):
+        servers().tools()
+    with pytest.raises(FatalError, match="mcp_servers"):
+        read_given(Path.cwd(), {"a": {"colour": 1}})
+
+
+def test_tokens_of_logins_are_kept_where_only_the_person_reads_them(config, monkeypatch):
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    secrets = KeptSecrets()
+    assert secrets.get("mcp:hub") is None
+    secrets.put("mcp:hub", "token-1234")
+    assert secrets.get("mcp:hub") == "token-1234"
+    (file,) = config.parent.glob("credentials.json")
+    assert os.stat(file).st_mode & 0o077 == 0
+    secrets.delete("mcp:hub")
+    assert secrets.get("mcp:hub") is None
+    secrets.delete("mcp:hub")
