@@ -203,7 +203,7 @@ class Foreground:
         """Serve the run until `pending` is done, and return its result.
 
         For work on this thread that calls tools: their questions and their own work on this thread
-        come here meanwhile. Questions are answered as where a cell blocks: no click can arrive.
+        come here meanwhile. Questions are answered as where a cell blocks.
 
         Raises:
             KeyboardInterrupt: the person interrupted; `pending` is cancelled.
