@@ -71,11 +71,12 @@ class DiffTracker:
             self._add_found(memory, *memory.begin())
         watched = with_missing_folders(map(str, paths))
         contents: dict[str, bytes] = {}
-        before = _look(watched, contents)
+        judge = read_judge()  # once for both looks: it asks for a hundred places
+        before = _look(watched, contents, judge)
         try:
             yield
         finally:
-            after = _look(watched, contents)
+            after = _look(watched, contents, judge)
             for memory in busy:
                 memory.end()
             changes = [
@@ -167,9 +168,9 @@ class CommandWatch:
             self._tracker._add_found(memory, *memory.end(session=self._is_session))
 
 
-def _look(paths: Sequence[str], contents: dict[str, bytes]) -> dict[str, PathState]:
-    judge = read_judge()
-
+def _look(
+    paths: Sequence[str], contents: dict[str, bytes], judge: Callable[[str], str]
+) -> dict[str, PathState]:
     def keep(digest: str, content: bytes) -> bool:
         contents[digest] = content
         return True
@@ -197,10 +198,11 @@ def conflict_event(
 ) -> TurnDiffUpdated:
     """Return what is in the way of an undo: from what the agent left to what is there now."""
     contents: dict[str, bytes] = {}
+    judge = read_judge()
     for obstacle in obstacles:
         if obstacle.now is not None:
             with suppress(OSError):
-                _look([obstacle.change.path], contents)
+                _look([obstacle.change.path], contents, judge)
     changes = [PathChange(o.change.path, o.change.after, o.now) for o in obstacles if o.now]
 
     def content(digest: str) -> bytes | None:
