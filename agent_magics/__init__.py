@@ -8,14 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agent_magics._version import __version__
+from agent_magics.files.trusted_imports import guard_imports
 
 if TYPE_CHECKING:
-    from agent_magics.app import Agent
+    from agent_magics.app import Agent, conversations
     from agent_magics.dispatch.context import ToolContext
     from agent_magics.dispatch.hooks import Abort, Block
-    from agent_magics.dispatch.output_guard import OutputGuard
+    from agent_magics.dispatch.results.output_guard import OutputGuard
     from agent_magics.dispatch.tool import tool
-    from agent_magics.models.scripted import Call, ScriptedModel
+    from agent_magics.models.recordings.scripted import Call, ScriptedModel
     from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
     from agent_magics.protocol.tools import DynamicToolSpec
 
@@ -24,13 +25,14 @@ _HOMES = {
     "Agent": "app",
     "AgentMagicsError": "protocol.errors",
     "Block": "dispatch.hooks",
-    "Call": "models.scripted",
+    "Call": "models.recordings.scripted",
     "DynamicToolSpec": "protocol.tools",
     "FatalError": "protocol.errors",
-    "OutputGuard": "dispatch.output_guard",
+    "OutputGuard": "dispatch.results.output_guard",
     "RespondToModel": "protocol.errors",
-    "ScriptedModel": "models.scripted",
+    "ScriptedModel": "models.recordings.scripted",
     "ToolContext": "dispatch.context",
+    "conversations": "app",
     "tool": "dispatch.tool",
 }
 
@@ -47,10 +49,13 @@ __all__ = [
     "ScriptedModel",
     "ToolContext",
     "__version__",
+    "conversations",
     "load_ipython_extension",
     "tool",
     "unload_ipython_extension",
 ]
+
+guard_imports()
 
 
 def __getattr__(name: str) -> Any:
@@ -63,12 +68,20 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics; called by ``%load_ext agent_magics``, any number of times."""
+    """Register the magics; ``%load_ext agent_magics`` calls this, and a second call does nothing.
+
+    Args:
+        shell: the IPython shell.
+    """
     import_module(f"{__name__}.kernel.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics away again; called by ``%unload_ext agent_magics``."""
+    """Unregister the magics and close their agents; ``%unload_ext agent_magics`` calls this.
+
+    Args:
+        shell: the IPython shell.
+    """
     import_module(f"{__name__}.kernel.magics").unload(shell)
 
 

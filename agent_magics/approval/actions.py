@@ -1,4 +1,4 @@
-"""What a call would do, and what must happen before it runs: the nouns of approval."""
+"""Defines the types of approval: what a call would do, and what must happen before it runs."""
 
 import hashlib
 import json
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from agent_magics.dispatch.rules import ProposedRule
+from agent_magics.approval.rules import ProposedRule
 
 
 class ActionKind(StrEnum):
-    """What a call would do, as far as asking goes; the rows of the table."""
+    """Kinds of actions that the approval policy distinguishes; the rows of its table."""
 
     COMMAND_SAFE = "command known to be safe"
     COMMAND_SANDBOXED = "command in the sandbox"
@@ -35,6 +35,7 @@ class ActionKind(StrEnum):
     NOTEBOOK_CHANGE = "change of the open notebook"
     GUARD_RAIL = "guard rail hit by live code"
     SCRATCH_PYTHON = "Python in the sandbox"
+    MEMORY = "change of a note that agents keep"
     TOOL_REQUEST = "what your tool asks for"
 
 
@@ -50,6 +51,10 @@ COMMANDS = frozenset(
 )
 
 
+# Part of the question about a command that may run programs beyond those on its command line.
+NOT_BOUND = "what it runs may change, so your answer is for this one run and not bound to content"
+
+
 def _never(words: Sequence[str]) -> bool:
     return False
 
@@ -60,29 +65,33 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a call would do.
+    """One effect that a call would have.
 
     Attributes:
-        target: what a person reads: the command line, the path, the tool's name.
-        reason: why this needs a look, in a few words.
-        fingerprint: what "always" binds to; an equal one later needs no new question. "" offers
-            no lasting answer.
-        identity: what an approval of this one call binds to, where it is not the fingerprint.
-        subject: what rules compare their patterns with: the words of a command, a path, a name;
-            None: the tool's name where rules of tools look at it, else `target`.
-        permission: the rules that look at it; "" those that go with its kind.
-        pinned: "NAME@HASH" of what a server describes, which rules may name instead of the subject:
-            such a rule holds as long as the description does.
-        leaves_sandbox: once it is approved, the command runs outside the sandbox.
+        target: description for the person: the command line, the path, the tool's name.
+        reason: why it may need approval, in a few words.
+        fingerprint: digest that a lasting answer ("always") is bound to; an equal action needs no
+            new question. "" offers no lasting answer.
+        identity: digest that the approval of this one call is bound to, if not the fingerprint.
+        subject: what the patterns of rules are matched against: the words of a command, a path, a
+            name; None means the tool's name for rules about tools, else `target`.
+        permission: the kind of rules that apply; "" means those for its kind of action.
+        family: the tool, server ("NAME@HASH" of all that it describes) or absolute path that a
+            grant for its kind covers; "" where none may be given.
+        pinned: "NAME@HASH" of a server's description of a tool, which rules may name instead of the
+            subject: such a rule holds until the description changes.
+        leaves_sandbox: whether the command runs outside the sandbox once it is approved.
         may_leave: tells whether a rule may let it run outside the sandbox.
-        sandboxed: it is a command, and there is a sandbox that it runs in.
-        proposed_rule: the rule that "always for this project" would write.
-        always: globs that a lasting answer allows, beside the fingerprint.
-        is_safe: tells of one command of a script that it needs no rule.
-        is_danger: tells whether some words alone are what is dangerous about a command.
-        shown: what a person reads in place of the arguments, such as a diff.
-        show: works that out where it takes time, once somebody is asked; "" leaves the arguments.
-            Actions of one call that share it are shown once.
+        is_bound: whether all programs that the command will run are known: only then may a lasting
+            answer let it run outside the sandbox.
+        sandboxed: whether it is a command that runs in a sandbox.
+        proposed_rule: the rule that the answer "always for this project" would write.
+        always: globs that a lasting answer allows besides the fingerprint.
+        is_safe: tells whether one command of a script needs no rule.
+        is_danger: tells whether some words alone make a command dangerous.
+        shown: text for the person instead of the arguments, such as a diff.
+        show: computes `shown` lazily, once a question is asked; "" keeps the arguments. Actions of
+            one call that share this function are shown once.
     """
 
     kind: ActionKind
@@ -92,9 +101,11 @@ class Action:
     identity: str = ""
     subject: str | tuple[str, ...] | None = None
     permission: str = ""
+    family: str = ""
     pinned: str = ""
     leaves_sandbox: bool = False
     may_leave: Callable[[], bool] = field(default=_always, compare=False)
+    is_bound: bool = True
     sandboxed: bool = False
     proposed_rule: ProposedRule | None = None
     always: tuple[str, ...] = ()
@@ -105,18 +116,20 @@ class Action:
 
     @property
     def is_command(self) -> bool:
-        """Whether a program is started."""
+        """Whether it starts a program."""
         return self.kind in COMMANDS or self.kind is ActionKind.COMMAND_NETWORK
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Run without asking; `bypass_sandbox` only after an approved escalation or by a rule.
+    """The call runs without a question.
 
     Attributes:
-        proposed_rule: the rule that an answer may write where the sandbox then refuses something.
+        bypass_sandbox: whether it runs outside the sandbox; only after an approved escalation or by
+            a rule.
+        proposed_rule: the rule that an answer may write if the sandbox then denies something.
         by: "policy", "rule" or "grant".
-        basis: the policy's name, or where the rule stands.
+        basis: the policy's name, or the place of the rule.
     """
 
     bypass_sandbox: bool = False
@@ -127,12 +140,15 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """Ask first, about `actions`: all of the call's that need it, so that none goes unnamed.
+    """The person has to approve `actions`: all of the call's actions that need it.
 
     Attributes:
-        reason: every reason to ask.
-        proposed_rule: the rule that "always for this project" would write; None offers none.
-        bypass_sandbox: once approved, it runs outside the sandbox.
+        reason: all reasons to ask.
+        proposed_rule: the rule that the answer "always for this project" would write; None offers
+            none.
+        bypass_sandbox: whether it runs outside the sandbox once it is approved.
+        by: "policy" or "rule".
+        basis: the policy's name, or the place of the rule.
     """
 
     reason: str
@@ -144,13 +160,18 @@ class NeedsApproval:
 
     @property
     def target(self) -> str:
-        """Every target that is asked about."""
+        """The targets of all its actions."""
         return ", ".join(dict.fromkeys(action.target for action in self.actions))
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether a mistaken approval would destroy something."""
+        return any(action.kind is ActionKind.COMMAND_DANGEROUS for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """Do not run; `reason` goes to the model."""
+    """The call does not run; `reason` is for the model."""
 
     reason: str
     by: str = field(default="policy", compare=False)
@@ -161,11 +182,11 @@ ExecApprovalRequirement: TypeAlias = Skip | NeedsApproval | Forbidden
 
 
 def fingerprint_of(tool: str, *bound: Any) -> str:
-    """Return what only an equal call has again.
+    """Return a digest of a call, equal only for equal calls.
 
     Args:
         tool: the tool's name.
-        bound: JSON values that an equal call shares: its arguments, and what they lead to.
+        bound: JSON values that identify the call: its arguments, and what they resolve to.
     """
     text = json.dumps((tool, *bound), sort_keys=True)
     return f"{tool}:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,15 +1,15 @@
-"""Who is asked: rules, the table of policy x action, and the verdict.
+"""Decides from rules, policy and actions whether a call runs, needs approval or is refused.
 
-A tool says what a call would do as `Action`s. Rules come first; what they leave open the table
-decides: run, ask or refuse; grants given earlier ("always for this session") turn an ask into a
-run. Nothing here talks to a person.
+A tool describes the effects of a call as `Action`s. Rules come first; where none matches, the table
+decides; earlier grants ("always for this session") replace a question. Asking the person is not
+done here.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from agent_magics.dispatch.actions import (
+from agent_magics.approval.actions import (
     COMMANDS,
     Action,
     ActionKind,
@@ -18,11 +18,12 @@ from agent_magics.dispatch.actions import (
     NeedsApproval,
     Skip,
 )
-from agent_magics.dispatch.grants import ApprovalStore
-from agent_magics.dispatch.rules import ProposedRule, RuleBook, RuleDecision
+from agent_magics.approval.decisions import RuleDecision
+from agent_magics.approval.grants import ApprovalStore
+from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.protocol.config import ApprovalPolicy
 
-# Which rules are about an action; none are about the rest.
+# The kind of rules that apply to an action; none apply to other kinds.
 _PERMISSIONS: dict[ActionKind, str] = {
     **dict.fromkeys(COMMANDS, "command"),
     ActionKind.COMMAND_NETWORK: "network",
@@ -36,6 +37,7 @@ _PERMISSIONS: dict[ActionKind, str] = {
     ActionKind.LIVE_PYTHON: "tool",
     ActionKind.NOTEBOOK_CHANGE: "tool",
     ActionKind.SCRATCH_PYTHON: "tool",
+    ActionKind.MEMORY: "tool",
     ActionKind.MCP_READING: "mcp",
     ActionKind.MCP_OTHER: "mcp",
     ActionKind.MCP_ASKING: "mcp",
@@ -45,7 +47,7 @@ _READING = frozenset({ActionKind.READ, ActionKind.OWN_TOOL_READING})
 
 
 class Verdict(Enum):
-    """What the table says."""
+    """A cell of the table: run, ask or refuse."""
 
     RUN = "run"
     ASK = "ask"
@@ -78,6 +80,7 @@ _TABLE: dict[ActionKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     ActionKind.NOTEBOOK_CHANGE: (_ASK, _ASK, _ASK, _RUN),
     ActionKind.GUARD_RAIL: (_ASK, _ASK, _ASK, _RUN),
     ActionKind.SCRATCH_PYTHON: (_ASK, _RUN, _RUN, _RUN),
+    ActionKind.MEMORY: (_ASK, _RUN, _RUN, _RUN),
     ActionKind.TOOL_REQUEST: (_ASK, _ASK, _ASK, _REFUSE),
 }
 _VERDICTS = {
@@ -88,7 +91,7 @@ _VERDICTS = {
 
 
 def decide(kind: ActionKind, policy: ApprovalPolicy, *, allow_dangerous: bool = False) -> Verdict:
-    """Return what `policy` says about an action of this kind; one cell of the table."""
+    """Return the table's verdict on a kind of action under `policy`."""
     if kind is ActionKind.COMMAND_DANGEROUS and policy is ApprovalPolicy.NEVER and allow_dangerous:
         return Verdict.RUN
     return _VERDICTS[kind, policy]
@@ -96,7 +99,7 @@ def decide(kind: ActionKind, policy: ApprovalPolicy, *, allow_dangerous: bool = 
 
 @dataclass(slots=True)
 class _Judged:
-    """One action and what rules, table and grants say about it."""
+    """One action with the verdict of rules, table and grants."""
 
     action: Action
     verdict: Verdict
@@ -116,16 +119,16 @@ def requirement_of(
     agent: str = "default",
     tool: str = "",
 ) -> ExecApprovalRequirement:
-    """Return what must happen before a call with these `actions` runs; the strictest one wins.
+    """Return what must happen before a call with these `actions` runs; the strictest verdict wins.
 
     Args:
-        actions: what the call would do.
-        policy: what the table says where no rule does.
-        store: what was granted earlier.
-        allow_dangerous: lets dangerous commands run under "never".
-        rules: the rules that hold; None where there are none.
-        agent: the agent's name, which rules may go by.
-        tool: the tool's name, which rules of tools go by.
+        actions: the effects of the call.
+        policy: selects the table's column for actions without a rule.
+        store: the earlier grants.
+        allow_dangerous: whether dangerous commands run under "never".
+        rules: the applicable rules; None where there are none.
+        agent: the agent's name, which rules may select.
+        tool: the tool's name, which rules about tools match.
     """
     judged = []
     for action in actions:
@@ -135,6 +138,12 @@ def requirement_of(
             return Forbidden(one.reason, one.by, one.basis)
         if one.verdict is Verdict.ASK and store.allows(action):
             one.verdict, one.by, one.basis = Verdict.RUN, "grant", action.target
+        elif (
+            one.verdict is Verdict.ASK
+            and one.by != "rule"
+            and (of_kind := store.kind_grant(action))
+        ):
+            one.verdict, one.by, one.basis = Verdict.RUN, "grant", of_kind.target
         elif one.verdict is Verdict.ASK and _was_allowed(action, store, rules):
             one.reason = f"{action.target} is described otherwise than when you allowed it"
         judged.append(one)
@@ -144,7 +153,7 @@ def requirement_of(
 def _rule_decision(
     action: Action, rules: RuleBook | None, agent: str, tool: str
 ) -> RuleDecision | None:
-    """Return what the rules say about one action, if anything."""
+    """Return the rules' decision on one action, or None."""
     if rules is None:
         return None
     permission = action.permission or _PERMISSIONS.get(action.kind, "")
@@ -159,7 +168,7 @@ def _rule_decision(
     if found is not None and found.sandbox == "bypass" and not action.may_leave():
         found = replace(found, sandbox="default")
     if found is None and action.kind is ActionKind.COMMAND_NETWORK and action.may_leave():
-        # Who may leave the sandbox may use the network.
+        # A command that may leave the sandbox may use the network.
         found = rules.decide("command", subject, agent, safe=action.is_safe)
         leaves = found is not None and (found.decision, found.sandbox) == ("allow", "bypass")
         found = found if leaves else None
@@ -167,7 +176,7 @@ def _rule_decision(
 
 
 def _was_allowed(action: Action, store: ApprovalStore, rules: RuleBook | None) -> bool:
-    """Tell whether what bears this name was allowed for longer when it was described otherwise."""
+    """Tell whether a tool of this name had a lasting approval under another description."""
     if not action.pinned:
         return False
     name = action.pinned.partition("@")[0]
@@ -183,7 +192,7 @@ def _was_allowed(action: Action, store: ApprovalStore, rules: RuleBook | None) -
 def _judge(
     action: Action, rule: RuleDecision | None, policy: ApprovalPolicy, *, allow_dangerous: bool
 ) -> _Judged:
-    """Judge one action: by the rule that is about it, else by the table."""
+    """Judge one action: by the rule that applies, else by the table."""
     if rule is not None and _applies(rule, action):
         return _judge_by_rule(action, rule, policy)
     verdict = decide(action.kind, policy, allow_dangerous=allow_dangerous)
@@ -195,11 +204,11 @@ def _judge(
 
 
 def _applies(rule: RuleDecision, action: Action) -> bool:
-    """Tell whether what a rule allows covers this action; what it forbids always does."""
+    """Tell whether a rule's decision covers this action; a prohibition always does."""
     if rule.decision != "allow":
         return True
     if action.kind is ActionKind.COMMAND_DANGEROUS:
-        # "git push" is allowed; that "--force" is, the rule must say itself.
+        # A rule for "git push" does not cover "--force" unless it names it.
         return any(map(action.is_danger, rule.prefixes))
     if action.kind is ActionKind.COMMAND_ESCALATED:
         return rule.sandbox == "bypass"
@@ -237,10 +246,10 @@ def _reason_to_ask(action: Action) -> str:
 
 
 def _combined(judged: Sequence[_Judged], policy: ApprovalPolicy) -> Skip | NeedsApproval:
-    if len(judged) == 1 and _is_plain(judged[0]):  # nearly every call
+    if len(judged) == 1 and _is_plain(judged[0]):  # fast path for nearly every call
         return _PLAIN[policy]
     needed = [one for one in judged if one.verdict is Verdict.ASK]
-    # Together they are one call: it leaves the sandbox if what lets it do so is approved.
+    # They are one call, which leaves the sandbox if any of them does once approved.
     bypass = any(one.bypass for one in judged)
     proposed = next((one.action.proposed_rule for one in judged if one.action.proposed_rule), None)
     if needed:
@@ -254,7 +263,7 @@ def _combined(judged: Sequence[_Judged], policy: ApprovalPolicy) -> Skip | Needs
 
 
 def _is_plain(one: _Judged) -> bool:
-    """Tell whether the table lets an action run, and there is no more to say."""
+    """Tell whether the table lets an action run, without anything else to report."""
     runs = one.verdict is Verdict.RUN and one.by == "policy" and not one.bypass
     return runs and one.action.proposed_rule is None
 
@@ -263,9 +272,9 @@ _PLAIN = {policy: Skip(by="policy", basis=policy.value) for policy in ApprovalPo
 
 
 def _rule_for(needed: Sequence[_Judged]) -> ProposedRule | None:
-    """Return the rule that would make this question needless, if one rule can.
+    """Return the rule that would make this question unnecessary, if a single rule can.
 
-    Not where a rule asks: of two rules the stricter wins, and it would be asked again.
+    None where a rule asks: the stricter of two rules wins, so the question would be asked again.
     """
     rules = {one.action.proposed_rule for one in needed}
     if len(rules) != 1 or any(one.by == "rule" for one in needed):
@@ -274,16 +283,16 @@ def _rule_for(needed: Sequence[_Judged]) -> ProposedRule | None:
 
 
 def is_worth_recording(actions: Sequence[Action], requirement: ExecApprovalRequirement) -> bool:
-    """Tell whether the decision about a call belongs into the audit.
+    """Tell whether the decision about a call belongs in the audit log.
 
-    Reading that needs no question is no decision, and there is a lot of it.
+    Reads that need no approval are left out, because there are many.
     """
     plain = isinstance(requirement, Skip) and requirement.by == "policy"
     return not (plain and all(action.kind in _READING for action in actions))
 
 
 def refusal(action: Action, policy: ApprovalPolicy) -> str:
-    """Say why `action` was not even asked about."""
+    """Return the sentence for the model on why `action` was refused without asking."""
     because = f" ({action.reason})" if action.reason else ""
     return (
         f"Refused: {action.kind.value}{because}: {action.target}. Approval policy "

@@ -1,7 +1,7 @@
-"""A file of rules: read with the line of every mistake, and changed without touching other lines.
+"""Parses a file of rules, reporting errors by line, and edits it without touching other lines.
 
-Law: a file that cannot be understood whole is an error that names file and line; no rule of it is
-used by guess. What the person wrote (order, comments, spaces) stays as it is.
+Law: a malformed file is an error that names file and line; none of its rules is used. The person's
+order, comments and spaces are kept.
 """
 
 import hashlib
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agent_magics.dispatch.glob import is_glob, matches_glob
-from agent_magics.dispatch.toml_edit import toml_text, without_lines
-from agent_magics.dispatch.toml_places import (
+from agent_magics.approval.glob import is_glob, matches_glob
+from agent_magics.config_files.toml_edit import toml_text, without_lines
+from agent_magics.config_files.toml_places import (
     Statement,
     TomlPlaces,
     decode,
     identity_of,
     parse_toml,
-    read_plain,
+    read_settings,
 )
 from agent_magics.protocol.errors import FatalError
 
 PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")
-DECISIONS = ("allow", "prompt", "forbid")  # from the mildest to the strictest
+DECISIONS = ("allow", "prompt", "forbid")  # in increasing strictness
 SANDBOXES = ("default", "bypass")
 
-# Words of a command, each with its alternatives; or a glob.
+# Words of a command, each with its alternatives.
 Words: TypeAlias = tuple[tuple[str, ...], ...]
 
 _KEYS = frozenset(
     {
         *("permission", "pattern", "decision", "sandbox", "agent", "justification"),
-        *("match", "not_match"),
+        *("match", "not_match", "exact"),
     }
 )
 _MOST_WORDS = 50
@@ -44,21 +44,26 @@ HEADER = """\
 # Answers given "for this project" are added at the end. After a change by hand the "allow" rules
 # hold again once you say %agent approvals trust; %agent approvals lists and revokes them.
 """
-MARK = "# Approved on "  # begins the comment above a rule that an answer wrote
+MARK = "# Approved on "  # begins the comment above a rule written by an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One ``[[rule]]``.
+    """One ``[[rule]]`` table.
 
     Attributes:
+        permission: one of `PERMISSIONS`.
         pattern: words with their alternatives (a prefix of the command), or a glob.
-        sandbox: "default", "bypass", or "" where the rule says nothing of it.
+        decision: one of `DECISIONS`.
+        sandbox: "default", "bypass", or "" where not set.
         agent: a glob of agents' names.
+        justification: a reason to show with the decision.
         origin: "user" or "project".
-        number: which rule of its file it is, from 0.
-        line: where it begins, from 1.
-        by_answer: an answer at a question wrote it.
+        file: its path.
+        number: its index in the file, from 0.
+        line: its first line, from 1.
+        by_answer: whether an answer to a question wrote it.
+        exact: whether the words are the whole command, and not its beginning.
     """
 
     permission: str
@@ -72,24 +77,29 @@ class Rule:
     number: int = 0
     line: int = 0
     by_answer: bool = False
+    exact: bool = False
 
     def words_matched(self, argv: Sequence[str]) -> int:
-        """Return how many words the prefix takes, 0 where it is no prefix of `argv`."""
+        """Return the number of words that the pattern matches, 0 where it is no prefix of
+        `argv`.
+        """
         if isinstance(self.pattern, str) or len(argv) < len(self.pattern):
+            return 0
+        if self.exact and len(argv) > len(self.pattern):
             return 0
         fits = all(word in words for word, words in zip(argv, self.pattern, strict=False))
         return len(self.pattern) if fits else 0
 
     @property
     def text(self) -> str:
-        """The pattern as a person reads it: ``git (status|log) …``."""
+        """The pattern for the person: ``git (status|log) …``."""
         if isinstance(self.pattern, str):
             return self.pattern
-        return " ".join(map(_shown_word, self.pattern)) + " …"
+        return " ".join(map(_shown_word, self.pattern)) + ("" if self.exact else " …")
 
     @property
     def place(self) -> str:
-        """Where the rule stands: file and line."""
+        """Its file and line."""
         return f"{self.file}, line {self.line}"
 
 
@@ -103,8 +113,8 @@ class RulesFile:
     """A file of rules as it was read.
 
     Attributes:
-        digest: of its bytes, in hex; "" where there is no file.
-        identity: what the file system says about it; equal again means that it is the same.
+        digest: SHA-256 of its bytes, in hex; "" where there is no file.
+        identity: its file system metadata, which changes when it is written.
     """
 
     path: Path
@@ -116,13 +126,13 @@ class RulesFile:
 
 
 def read_rules(path: Path, origin: str) -> RulesFile:
-    """Read a file of rules; a missing one has none.
+    """Read a file of rules; a missing file has none.
 
     Raises:
-        FatalError: it cannot be read, or something in it is not understood; says file and line.
+        FatalError: it cannot be read, or is malformed; the message names file and line.
     """
     identity = identity_of(path)
-    data = read_plain(path, "rules")
+    data = read_settings(path, "rules", links=origin == "user")
     if data is None:
         return RulesFile(path, origin)
     text = decode(data, path)
@@ -131,10 +141,10 @@ def read_rules(path: Path, origin: str) -> RulesFile:
 
 
 def parse_rules(text: str, path: Path, origin: str) -> tuple[Rule, ...]:
-    """Return the rules that `text` holds, in order.
+    """Parse the rules in `text`, in order.
 
     Raises:
-        FatalError: something in it is not understood; says file and line.
+        FatalError: it is malformed; the message names file and line.
     """
     data = parse_toml(text, path)
     places = RulePlaces(text)
@@ -154,16 +164,16 @@ def parse_rules(text: str, path: Path, origin: str) -> tuple[Rule, ...]:
 
 
 class _RuleReader:
-    """Makes rules of tables, and says on which line something is wrong."""
+    """Converts tables to rules, and reports errors with their lines."""
 
     def __init__(self, path: Path, origin: str, places: "RulePlaces") -> None:
         self._path, self._origin, self._places = path, origin, places
 
     def read(self, number: int, table: Mapping[str, Any]) -> Rule:
-        """Return the rule of one table.
+        """Convert one table to a rule.
 
         Raises:
-            FatalError: something in it is not understood.
+            FatalError: it is malformed.
         """
         self._number = number
         for key in table:
@@ -183,6 +193,7 @@ class _RuleReader:
             number=number,
             line=self._places.line_of(number),
             by_answer=self._places.is_marked(number),
+            exact=self._flag(table, "exact"),
         )
         self._check_sandbox(rule)
         self._check_examples(rule, table)
@@ -206,7 +217,13 @@ class _RuleReader:
             self._refuse(key, f"{key} = {value!r} must be text")
         return str(value)
 
-    def _pattern(self, value: Any, permission: str) -> Words | str:
+    def _flag(self, table: Mapping[str, Any], key: str) -> bool:
+        value = table.get(key, False)
+        if not isinstance(value, bool):
+            self._refuse(key, f"{key} = {value!r} must be true or false")
+        return bool(value)
+
+    def _pattern(self, value: object, permission: str) -> Words | str:
         if value is None:
             self._refuse("pattern", "the rule has no pattern")
         if permission == "network" and value == "*":
@@ -271,11 +288,11 @@ class _RuleReader:
 
 
 class RulePlaces:
-    """Where the rules of a valid TOML text stand, and the text without one of them."""
+    """Line numbers of the rules of a valid TOML text."""
 
     def __init__(self, text: str) -> None:
         self._toml = TomlPlaces(text)
-        self._rules: list[list[Statement]] = []  # of each [[rule]] its header, then its keys
+        self._rules: list[list[Statement]] = []  # for each [[rule]] its header, then its keys
         inside = False
         for statement in self._toml.statements:
             if statement.kind != "key":
@@ -293,11 +310,11 @@ class RulePlaces:
         return next((each.first for each in keys if each.path[1] == key), header.first)
 
     def line_of_top(self, key: str) -> int:
-        """Return the line of a key or table at the top."""
+        """Return the line of a key or table at the top level."""
         return self._toml.line_of(key)
 
     def is_marked(self, rule: int) -> bool:
-        """Tell whether the comment of an answer stands above a rule."""
+        """Tell whether the comment of an answer is above a rule."""
         above = self._rules[rule][0].first - 2 if rule < len(self._rules) else -1
         return above >= 0 and self._toml.lines[above].startswith(MARK)
 
@@ -313,11 +330,11 @@ class RulePlaces:
 
 
 def rule_text(rule: Rule, comment: str) -> str:
-    """Return a rule of plain words or a glob as TOML, below a comment that marks it as approved.
+    """Return a rule of plain words or a glob as TOML, with a comment that marks it as approved.
 
     Args:
-        rule: what to write.
-        comment: behind the mark; what does not print is escaped.
+        rule: the rule.
+        comment: text after the mark; unprintable characters are escaped.
     """
     shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in comment)
     if isinstance(rule.pattern, str):
@@ -331,6 +348,8 @@ def rule_text(rule: Rule, comment: str) -> str:
         f"pattern = {pattern}",
         f"decision = {toml_text(rule.decision)}",
     ]
+    if rule.exact:
+        lines.append("exact = true")
     if rule.sandbox:
         lines.append(f"sandbox = {toml_text(rule.sandbox)}")
     if rule.justification:

@@ -1,4 +1,4 @@
-"""TOML texts changed in one place: all else that the person wrote stays, byte for byte."""
+"""Edits one table or key of a TOML text, and leaves all other bytes as they are."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.toml_places import Statement, TomlPlaces, parse_toml
+from agent_magics.config_files.toml_places import Statement, TomlPlaces, parse_toml
 from agent_magics.protocol.errors import FatalError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -33,12 +33,12 @@ def _toml_character(character: str) -> str:
 
 
 def toml_key(name: str) -> str:
-    """Return `name` as a TOML key, in quotes where it needs them."""
+    """Return `name` as a TOML key, quoted where needed."""
     return name if _BARE.fullmatch(name) else toml_text(name)
 
 
-def toml_value(value: Any) -> str:
-    """Return text, a number, a switch, a list or a mapping of them as TOML on one line."""
+def toml_value(value: object) -> str:
+    """Return a string, number, boolean, list or mapping as TOML on one line."""
     if isinstance(value, str):
         return toml_text(value)
     if isinstance(value, bool):
@@ -55,16 +55,19 @@ def toml_value(value: Any) -> str:
 
 
 def with_table(text: str, path: Sequence[str], values: Mapping[str, Any], file: Path) -> str:
-    """Return a valid TOML text with one more table at its end.
+    """Append a table to a valid TOML text.
 
     Args:
-        text: what stands in the file.
-        path: the names of the new table.
+        text: content of the file.
+        path: names of the new table, outermost first.
         values: its keys.
-        file: named where it cannot be done.
+        file: the file to name in errors.
+
+    Returns:
+        The new text.
 
     Raises:
-        FatalError: the text is written in a way to which no table can be added.
+        FatalError: the text is written in a form to which no table can be added.
     """
     end = "\r\n" if "\r\n" in text else "\n"
     lines = [f"[{'.'.join(map(toml_key, path))}]"]
@@ -77,12 +80,12 @@ def with_table(text: str, path: Sequence[str], values: Mapping[str, Any], file: 
 
 
 def without_table(text: str, path: Sequence[str], file: Path) -> str:
-    """Return a valid TOML text without one table, however it is written.
+    """Remove one table from a valid TOML text, in whatever form it is written.
 
-    Comments between its lines go with it; those above and below stay.
+    Comments between its lines are removed with it; those above and below stay.
 
     Raises:
-        FatalError: it is written in a way that it cannot be taken out by itself.
+        FatalError: it is written in a form from which it cannot be removed automatically.
     """
     wanted = parse_toml(text, file)
     _table_of(wanted, path[:-1], file).pop(path[-1], None)
@@ -102,29 +105,29 @@ def without_table(text: str, path: Sequence[str], file: Path) -> str:
 
 
 def with_switch(text: str, path: Sequence[str], on: bool, file: Path) -> str:
-    """Return a valid TOML text in which one key is true or false.
+    """Set one key of a valid TOML text to true or false.
 
     Raises:
-        FatalError: it is written in a way that it cannot be changed by itself.
+        FatalError: it is written in a form in which it cannot be changed automatically.
     """
     wanted = parse_toml(text, file)
     _table_of(wanted, path[:-1], file)[path[-1]] = on
     places = TomlPlaces(text)
     lines = list(places.lines)
     found = {each.path: each for each in reversed(places.statements)}
-    word = "true" if on else "false"
+    literal = "true" if on else "false"
     if (key := found.get(tuple(path))) is not None:
-        lines[key.first - 1] = _SWITCH.sub(rf"\g<1>{word}", lines[key.first - 1], count=1)
+        lines[key.first - 1] = _SWITCH.sub(rf"\g<1>{literal}", lines[key.first - 1], count=1)
     elif (table := found.get(tuple(path[:-1]))) is not None and table.kind == "table":
         carriage = "\r" if lines[table.first - 1].endswith("\r") else ""
-        lines.insert(table.first, f"{toml_key(path[-1])} = {word}{carriage}")
+        lines.insert(table.first, f"{toml_key(path[-1])} = {literal}{carriage}")
     return _checked("\n".join(lines), wanted, path, file)
 
 
 def without_lines(lines: Sequence[str], regions: Iterable[tuple[int, int]]) -> str:
-    """Return the text without regions of lines (first and last, counted from 1).
+    """Return the text without some ranges of lines (first and last, counted from 1).
 
-    An empty line that set a region apart goes with it.
+    An empty line before a range is removed too.
     """
     gone: set[int] = set()
     for first, last in regions:
@@ -136,7 +139,9 @@ def without_lines(lines: Sequence[str], regions: Iterable[tuple[int, int]]) -> s
 
 
 def _regions(statements: Sequence[Statement], path: tuple[str, ...]) -> Iterable[tuple[int, int]]:
-    """Yield the lines of a table: each of its headers with the keys below, and keys elsewhere."""
+    """Yield the line ranges of a table: each of its headers with the keys below, and keys
+    elsewhere.
+    """
     first = last = 0
     for statement in statements:
         belongs = statement.path[: len(path)] == path
@@ -158,12 +163,14 @@ def _table_of(data: dict[str, Any], path: Sequence[str], file: Path) -> dict[str
 
 
 def _checked(text: str, wanted: Mapping[str, Any], path: Sequence[str], file: Path) -> str:
-    """Return a changed text if it says exactly what it should; no guess reaches a file."""
+    """Return a changed text if it parses to exactly `wanted`, else raise; no wrong edit reaches a
+    file.
+    """
     try:
-        says = parse_toml(text, file)
+        parsed = parse_toml(text, file)
     except FatalError:
-        says = None
-    if says != wanted:
+        parsed = None
+    if parsed != wanted:
         raise _by_hand(path, file)
     return text
 
@@ -179,15 +186,15 @@ def _by_hand(path: Sequence[str], file: Path) -> FatalError:
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace a file as a whole or not at all; one that was there keeps its mode.
+    """Replace a file atomically; an existing file keeps its mode.
 
     Args:
         path: the file.
-        text: its new content.
-        mode: of a file that was not there.
+        text: its new content, written as UTF-8.
+        mode: permission bits of a new file.
 
     Raises:
-        OSError: it could not be written; the file is as it was.
+        OSError: it could not be written; the file is unchanged.
     """
     with suppress(OSError):
         mode = stat.S_IMODE(path.stat().st_mode)

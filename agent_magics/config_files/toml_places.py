@@ -1,12 +1,10 @@
-"""TOML files with the line of every table and key, which tomllib does not tell, read with care.
+"""Parses TOML files with the line of every table and key, which tomllib does not report.
 
-A file of settings may stand in a project of strangers: it is a plain file of bounded size, or an
-error that names it.
+A configuration file may come with an untrusted project: it must be a regular file of bounded size,
+else the error names it.
 """
 
-import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from agent_magics.files.plain_files import load_toml, read_plain
 from agent_magics.protocol.errors import FatalError
 
-_MOST_BYTES = 1 << 20
+_DEEPEST = 4  # names of a path by whose beginning a line is found
 _LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)\Z")
 _PART = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|[A-Za-z0-9_-]+"
 _DOTTED = rf"\s*((?:{_PART})(?:\s*\.\s*(?:{_PART}))*)\s*"
@@ -30,7 +29,9 @@ _SPECIAL = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|[#\[\]{}]')
 
 
 def identity_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is written or replaced; () where there is none."""
+    """Return device, inode, size and times of a file, which change with every write; () where there
+    is none.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -38,40 +39,33 @@ def identity_of(path: Path) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def read_plain(path: Path, what: str) -> bytes | None:
-    """Return the bytes of a plain file of bounded size; None where there is no file.
+def read_settings(path: Path, what: str, *, links: bool) -> bytes | None:
+    """Read the bytes of a configuration file.
 
     Args:
-        path: where it stands.
-        what: what it holds, for the sentence of an error ("rules").
+        path: the file.
+        what: its kind of content, for an error's sentence ("rules").
+        links: whether it may be a symbolic link, as the person's own files may.
+
+    Returns:
+        Its bytes, or None where there is no file.
 
     Raises:
-        FatalError: it is there and cannot be read.
+        FatalError: it exists and cannot be read.
     """
     try:
-        # Without waiting: a pipe in the project's folder must not stop every run.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return read_plain(path, links=links)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise FatalError(f"The {what} in {path} cannot be read: {error.strerror}.") from None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-            raise FatalError(
-                f"The {what} in {path} cannot be read: it is no file of at most 1 MiB."
-            )
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            return file.read(_MOST_BYTES)
-    finally:
-        os.close(fd)
 
 
 def decode(data: bytes, path: Path) -> str:
-    """Return the text of a file.
+    """Decode the content of a file as UTF-8.
 
     Raises:
-        FatalError: it is not UTF-8; says file and line.
+        FatalError: it is not UTF-8; the message names file and line.
     """
     try:
         return data.decode("utf-8")
@@ -81,29 +75,31 @@ def decode(data: bytes, path: Path) -> str:
 
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
-    """Return what a TOML text says.
+    """Parse TOML text.
 
     Raises:
-        FatalError: it is not TOML; says file and line.
+        FatalError: it is not TOML; the message names file and line.
     """
     try:
-        return tomllib.loads(text)
+        return load_toml(text)
     except tomllib.TOMLDecodeError as error:
         found = _LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         what = _LINE.sub("", str(error)).replace(" (at end of document)", "")
         raise FatalError(f"{path}, line {line}: this is not TOML: {what}.") from None
+    except ValueError as error:
+        raise FatalError(f"{path}: this TOML is not read: {error}.") from None
 
 
-# -- where things stand ---------------------------------------------------------------------------
+# -- line numbers ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A header of a table, or a key with its value.
+    """A table header, or a key with its value.
 
     Attributes:
-        path: the names from the top, those of the table before it included.
+        path: names from the outermost, including those of the table that contains it.
         kind: "table", "array" (a table of an array of tables) or "key".
         first, last: its lines, counted from 1.
     """
@@ -115,31 +111,24 @@ class Statement:
 
 
 class TomlPlaces:
-    """The statements of a valid TOML text, in order; only the text's lines are looked at."""
+    """The statements of a valid TOML text, in order, with their line numbers."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         self.statements = tuple(_statements(self.lines))
+        self._exact: dict[tuple[str, ...], int] = {}
+        self._beginning: dict[tuple[str, ...], int] = {}
+        for each in self.statements:
+            self._exact.setdefault(each.path, each.first)
+            for count in range(1, min(len(each.path), _DEEPEST) + 1):
+                self._beginning.setdefault(each.path[:count], each.first)
 
     def line_of(self, *path: str) -> int:
-        """Return the line of a key or table, else of the nearest thing that it stands in."""
-        best, line = 0, 1
-        for statement in self.statements:
-            if statement.path == path:
-                return statement.first
-            shared = _shared(statement.path, path)
-            if shared > best:
-                best, line = shared, statement.first
-        return line
-
-
-def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+        """Return the line of a key or table, or of the nearest table around it, counted from 1."""
+        if path in self._exact:
+            return self._exact[path]
+        counts = range(min(len(path), _DEEPEST), 0, -1)
+        return next((line for n in counts if (line := self._beginning.get(path[:n]))), 1)
 
 
 def _statements(lines: list[str]) -> Iterator[Statement]:
@@ -149,7 +138,7 @@ def _statements(lines: list[str]) -> Iterator[Statement]:
         line, first = lines[at], at + 1
         quote, depth = _state_after(line, "", 0)
         while (quote or depth) and at + 1 < len(lines):
-            at += 1  # the value goes over lines
+            at += 1  # the value spans lines
             quote, depth = _state_after(lines[at], quote, depth)
         at += 1
         if header := _ARRAY.match(line):
@@ -174,7 +163,7 @@ def _name(part: str) -> str:
 
 
 def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
-    """Return the open multi-line quote and the depth of brackets behind a line."""
+    """Return the open multi-line quote and the depth of brackets at the end of a line."""
     at = 0
     while at < len(line):
         if quote:
@@ -185,7 +174,7 @@ def _state_after(line: str, quote: str, depth: int) -> tuple[str, int]:
                 return quote, depth
             at = end + 3
             while at < end + 5 and line[at : at + 1] == quote[0]:
-                at += 1  # quotes that belong to the text, right before the three that end it
+                at += 1  # up to two quotes right before the closing three belong to the string
             quote = ""
             continue
         found = _SPECIAL.search(line, at)

@@ -1,34 +1,48 @@
-"""One attempt of a tool that needs more than being called: time to get ready, and a time limit."""
+"""Runs the tool of a call: prepares it where needed, and enforces its time limit."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
+from agent_magics.dispatch.call import CallInProgress
+from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
+COUNT_INTERVAL = 10  # seconds between two times that a call's count is shown
+
 
 class TimeLimit:
-    """The seconds that a call may take; it stands still while the call waits for others.
+    """A call's time limit in seconds, paused while the call waits for a person or another tool.
 
-    Made and used up on the engine's loop; `stopped` may be used from any thread.
+    It runs on the engine's loop; `stopped` may be used from any thread.
     """
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = asyncio.timeout(seconds)
-        self._left = seconds
+        self._seconds = self._left = seconds
         self._stops = 0
 
     @property
+    def used(self) -> float:
+        """The seconds used so far, without those in which the limit was paused."""
+        end = self._timeout.when()
+        return self._seconds - (self._left if end is None else end - self._loop.time())
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed."""
+        return self._timeout.expired()
+
+    @property
     def timeout(self) -> asyncio.Timeout:
-        """The context manager that ends what takes too long."""
+        """The context manager that cancels the work inside at the limit."""
         return self._timeout
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let no time pass for the call meanwhile: it waits for a person, or another tool."""
+        """Pause the time limit inside this context."""
         self._on_loop(self._stop)
         try:
             yield
@@ -58,27 +72,72 @@ class TimeLimit:
             self._timeout.reschedule(self._loop.time() + self._left)
 
 
-async def attempt(handler: ToolHandler, invocation: ToolInvocation) -> ToolOutput:
-    """Make a call of a tool that has a time limit or something to get ready.
+def run_tool(call: CallInProgress) -> Awaitable[ToolOutput]:
+    """Run the tool of a call, with its preparation and time limit where it has them."""
+    options = call.handler.options
+    if options.timeout is None and options.init is None:
+        return call.handler.handle(call.invocation)
+    return _run_limited(call)
+
+
+async def _run_limited(call: CallInProgress) -> ToolOutput:
+    """Prepare a tool, then run it within its time limit.
 
     Raises:
-        RespondToModel: it could not be made ready, took too long, or could not do its work.
+        RespondToModel: the preparation failed, the limit passed, or the tool failed.
     """
-    context, options = invocation.context, handler.options
+    context, options = call.context, call.handler.options
     if options.init is not None:
-        context.ready = await options.init.value(options.name)
+        call.status.ready = await options.init.value(options.name)
     if options.timeout is None:
-        return await handler.handle(invocation)
-    context.clock = limit = TimeLimit(options.timeout)
+        return await call.handler.handle(call.invocation)
     try:
-        async with limit.timeout:
-            return await handler.handle(invocation)
+        async with limited(context, options.timeout):
+            return await call.handler.handle(call.invocation)
     except TimeoutError:
-        if not limit.timeout.expired():
+        if not context.is_late:
             raise
-        context.cancel()
+        call.status.cancel()
         raise RespondToModel(
             f"{options.name} was stopped: it took longer than {options.timeout:g} s."
         ) from None
+
+
+@asynccontextmanager
+async def limited(context: ToolContext, seconds: float) -> AsyncIterator[None]:
+    """Limit the work inside to `seconds`, and show the elapsed time.
+
+    Raises:
+        TimeoutError: the limit passed; the work inside was cancelled.
+    """
+    status = status_of(context)
+    status.clock = limit = TimeLimit(seconds)
+    counting = _Count(context, limit, seconds)
+    try:
+        async with limit.timeout:
+            yield
     finally:
-        context.clock = None
+        counting.cancel()
+        if not limit.is_late:  # else the work that is being cancelled still reads it
+            status.clock = None
+
+
+class _Count:
+    """Shows from time to time how long a call has run, and how long it may.
+
+    It is a timer rather than a task, which would cost most calls more than all of their checks.
+    """
+
+    def __init__(self, context: ToolContext, limit: TimeLimit, seconds: float) -> None:
+        self._context, self._limit, self._seconds = context, limit, seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(COUNT_INTERVAL, self._show)
+
+    def _show(self) -> None:
+        used = round(self._limit.used)
+        self._context.update(metadata={"seconds": used, "of": self._seconds})
+        self._timer = self._loop.call_later(COUNT_INTERVAL, self._show)
+
+    def cancel(self) -> None:
+        """Cancel the timer."""
+        self._timer.cancel()

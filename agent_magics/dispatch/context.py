@@ -1,234 +1,199 @@
-"""What a tool is handed when the engine calls it: where it is, what holds, whom it may ask."""
+"""Defines the context that a tool receives: its call, and the data that its turn shares."""
 
+import math
 import threading
-from collections import Counter
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from agent_magics.dispatch.handles import HandleStore, is_handle
-from agent_magics.dispatch.offer import ToolOffer
+from agent_magics.dispatch.results.stored import HandleStore, is_handle
+from agent_magics.dispatch.turn.changes import ChangeTracker
+from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import Event, ToolCallUpdated
 from agent_magics.protocol.items import Item, Json
-from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ToolOutput
 
+if TYPE_CHECKING:  # a run that starts no command does not import it
+    from agent_magics.exec.processes import ProcessManager
 
-class Emit(Protocol):
-    """Sends an event; safe from every thread."""
 
-    def __call__(self, kind: type[Event], **fields: Any) -> None:
-        """Send an event of this kind with these fields."""
-        ...
+# Progress updates of one call that are all sent; of more, one in so many seconds. Each is drawn and
+# recorded, and a generator or a server may make thousands in a second, without end.
+FREE_UPDATES = 100
+UPDATE_INTERVAL = 0.1
+_MOST_TITLE = 500  # characters
 
 
 class Clock(Protocol):
     """A call's time limit."""
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed."""
+        ...
+
     def stopped(self) -> AbstractContextManager[None]:
-        """Let no time pass for the call meanwhile; from any thread."""
+        """Pause the time limit inside this context; from any thread."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LiveResult:
-    """What live code did.
+class CallStatus:
+    """The decisions about a call that its tool may read and not change.
 
     Attributes:
-        output: stdout and stderr, the displayed values as text and the last expression, in order.
-        images: ``data:`` addresses of the figures and images it displayed.
-        error: the trimmed traceback, or "".
-        notes: what the model is told below it: handles, and changes of the namespace.
+        bypass_sandbox: whether this attempt may leave the sandbox, by an approval or a rule.
+        read_only: whether it is a command known to only read: no question, no folder to write.
+        judged: whether the accessed paths have been approved already.
+        permit: answers `ToolContext.ask`; None until the call is judged.
+        ready: the result of the tool's `init`; None where it has none.
+        clock: the call's time limit, paused while a question waits.
+        is_cancelled: whether the turn was interrupted.
+        cancelled: the same as an event; created when a tool first reads it, since most never do.
+        reads: the files that the call names to read them, as absolute paths without symlinks.
+        updates: how many updates of its progress were sent, the last one at `updated`.
     """
 
-    output: str
-    images: tuple[str, ...] = ()
-    error: str = ""
-    notes: tuple[str, ...] = ()
-
-
-class LiveDocument(Protocol):
-    """The notebook as it is open in the front end; on the engine's loop.
-
-    A cell is named by its id, and its text as the model knows it by a version, so that nothing
-    that a person types meanwhile is overwritten.
-
-    Attributes:
-        is_open: whether a front end could answer.
-    """
-
-    is_open: bool
-
-    def asker(self, turn_id: str) -> str:
-        """Return the id of the cell that a turn runs in; "" where it is none of a notebook."""
-        ...
-
-    def remember(self, cell_id: str, source: str) -> str:
-        """Keep a cell as the model reads it, and return the version by which it names it."""
-        ...
-
-    def read_as(self, cell_id: str, version: str) -> str:
-        """Return a cell's text as it was in a version that the model has read."""
-        ...
-
-    async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
-        """Have the front end do something; raises `RespondToModel` where it does not."""
-        ...
-
-
-class LiveKernel(Protocol):
-    """The person's own namespace, as a place to run code; only on the thread that waits.
-
-    Attributes:
-        namespace: the variables, by name.
-        document: the open notebook; None where there is none.
-    """
-
-    namespace: Mapping[str, Any]
-    document: LiveDocument | None
-
-    def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
-        """Keep code that runs beside the kernel, for the person to look at; from every thread.
-
-        Args:
-            copied: names of the variables that it was given copies of.
-        """
-        ...
-
-    async def run(self, code: str, context: "ToolContext") -> LiveResult:
-        """Run `code` as a cell, showing what it prints and displays as it comes.
-
-        It suspends only if the code itself awaits at top level.
-        """
-        ...
-
-
-@dataclass(slots=True)
-class TurnContext:
-    """What all calls of one turn share.
-
-    Attributes:
-        emit: sends an event of the turn, stamped with its ids; safe from every thread.
-        ask: puts a question (an event class and its fields) and waits for the answer.
-        call: makes a nested call: `call(name, arguments, parent_call_id)`.
-        validate_path: turns a path as the model wrote it into a real one, or raises RespondToModel.
-        messages: the history so far, read-only.
-        main_thread: runs work on the thread that waits for the run: `main_thread(kind, call_id,
-            name, run)`; see `engine.foreground`. None where nobody waits.
-        live_kernel: where `python` runs; None outside a notebook.
-        diff_tracker: sees what calls change in files: an `engine.turn_diff.DiffTracker`; None
-            where nothing is tracked.
-        processes: the conversation's commands, a `backends.exec.processes.ProcessManager`; None
-            where none may be started.
-        handles: what was too long to be read at once, under the names that the model knows.
-        tell_later: tells the model a text with its next request; safe from every thread.
-        functions: the tools by name, as live code may call them.
-        from_code: ids of the calls that run code; what they call returns whole values.
-        ask_client: has an outside client answer a call: `ask_client(call_id, tool, arguments,
-            seconds)`; None where no client can be.
-        servers: the tools of the agent's MCP servers, a `tools.mcp_joining.McpTools`; None where it
-            has none.
-        sample: asks the model beside the conversation: `sample(system, messages, most_tokens)`,
-            `messages` as (role, text).
-        offer: what the model is offered, and what can be found.
-        found: names that searches of this conversation found, in order.
-        uses: how often each tool was called in this conversation.
-    """
-
-    session_id: str
-    turn_id: str
-    agent: str
-    config: RunConfig
-    env: Mapping[str, str]
-    emit: Emit
-    ask: Callable[..., Awaitable[Answer]]
-    call: Callable[[str, Any, str | None], Awaitable[ToolOutput]]
-    validate_path: Callable[[str, str], Path]
-    messages: Callable[[], Sequence[Item]]
-    main_thread: Callable[..., Awaitable[Any]] | None
-    live_kernel: LiveKernel | None = None
-    diff_tracker: Any = None
-    processes: Any = None
-    handles: HandleStore = field(default_factory=HandleStore)
-    tell_later: Callable[[str], None] = lambda text: None
-    ask_client: Callable[..., Awaitable[DynamicToolResponse]] | None = None
-    servers: Any = None
-    sample: Callable[..., Awaitable[str]] | None = None
-    offer: ToolOffer | None = None
-    found: dict[str, None] = field(default_factory=dict)
-    uses: Counter[str] = field(default_factory=Counter)
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    from_code: set[str] = field(default_factory=set)
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ToolContext:
-    """One call's view of its turn; a tool asks for it with a parameter annotated `ToolContext`.
-
-    Attributes:
-        bypass_sandbox: this attempt may leave the sandbox: an approved escalation, or a rule.
-        read_only: a command known to only read: it needs no question, and no folder to write.
-        permit: puts `ask` to rules, policy and person; set when the call is judged.
-        judged: what the call touches went through approval already.
-        gate: waits for the call's place among the others; None where it has none to wait for.
-        ready: what the tool's `init` returned; None where it has none.
-        clock: the call's time limit, which stands still while a question waits.
-    """
-
-    turn: TurnContext
-    call_id: str
-    name: str
-    parent_call_id: str | None = None
-    bypass_sandbox: bool = False
-    read_only: bool = False
-    judged: bool = False
+    # Class attributes are the initial values, so that making an object sets few attributes.
+    bypass_sandbox = False
+    read_only = False
+    judged = False
     permit: Callable[..., Awaitable[None]] | None = None
-    gate: Callable[[], Awaitable[None]] | None = None
     ready: Any = None
     clock: Clock | None = None
-    _cancelled: threading.Event | None = None
-    _is_cancelled: bool = False
+    is_cancelled = False
+    cancelled: threading.Event | None = None
+    reads: tuple[str, ...] = ()
+    updates = 0
+    updated = 0.0
+
+    def may_update(self) -> bool:
+        """Count an update of the progress; return False where it comes too soon after many."""
+        now = time.monotonic()
+        if self.updates >= FREE_UPDATES and now - self.updated < UPDATE_INTERVAL:
+            return False
+        self.updates, self.updated = self.updates + 1, now
+        return True
+
+    def cancel(self) -> None:
+        """Notify the tool that the turn is over."""
+        # In this order, against the order in `ToolContext.cancelled`, no thread can miss it.
+        self.is_cancelled = True
+        if self.cancelled is not None:
+            self.cancelled.set()
+
+
+class ToolContext:
+    """One call's view of its turn, for a tool with a parameter annotated `ToolContext`.
+
+    A tool can read everything here and change nothing: the decisions about the call are kept in its
+    `CallStatus`.
+
+    Args:
+        turn: the data that all calls of the turn share.
+        call_id: the call's id, which its events carry.
+        name: the tool's name.
+        parent_call_id: the call that made this one, or None where the model did.
+        status: the decisions about the call.
+    """
+
+    __slots__ = ("_call_id", "_name", "_parent_call_id", "_status", "_turn")
+
+    def __init__(
+        self,
+        turn: TurnContext,
+        call_id: str,
+        name: str,
+        parent_call_id: str | None = None,
+        status: CallStatus | None = None,
+    ) -> None:
+        self._turn = turn
+        self._call_id = call_id
+        self._name = name
+        self._parent_call_id = parent_call_id
+        self._status = status or CallStatus()
+
+    @property
+    def turn(self) -> TurnContext:
+        """The data that all calls of the turn share."""
+        return self._turn
+
+    @property
+    def call_id(self) -> str:
+        """The call's id, which its events carry."""
+        return self._call_id
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self._name
+
+    @property
+    def parent_call_id(self) -> str | None:
+        """The id of the call that made this one; None where the model did."""
+        return self._parent_call_id
+
+    @property
+    def bypass_sandbox(self) -> bool:
+        """Whether this attempt may leave the sandbox, by an approved escalation or a rule."""
+        return self._status.bypass_sandbox
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the call is a command known to only read, which needs no folder to write."""
+        return self._status.read_only
+
+    @property
+    def ready(self) -> Any:
+        """The result of the tool's `init`; None where it has none."""
+        return self._status.ready
+
+    @property
+    def clock(self) -> Clock | None:
+        """The call's time limit, paused while a question waits; None where it has none."""
+        return self._status.clock
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the call's time limit has passed."""
+        return self.clock is not None and self.clock.is_late
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The files that the call names to read them, as absolute paths without symlinks."""
+        return self._status.reads
 
     @property
     def cancelled(self) -> threading.Event:
-        """Set when the turn is interrupted; long work looks at it, or waits for it."""
-        if self._cancelled is None:
-            # Made when first looked at: most calls never look, and an Event costs 2 us.
-            self._cancelled = threading.Event()
-            if self._is_cancelled:
-                self._cancelled.set()
-        return self._cancelled
-
-    def cancel(self) -> None:
-        """Tell the tool that the turn is over."""
-        # In this order, against the order in `cancelled`, no thread can miss it.
-        self._is_cancelled = True
-        if self._cancelled is not None:
-            self._cancelled.set()
+        """An event that is set when the turn is interrupted; long work should check or await it."""
+        status = self._status
+        if status.cancelled is None:
+            status.cancelled = threading.Event()
+            if status.is_cancelled:
+                status.cancelled.set()
+        return status.cancelled
 
     @property
     def is_from_code(self) -> bool:
-        """Whether code made this call, which wants the value itself and not what a model reads."""
+        """Whether code made this call and gets the value itself, rather than text for a model."""
         return self.parent_call_id in self.turn.from_code
 
     @property
     def session_id(self) -> str:
-        """Id of the conversation."""
+        """The id of the conversation."""
         return self.turn.session_id
 
     @property
     def turn_id(self) -> str:
-        """Id of the turn."""
+        """The id of the turn."""
         return self.turn.turn_id
 
     @property
     def agent(self) -> str:
-        """Name of the agent."""
+        """The name of the agent."""
         return self.turn.agent
 
     @property
@@ -238,12 +203,12 @@ class ToolContext:
 
     @property
     def config(self) -> RunConfig:
-        """What holds for this run."""
+        """The configuration of the run."""
         return self.turn.config
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The environment that commands get, already scrubbed."""
+        """The environment variables for commands, without secrets."""
         return self.turn.env
 
     @property
@@ -252,47 +217,71 @@ class ToolContext:
         return self.turn.messages()
 
     @property
-    def diff_tracker(self) -> Any:
-        """Sees what this call changes: ``with ctx.diff_tracker.writing(paths): ...``, or None.
+    def diff_tracker(self) -> ChangeTracker | None:
+        """Records the changes of this call: ``with ctx.diff_tracker.writing(paths): ...``, or None.
 
-        Commands and patches are seen without a tool's help.
+        Changes by commands and patches are recorded without a tool's help.
         """
         return self.turn.diff_tracker
 
     @property
     def extra(self) -> dict[str, Any]:
-        """A place for tools to keep things for the length of a turn."""
+        """A dictionary in which tools keep data for the length of a turn."""
         return self.turn.extra
 
     @property
-    def processes(self) -> Any:
-        """The commands of this conversation."""
+    def processes(self) -> "ProcessManager":
+        """The commands of this conversation.
+
+        Raises:
+            RuntimeError: none may be started here.
+        """
+        if self.turn.processes is None:
+            raise RuntimeError(f"{self.name} may start no commands here.")
         return self.turn.processes
 
     @property
     def handles(self) -> HandleStore:
-        """The kept results of this conversation, such as ``@r7``."""
+        """The stored results of this conversation, such as ``@r7``."""
         return self.turn.handles
 
     @property
     def output_budget(self) -> int:
-        """Characters of this call's output that the model reads."""
+        """The most characters of this call's output for the model."""
         return self.turn.config.output_budget
 
     def validate_path(self, path: str, mode: Literal["read", "write"] = "read") -> Path:
-        """Return `path` resolved against `cwd`; the name of a kept result leads to its file.
+        """Resolve a path against `cwd`, and check that the run may access it.
+
+        Args:
+            path: relative, absolute, starting with ~, or the name of a stored result.
+            mode: the kind of access.
+
+        Returns:
+            The absolute path without symlinks; of a stored result, its file.
 
         Raises:
-            RespondToModel: the path may not be touched in this way.
+            RespondToModel: the path may not be accessed in this way.
         """
         if is_handle(path):
             if mode == "write":
                 raise RespondToModel(f"{path} is a kept result: it can be read, not written.")
             return self.handles.path_of(path)
-        return self.turn.validate_path(path, "judged" if self.judged else mode)
+        found = self.turn.validate_path(path, "judged" if self._status.judged else mode)
+        if not self._status.judged and self.turn.read_rules().decision(str(found)) in (
+            "prompt",
+            "forbid",
+        ):
+            raise RespondToModel(f"{path} may not be touched ({mode}): a rule is about reading it.")
+        return found
 
     def emit(self, kind: type[Event], **fields: Any) -> None:
-        """Send an event of this call; `call_id` is filled in."""
+        """Emit an event of this call; `call_id` is filled in.
+
+        Args:
+            kind: the event's class.
+            fields: its fields.
+        """
         self.turn.emit(kind, call_id=self.call_id, **fields)
 
     def update(
@@ -301,14 +290,22 @@ class ToolContext:
         progress: float | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> None:
-        """Tell how far the call is: a title, a share done from 0 to 1, anything in `metadata`."""
+        """Report the progress of the call; of very many updates some are left out.
+
+        Args:
+            title: a short text.
+            progress: the share done, from 0 to 1.
+            metadata: any further JSON values.
+        """
+        if not self._status.may_update():
+            return
         self.turn.emit(
             ToolCallUpdated,
             call_id=self.call_id,
             name=self.name,
             parent_call_id=self.parent_call_id,
-            title=title,
-            progress=progress,
+            title=title and title[:_MOST_TITLE],
+            progress=progress if progress is not None and math.isfinite(progress) else None,
             metadata=metadata or {},
         )
 
@@ -320,30 +317,45 @@ class ToolContext:
         always: Sequence[str] = (),
         metadata: Mapping[str, Json] | None = None,
     ) -> None:
-        """Ask for what this call is about to do; returns when it may.
+        """Ask for approval of what this call is about to do; return when it is approved.
 
-        Rules of this `permission` come first; what they leave open is put to the person, under
-        every policy but "never", which refuses.
+        Rules of this `permission` come first; the person is asked about the rest, under every
+        policy but "never", which refuses.
 
         Args:
             permission: "command", "read", "write", "network", "mcp" or "tool".
-            patterns: what is touched: paths, hosts, command lines, names.
+            patterns: the affected paths, hosts, command lines or names.
             always: patterns that a lasting answer allows; none offers no lasting answer.
-            metadata: what the person is shown beside it.
+            metadata: further JSON values that the person is shown.
 
         Raises:
             RespondToModel: a rule forbids it, or it was denied.
             TurnAbort: the person ended the turn instead of answering.
             ValueError: there is no such permission, or `patterns` is empty.
         """
-        if self.permit is None:
+        permit = self._status.permit
+        if permit is None:
             raise RuntimeError("ctx.ask works inside a call that an agent makes.")
-        with nullcontext() if self.clock is None else self.clock.stopped():
-            await self.permit(permission, patterns, always, metadata or {})
+        with self._clock_stopped():
+            await permit(permission, patterns, always, metadata or {})
 
     async def call(self, tool: str, arguments: Mapping[str, Json]) -> ToolOutput:
-        """Call another tool as part of this call: validated, approved and shown like any other."""
-        if self.clock is None:
+        """Call another tool as part of this call: validated, approved and shown like any other.
+
+        Args:
+            tool: the tool's name.
+            arguments: its arguments, as JSON values.
+
+        Returns:
+            Its output; a failure is an output, too.
+        """
+        with self._clock_stopped():
             return await self.turn.call(tool, arguments, self.call_id)
-        with self.clock.stopped():
-            return await self.turn.call(tool, arguments, self.call_id)
+
+    def _clock_stopped(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.clock is None else self.clock.stopped()
+
+
+def status_of(context: ToolContext) -> CallStatus:
+    """Return the decisions about the call of a context; for the stages, not for tools."""
+    return context._status

@@ -1,24 +1,26 @@
-"""Hooks: objects of the person's that look at requests, calls and outputs on their way.
+"""Calls the person's hooks on requests, calls and outputs.
 
-Law: a hook only ever sees and changes JSON; what it changes is checked and approved like anything
-the model writes. One that raises stops the call it was asked about, and is named. A run without
-hooks has no `Hooks` object at all, so that it pays for nothing.
+Law: a hook sees and changes only JSON; its changes are checked and approved like anything the model
+writes. A hook that raises stops the call it was called for, and is named. A run without hooks has
+no `Hooks` object at all, so that it costs nothing.
 """
 
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from agent_magics.dispatch.context import ToolContext, TurnContext
-from agent_magics.dispatch.edits import arguments_of, with_edited_arguments
-from agent_magics.dispatch.output import to_tool_output
+from agent_magics.dispatch.call import CallInProgress
+from agent_magics.dispatch.consent.edits import arguments_of, with_edited_arguments
+from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
-from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
+from agent_magics.dispatch.results.output import to_tool_output
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, error_text
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
 
@@ -29,14 +31,22 @@ MOMENTS = ("before_model", "before_tool", "after_tool", "on_event")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Returned by a hook: this call is not run (or its output is withheld), and why."""
+    """A hook's answer that the call is not run, or its output withheld.
+
+    Attributes:
+        reason: one sentence for the model.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Returned by a hook: the turn ends now, and why."""
+    """A hook's answer that the turn ends now.
+
+    Attributes:
+        reason: one sentence for the person.
+    """
 
     reason: str
 
@@ -47,9 +57,9 @@ class HookedCall:
 
     Attributes:
         tool: the tool's name.
-        arguments: what the model wrote, as JSON values by name; text for a freeform call.
+        arguments: the arguments as JSON values by name; the text of a freeform call.
         parent_call_id: the call that made this one, or None where the model did.
-        context: what the tool itself is handed.
+        context: the context that the tool itself gets.
     """
 
     tool: str
@@ -61,17 +71,17 @@ class HookedCall:
 
 @dataclass(frozen=True, slots=True)
 class HookMethod:
-    """One method of one hook, under the name that messages give it."""
+    """One method of one hook, with its name in messages."""
 
     name: str
     call: Callable[..., Any]
 
 
 class Hooks:
-    """The hooks of an agent, by the moments they want to see.
+    """The hooks of an agent, grouped by the moments at which they are called.
 
     Args:
-        hooks: objects with any of the methods in `MOMENTS`; asked in this order.
+        hooks: objects with any of the methods in `MOMENTS`; called in this order.
 
     Raises:
         FatalError: one of them has none of these methods.
@@ -97,10 +107,10 @@ class Hooks:
     # -- before the model is asked -----------------------------------------------------------------
 
     async def before_model(self, request: R, turn: TurnContext) -> R:
-        """Return the request as the hooks want it.
+        """Return the model request as changed by the hooks.
 
         Raises:
-            TurnAbort: a hook wants no request to be made.
+            TurnAbort: a hook ends the turn.
             FatalError: a hook raised, or returned something that is no request.
         """
         for method in self.before_models:
@@ -122,10 +132,29 @@ class Hooks:
 
     # -- around a call -----------------------------------------------------------------------------
 
+    def before_call(self, call: CallInProgress) -> Awaitable[object] | None:
+        """Let hooks see and change a call (a stage of the pipeline)."""
+        return self.change(call) if self.before_tools else None
+
+    def after_call(self, call: CallInProgress) -> Awaitable[None] | None:
+        """Let hooks see and change an output (a stage of the pipeline), also that of a failure."""
+        return self._after_call(call) if self.after_tools and call.was_attempted else None
+
+    async def change(self, call: CallInProgress) -> bool:
+        """Apply the hooks' changes to a call; return whether there were any."""
+        invocation, change = await self.before_tool(call.handler, call.invocation)
+        if change:
+            call.change(invocation, by="hook")
+        call.note = "\n".join(filter(None, (call.note, change)))
+        return bool(change)
+
+    async def _after_call(self, call: CallInProgress) -> None:
+        call.output = await self.after_tool(call.invocation, call.output)
+
     async def before_tool(
         self, handler: ToolHandler, invocation: ToolInvocation
     ) -> tuple[ToolInvocation, str]:
-        """Return the call as the hooks want it, checked, and what the model is told about that.
+        """Return the call as changed by the hooks and checked, and a note on that for the model.
 
         Raises:
             RespondToModel: a hook blocks the call, raised, or its arguments do not fit.
@@ -141,7 +170,7 @@ class Hooks:
                 raise RespondToModel(f"{seen.tool} was not run: {failure}.") from failure.__cause__
             except _Blocked as blocked:
                 raise RespondToModel(f"{seen.tool} was not run: {blocked}") from None
-            given = arguments_of(invocation.call)  # anew: the hook may have changed its copy
+            given = arguments_of(invocation.call)  # built again: the hook may have changed its copy
             if wanted is None or wanted == given:
                 continue
             invocation = _with_arguments(method, handler, invocation, wanted)
@@ -149,7 +178,7 @@ class Hooks:
         return invocation, "\n".join(notes)
 
     async def after_tool(self, invocation: ToolInvocation, output: ToolOutput) -> ToolOutput:
-        """Return the output as the hooks want it.
+        """Return the output as changed by the hooks.
 
         Raises:
             TurnAbort: a hook ends the turn.
@@ -170,11 +199,11 @@ class Hooks:
         return output
 
 
-def read_hooks(hooks: Any) -> Hooks | None:
+def read_hooks(hooks: object) -> Hooks | None:
     """Return the hooks of an agent; None where there are none.
 
     Raises:
-        FatalError: it is no list of hooks.
+        FatalError: `hooks` is not a list of hooks.
     """
     if isinstance(hooks, (str, Mapping)) or not hasattr(hooks, "__iter__"):
         raise FatalError(f"hooks={hooks!r} must be a list of objects.")
@@ -182,7 +211,7 @@ def read_hooks(hooks: Any) -> Hooks | None:
     return Hooks(given) if given else None
 
 
-def _name_of(hook: Any) -> str:
+def _name_of(hook: object) -> str:
     return str(getattr(hook, "__name__", None) or type(hook).__name__)
 
 
@@ -190,17 +219,17 @@ def _name_of(hook: Any) -> str:
 
 
 class _HookFailed(Exception):
-    """A hook raised, or returned what it may not; the message names it."""
+    """A hook raised, or returned an invalid value; the message names it."""
 
 
 class _Blocked(Exception):
-    """A hook blocks the call; the message says which and why."""
+    """A hook blocks the call; the message names it and its reason."""
 
 
 async def _ask(method: HookMethod, turn: TurnContext, call_id: str, *arguments: Any) -> Any:
-    """Return a hook's answer: an async one runs on the person's loop, others on a thread of ours.
+    """Call one hook: an async one on the person's loop, others on a thread of our pool.
 
-    Not on the main thread, which may be busy with the very code that made this call.
+    It is not called on the main thread, which may be busy with the very code that made this call.
     """
     try:
         if inspect.iscoroutinefunction(method.call):
@@ -214,13 +243,13 @@ async def _ask(method: HookMethod, turn: TurnContext, call_id: str, *arguments: 
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # the turn is over, which is not the hook's doing
-        words = f"the hook {method.name} raised {type(error).__name__}: {error}"
-        raise _HookFailed(words) from error
+            raise  # the turn is over; the hook did not raise
+        message = f"the hook {method.name} raised {error_text(error)}"
+        raise _HookFailed(message) from error
 
 
 def _as_seen(invocation: ToolInvocation) -> HookedCall:
-    """Return the call for one hook's eyes; a copy, so that nothing changes behind our back."""
+    """Return a copy of the call for one hook, so that changes of it have no side effects."""
     call = invocation.call
     return HookedCall(
         call.tool_name,
@@ -231,13 +260,13 @@ def _as_seen(invocation: ToolInvocation) -> HookedCall:
     )
 
 
-def _wanted_arguments(method: HookMethod, answer: Any) -> dict[str, Json] | str:
-    """Return the arguments that a hook asks for.
+def _wanted_arguments(method: HookMethod, answer: object) -> dict[str, Json] | str:
+    """Return the arguments in a hook's answer.
 
     Raises:
-        TurnAbort: it wants the turn to end.
-        _Blocked: it wants the call not to run.
-        _HookFailed: it returned something else.
+        TurnAbort: it ends the turn.
+        _Blocked: it blocks the call.
+        _HookFailed: it is of another type.
     """
     if isinstance(answer, Abort):
         raise TurnAbort(f"the hook {method.name} stopped it: {answer.reason}")
@@ -250,8 +279,8 @@ def _wanted_arguments(method: HookMethod, answer: Any) -> dict[str, Json] | str:
         try:
             plain: dict[str, Json] = json.loads(json.dumps(dict(wanted)))
         except (TypeError, ValueError, RecursionError) as error:
-            words = f"the hook {method.name} returned arguments that are no JSON ({error})"
-            raise _HookFailed(words) from None
+            message = f"the hook {method.name} returned arguments that are no JSON ({error})"
+            raise _HookFailed(message) from None
         return plain
     raise _HookFailed(
         f"the hook {method.name} returned {type(answer).__name__}, and not None, arguments, "
@@ -265,7 +294,7 @@ def _with_arguments(
     invocation: ToolInvocation,
     wanted: dict[str, Json] | str,
 ) -> ToolInvocation:
-    """Return the call with other arguments, checked as the model's own are."""
+    """Return the call with other arguments, checked like the model's own."""
     text = wanted if isinstance(wanted, str) else json.dumps(wanted)
     try:
         return handler.prepare(with_edited_arguments(invocation.call, text), invocation.context)
@@ -277,7 +306,7 @@ def _with_arguments(
 
 
 def _changed_words(given: dict[str, Json] | str, wanted: dict[str, Json] | str) -> str:
-    """Name what was changed, without the values: a hook may fill in what no model should read."""
+    """Name the changed arguments without values: a hook may insert what no model should read."""
     if isinstance(given, str) or isinstance(wanted, str):
         return "the text of this call"
     names = [n for n in {**given, **wanted} if given.get(n) != wanted.get(n)]
@@ -288,8 +317,8 @@ def _withheld(tool: str, reason: str) -> ToolOutput:
     return ToolOutput(f"{tool} has run, but there is no output: {reason}.", success=False)
 
 
-def _replaced(output: ToolOutput, answer: Any, budget: int) -> ToolOutput:
-    """Return a hook's own output; details go, since they may hold what the hook took out."""
+def _replaced(output: ToolOutput, answer: object, budget: int) -> ToolOutput:
+    """Return a hook's output; details are dropped, since they may hold what the hook removed."""
     if isinstance(answer, ToolOutput):
         return to_tool_output(answer, budget)
     return replace(to_tool_output(answer, budget), success=output.success)

@@ -1,4 +1,4 @@
-"""Threads for tools: started when needed, used again, and never waited for at the program's end."""
+"""A thread pool for tools: threads start on demand, are reused, and never delay the exit."""
 
 import asyncio
 import os
@@ -6,20 +6,24 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+# A job and its future, of any result type.
 _Job: TypeAlias = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
 
 class ThreadPool:
-    """Runs every job at once: on a thread that is free, else on a new one.
+    """Runs every job at once: on an idle thread, else on a new one.
 
-    There is no limit, since jobs that wait for other jobs would lock each other out; the threads
-    are daemons, since a tool that hangs must not keep the program from ending. The standard
-    library's pool has a limit and is waited for.
+    There is no limit, since jobs that wait for other jobs would deadlock; the threads are daemons,
+    since a tool that hangs must not keep the program from ending. The standard library's pool has a
+    limit and is waited for.
 
     Args:
-        name: what its threads are called.
+        name: the prefix of the threads' names.
         idle_limit: seconds after which a thread without work ends.
     """
 
@@ -29,25 +33,25 @@ class ThreadPool:
         self.forget_threads()
 
     def forget_threads(self) -> None:
-        """Start afresh: a forked child has none of its parent's threads."""
+        """Reset the pool in a forked child, which has none of its parent's threads."""
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._free = 0  # threads that wait for a job and have not been given one
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run ``fn(*args)`` on a thread; the future brings what it returns or raises.
+    def submit(self, fn: Callable[[*Ts], R], *args: *Ts) -> "Future[R]":
+        """Run ``fn(*args)`` on a thread; the future gets its result or exception.
 
         Raises:
-            RuntimeError: the system gives no more threads.
+            RuntimeError: the system cannot start another thread.
         """
-        future: Future[Any] = Future()
+        future: Future[R] = Future()
         with self._lock:
             is_free = self._free > 0
             if is_free:
                 self._free -= 1
         if not is_free:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        # Not handed to the thread itself, which would hold it as long as it lives.
+        # Not passed to the thread as an argument, which would reference it as long as it lives.
         self._jobs.put((future, fn, args))
         return future
 
@@ -55,7 +59,7 @@ class ThreadPool:
         job = self._next_job()
         while job is not None:
             _run(*job)
-            job = None  # what it holds must not live until the next one comes
+            job = None  # its objects must not live until the next job arrives
             with self._lock:
                 self._free += 1
             job = self._next_job()
@@ -69,7 +73,7 @@ class ThreadPool:
                     if self._free > 0:
                         self._free -= 1
                         return None
-                # Every waiting thread has been given a job: this one's comes at once.
+                # A job was assigned to this thread just now: it arrives at once.
 
 
 def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -84,9 +88,9 @@ def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[Any, ...]) -
 
 
 async def run_on_thread(fn: Callable[..., Any], *args: Any) -> Any:
-    """Return what ``fn(*args)`` returns on a thread of the pool; raise what it raises.
+    """Await ``fn(*args)`` on a thread of the pool; raise what it raises, of every kind.
 
-    Of every kind: asyncio cannot carry a `StopIteration`, and would wait for ever.
+    asyncio's own executor cannot pass on a `StopIteration`, and would wait for ever.
     """
 
     def run() -> tuple[Any, BaseException | None]:
@@ -96,7 +100,7 @@ async def run_on_thread(fn: Callable[..., Any], *args: Any) -> Any:
             return None, error
 
     value, error = await asyncio.wrap_future(POOL.submit(run))
-    if isinstance(error, StopIteration):  # which no coroutine can raise
+    if isinstance(error, StopIteration):  # no coroutine can raise it
         raise RuntimeError("raised StopIteration") from error
     if error is not None:
         raise error

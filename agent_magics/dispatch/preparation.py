@@ -1,4 +1,4 @@
-"""What a heavy tool needs before its first call (a model, a connection), made once and late."""
+"""Prepares a heavy tool (a model, a connection) once, before its first call."""
 
 import asyncio
 import threading
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel
+from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
 
 
 class Preparation:
-    """What a tool needs before its first call, made once, however many calls come at a time.
+    """Runs a tool's `init` once before its first call, also where several calls arrive at a time.
 
-    Where making it fails, the next call tries again.
+    If it fails, the next call tries again.
     """
 
     def __init__(self, init: Callable[[], Any]) -> None:
@@ -21,7 +21,7 @@ class Preparation:
         self._made = False
         self._value: Any = None
 
-    def __reduce__(self) -> Any:  # a lock and a loaded model stay where they are
+    def __reduce__(self) -> Any:  # locks and loaded models are not copied
         return Preparation, (self._init,)
 
     def _make(self) -> Any:
@@ -32,7 +32,7 @@ class Preparation:
             return self._value
 
     async def value(self, name: str) -> Any:
-        """Return what `init` returned; it runs on a thread of our pool.
+        """Return the result of `init`, which runs on a thread of our pool.
 
         Raises:
             RespondToModel: it raised.
@@ -44,5 +44,5 @@ class Preparation:
         except (AgentMagicsError, asyncio.CancelledError):
             raise
         except BaseException as error:
-            words = f"{name} was not run: getting it ready raised {type(error).__name__}: {error}"
-            raise RespondToModel(words) from error
+            message = f"{name} was not run: getting it ready raised {error_text(error)}"
+            raise RespondToModel(message) from error

@@ -1,11 +1,10 @@
-"""Which handler answers which tool name, and the specs that go to the model with them."""
+"""Maps tool names to their handlers, and collects the specs that go to the model with them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
-from agent_magics.dispatch.actions import Action
+from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.protocol.errors import FatalError
@@ -20,7 +19,7 @@ from agent_magics.protocol.tools import (
 
 @dataclass(slots=True)
 class ToolInvocation:
-    """One call that has been looked up and whose arguments fit.
+    """One call whose handler is known and whose arguments are checked.
 
     Attributes:
         args, kwargs: the checked arguments, as Python values.
@@ -33,10 +32,10 @@ class ToolInvocation:
 
 
 class ToolHandler(Protocol):
-    """What answers the calls of one tool (or of a family of tools).
+    """Runs the calls of one tool (or of a family of tools).
 
     Attributes:
-        action: what every call of it does, whatever its arguments; None where they matter.
+        action: the action of every call, whatever its arguments; None where they matter.
     """
 
     kind: str
@@ -45,11 +44,11 @@ class ToolHandler(Protocol):
     action: Action | None
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """Tell whether a call with this payload can be answered."""
+        """Return whether the handler takes calls with this payload."""
         ...
 
     def how_to_call(self) -> str:
-        """One sentence for a model that used the wrong payload kind."""
+        """Return one sentence for a model that used the wrong kind of payload."""
         ...
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
@@ -61,54 +60,54 @@ class ToolHandler(Protocol):
         ...
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
-        """Say what the call would do, for approval."""
+        """Return the actions of the call, for approval."""
         ...
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Tell whether the call might change the person's environment.
+        """Return whether the call might change the person's environment.
 
-        For whoever shows or checks tools: approval goes by `assess`, and which calls may run side
-        by side by `supports_parallel`.
+        This is for display and checks: approval uses `assess`, and the order of calls uses
+        `supports_parallel`.
         """
         ...
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
-        """Do it.
+        """Run the call.
 
         Raises:
-            RespondToModel: it could not be done; the message goes to the model.
+            RespondToModel: it failed; the message goes to the model.
         """
         ...
 
 
 class JoiningTools(Protocol):
-    """Tools that come, change and go while a turn runs: those of MCP servers.
+    """Tools that are added, changed and removed while a turn runs: those of MCP servers.
 
-    The tools of a registry come first: none of these takes the place of one of them.
+    The tools of a registry take precedence over them.
     """
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that can be called now."""
+        """The names of the tools that can be called now."""
         ...
 
     def specs(self) -> tuple[ConfiguredToolSpec, ...]:
-        """Return what can be offered now; the same tuple as long as nothing has changed."""
+        """Return the specifications that can be offered; the same tuple while nothing changes."""
         ...
 
     def handler(self, name: str) -> ToolHandler | None:
-        """Return who answers `name`, or None."""
+        """Return the handler of `name`, or None."""
         ...
 
     def may_come(self, name: str) -> bool:
-        """Tell whether a tool of that name may still come."""
+        """Return whether a tool of that name may still be added."""
         ...
 
     async def arrival(self, name: str) -> None:
-        """Wait until a tool of that name has come, or will not come any more.
+        """Wait until a tool of that name has been added, or will not be any more.
 
         Raises:
-            RespondToModel: it will not come; says why.
+            RespondToModel: it will not be; the sentence says why.
         """
         ...
 
@@ -118,16 +117,21 @@ class ToolRegistry:
 
     Args:
         handlers: by name.
-        joining: the tools that come and go beside them.
+        functions: the tools that code can call as functions, by name.
+        joining: the tools that are added and removed meanwhile.
 
     Attributes:
-        groups: names of those whose work is to make other calls.
+        groups: names of the tools that make other calls.
     """
 
     def __init__(
-        self, handlers: Mapping[str, ToolHandler], joining: JoiningTools | None = None
+        self,
+        handlers: Mapping[str, ToolHandler],
+        functions: Mapping[str, Callable[..., Any]],
+        joining: JoiningTools | None = None,
     ) -> None:
         self._handlers = dict(handlers)
+        self.functions = dict(functions)
         self.joining = joining
         groups = (name for name, each in self._handlers.items() if each.options.group)
         self.groups = frozenset(groups)
@@ -140,14 +144,17 @@ class ToolRegistry:
         return handler
 
     def may_come(self, name: str) -> bool:
-        """Tell whether a tool of that name may still join."""
+        """Return whether a tool of that name may still be added."""
         return self.joining is not None and self.joining.may_come(name)
 
-    @cached_property
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """The tools that are Python functions, by name."""
-        pairs = ((name, getattr(each, "function", None)) for name, each in self._handlers.items())
-        return {name: function for name, function in pairs if function is not None}
+    async def arrival(self, name: str) -> None:
+        """Wait until a tool of that name has been added, or will not be any more.
+
+        Raises:
+            RespondToModel: it will not be; the sentence says why.
+        """
+        if self.joining is not None:
+            await self.joining.arrival(name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,24 +164,36 @@ class ToolRegistry:
 
 
 class ToolRegistryBuilder:
-    """Collects specs and handlers; `build` gives both."""
+    """Collects specs and handlers, and builds the registry."""
 
     def __init__(self) -> None:
         self._specs: list[ConfiguredToolSpec] = []
         self._handlers: dict[str, ToolHandler] = {}
-
-    def push_spec(self, spec: ToolSpec) -> None:
-        """Offer `spec` to the model; its calls run one at a time."""
-        self.push_spec_with_parallel_support(spec, False)
+        self._functions: dict[str, Callable[..., Any]] = {}
 
     def push_spec_with_parallel_support(self, spec: ToolSpec, supports_parallel: bool) -> None:
-        """Offer `spec` to the model, saying whether its calls may run side by side."""
+        """Offer `spec` to the model.
+
+        Args:
+            spec: the specification.
+            supports_parallel: whether calls of it may run side by side.
+
+        Raises:
+            FatalError: another spec has this name.
+        """
         if any(other.spec.name == spec.name for other in self._specs):
             raise FatalError(f"Two tools are named {spec.name!r}; rename one with @tool(name=...).")
         self._specs.append(ConfiguredToolSpec(spec, supports_parallel))
 
-    def register_handler(self, name: str, handler: ToolHandler) -> None:
-        """Let `handler` answer the calls of `name`.
+    def register_handler(
+        self, name: str, handler: ToolHandler, function: Callable[..., Any] | None = None
+    ) -> None:
+        """Register the handler of `name`.
+
+        Args:
+            name: the tool's name.
+            handler: runs the calls.
+            function: the tool as a function for code; None means the handler's own attribute.
 
         Raises:
             FatalError: `name` has a handler already.
@@ -182,9 +201,12 @@ class ToolRegistryBuilder:
         if name in self._handlers:
             raise FatalError(f"Two tools are named {name!r}; rename one with @tool(name=...).")
         self._handlers[name] = handler
+        function = function or getattr(handler, "function", None)
+        if function is not None:
+            self._functions[name] = function
 
     def build(
         self, joining: JoiningTools | None = None
     ) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
         """Return the specs for the model and the registry for the router."""
-        return tuple(self._specs), ToolRegistry(self._handlers, joining)
+        return tuple(self._specs), ToolRegistry(self._handlers, self._functions, joining)

@@ -1,12 +1,11 @@
-"""From the model's call to the tool's answer: understand it, find the handler, dispatch."""
+"""Converts the items of a model's answer to tool calls, and finds the handler of each."""
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
-from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.offer import SEARCH
-from agent_magics.dispatch.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.call import CallInProgress
+from agent_magics.dispatch.catalog.offer import SEARCH
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall
@@ -16,33 +15,29 @@ from agent_magics.protocol.tools import (
     FunctionPayload,
     LocalShellPayload,
     ToolCall,
-    ToolOutput,
 )
 
-_MOST_NAMED = 100  # tools that a model is told when it calls one that is not there
+_MOST_NAMED = 100  # names listed to a model that calls an unknown tool
 
 
 class ToolRouter:
-    """Knows every tool of a run; stateless beyond that.
+    """Finds the handlers of a run's tools; stateless.
 
     Args:
-        specs: what the model is offered.
-        registry: who answers.
-        orchestrator: takes a call through approval to its attempt.
+        specs: the specifications offered to the model.
+        registry: the handlers by name.
     """
 
     def __init__(
         self,
         specs: Sequence[ConfiguredToolSpec],
         registry: ToolRegistry,
-        orchestrator: ToolOrchestrator,
     ) -> None:
         self.specs = tuple(specs)
         self.registry = registry
-        self._orchestrator = orchestrator
 
     def build_tool_call(self, item: CallItem) -> ToolCall:
-        """Return what the model's item asks for.
+        """Convert an item of the model's answer to a tool call.
 
         Raises:
             RespondToModel: the item has no call id, so that no answer could be matched to it.
@@ -59,9 +54,9 @@ class ToolRouter:
         return ToolCall("local_shell", item.call_id, payload)
 
     def supports_parallel(self, call: ToolCall) -> bool:
-        """Tell whether `call` may run beside others; a group may if all of its calls may.
+        """Return whether `call` may run beside others; a group may if all of its calls may.
 
-        A call of an unknown name may: it only errs.
+        A call of an unknown name may: it only returns an error.
         """
         if call.tool_name not in self.registry.groups:
             return self._is_parallel(call.tool_name)
@@ -69,45 +64,41 @@ class ToolRouter:
 
     def _is_parallel(self, name: str) -> bool:
         handler = self.registry.handler(name)
-        if handler is None:  # nobody knows that of one which is still to come
+        if handler is None:  # unknown for a tool that may still be added
             return not self.registry.may_come(name)
         return handler.supports_parallel
 
-    async def dispatch_tool_call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
-        """Answer `call`; what the model can mend comes back as an output with success=False.
+    def find_handler(self, call: CallInProgress) -> Awaitable[None] | None:
+        """Find the handler of the call (a stage); wait for a tool that may still be added.
 
         Raises:
-            FatalError: only the person can help.
-            TurnAbort: the person ended the turn at a question of this call.
+            RespondToModel: there is none, or its tool does not take this kind of call.
         """
-        try:
-            if self.registry.handler(call.tool_name) is None:
-                await self._await_arrival(call.tool_name)
-            handler = self._find_handler(call)
-            invocation = handler.prepare(call, context)
-            return await self._orchestrator.run(handler, invocation)
-        except RespondToModel as refusal:
-            return ToolOutput(str(refusal), success=False)
+        name = call.call.tool_name
+        handler = self.registry.handler(name)
+        if handler is None and self.registry.may_come(name):
+            return self._await_handler(call)
+        self._take_handler(call, handler)
+        return None
 
-    async def _await_arrival(self, name: str) -> None:
-        """Wait for a tool that is still to come."""
-        joining = self.registry.joining
-        if joining is not None and joining.may_come(name):
-            await joining.arrival(name)
+    async def _await_handler(self, call: CallInProgress) -> None:
+        name = call.call.tool_name
+        await self.registry.arrival(name)
+        self._take_handler(call, self.registry.handler(name))
 
-    def _find_handler(self, call: ToolCall) -> ToolHandler:
-        handler = self.registry.handler(call.tool_name)
+    def _take_handler(self, call: CallInProgress, handler: ToolHandler | None) -> None:
+        name = call.call.tool_name
         if handler is None:
-            raise RespondToModel(self._unknown(call.tool_name))
-        if not handler.matches_kind(call.payload):
-            raise RespondToModel(f"{call.tool_name} was not run. {handler.how_to_call()}")
-        return handler
+            raise RespondToModel(self._unknown(name))
+        if not handler.matches_kind(call.call.payload):
+            raise RespondToModel(f"{name} was not run. {handler.how_to_call()}")
+        call.handler = handler
 
     def _unknown(self, name: str) -> str:
         names = sorted(set(self.registry.names) - {SEARCH})  # which finds what is listed here
         if not names:
             return f"There is no tool named {name!r}; no tools are offered in this conversation."
-        # Models add prefixes such as "functions." and change the case; what they meant is near.
+        # Models add prefixes such as "functions." and change the case; the meant name is similar.
         lowered = {known.lower(): known for known in names}
         bare = name.rpartition(".")[2].lower()
         near = [lowered[key] for key in difflib.get_close_matches(bare, lowered, n=3, cutoff=0.6)]
@@ -118,9 +109,9 @@ class ToolRouter:
 
 
 def _names_in(call: ToolCall) -> list[str]:
-    """Return the tools that a group call names, as far as its arguments can be read."""
+    """Return the names of the tools that a group call contains, as far as it can be parsed."""
     try:
         calls = json.loads(getattr(call.payload, "arguments", "")).get("calls")
         return [str(each.get("tool")) for each in calls]
     except (ValueError, RecursionError, AttributeError, TypeError):
-        return []  # what cannot be read is not run
+        return []  # a call that cannot be parsed is not run

@@ -1,4 +1,4 @@
-"""Keeps what a model cannot read whole, and tells it in a line under which name.
+"""Stores outputs that a model cannot read whole, and returns a line that names them.
 
 A result that is cut, or that is no text to begin with (a table, an array, a figure), stays in the
 kernel; the model reads a summary and goes on with ``@r7`` as an argument or ``_r7`` in code.
@@ -17,12 +17,12 @@ from itertools import islice
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import is_cut
-from agent_magics.dispatch.values import describe_value
+from agent_magics.dispatch.results.output import is_cut
+from agent_magics.dispatch.results.values import defines, describe_value
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 
-# What the model reads whole, as JSON or words: nothing is left that a name would lead to.
+# Types that the model reads whole, as JSON or text, so that a name would add nothing.
 _READABLE = (
     str,
     int,
@@ -49,72 +49,79 @@ _READABLE = (
 )
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 _CONTAINERS = frozenset((list, tuple, dict, set, frozenset))
-_LEAST_SIZE = 1_000_000  # bytes of a value that the model is told
-_LOOKED_AT = 20  # elements of a container, to see whether it holds what is no text
+_LEAST_SIZE = 1_000_000  # bytes above which a value's size is reported to the model
+_LOOKED_AT = 20  # elements of a container that are searched for values that are no text
 
 
-def is_by_reference(value: Any) -> bool:
-    """Tell whether `value` is more than the text that stands for it: a table, an array, an object.
+def is_by_reference(value: Any, levels: int = 10) -> bool:
+    """Return whether `value` is more than its text: a table, an array, an object.
 
-    Dataclasses and models that JSON shows whole are not.
+    Dataclasses and models that JSON shows whole are not. Containers are searched `levels` deep,
+    since one may contain itself.
     """
     kind = type(value)
     if kind in _PLAIN:
         return False
+    if kind in _CONTAINERS and not levels:
+        return True
     if kind in _CONTAINERS:
         elements: Iterable[Any] = value.values() if kind is dict else value
         for each in islice(elements, _LOOKED_AT):
-            if type(each) not in _PLAIN and is_by_reference(each):  # most are plain, at no cost
+            if type(each) not in _PLAIN and is_by_reference(
+                each, levels - 1
+            ):  # fast path: most are plain
                 return True
         return False
-    if issubclass(kind, _READABLE) or hasattr(kind, "to_output"):
+    if issubclass(kind, _READABLE) or defines(kind, "to_output"):
         return False
-    return not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__pydantic_fields__"))
+    return not (defines(kind, "__dataclass_fields__") or defines(kind, "__pydantic_fields__"))
 
 
 def refer(value: Any, context: ToolContext, *, was_cut: bool = False) -> str:
-    """Keep `value` where it is worth a name, and return what the model is told of it, or "".
+    """Store `value` if it is worth a name; return the line that names it for the model, or "".
 
     Args:
-        value: what a call or a last expression gave.
-        context: the call, whose conversation keeps it.
-        was_cut: the model has not read all of its text.
+        value: the result of a call or of a last expression.
+        context: the call, in whose conversation it is stored.
+        was_cut: whether the model has not read all of its text.
     """
     if not (was_cut or is_by_reference(value)):
         return ""
     handles = context.handles
-    if isinstance(value, str):
-        name, words = handles.keep(value), f"the whole text, {len(value):,} characters"
+    if issubclass(type(value), str):
+        name, description = (
+            handles.keep(value, context.reads),
+            f"the whole text, {len(value):,} characters",
+        )
         how = "read_file and grep_files take it as a path"
     else:
-        name, words = handles.keep_value(value), describe_value(value, least=_LEAST_SIZE)
+        name = handles.keep_value(value, context.reads)
+        description = describe_value(value, least=_LEAST_SIZE)
         how = "it stands for this object in arguments"
     in_code = f"; _{name[1:]} in python code" if "python" in context.turn.functions else ""
-    told = f"[{name}: {words}; {how}{in_code}]"
-    gone = handles.take_let_go()
-    if gone:
-        told += (
-            f"\n[To keep within memory, {', '.join(gone)} "
-            f"{'is' if len(gone) == 1 else 'are'} kept no longer; what a variable holds goes on "
-            "working.]"
+    line = f"[{name}: {description}; {how}{in_code}]"
+    released = handles.take_let_go()
+    if released:
+        line += (
+            f"\n[To keep within memory, {', '.join(released)} "
+            f"{'is' if len(released) == 1 else 'are'} kept no longer; what a variable holds goes "
+            "on working.]"
         )
-    return told
+    return line
 
 
 def with_reference(output: ToolOutput, context: ToolContext) -> ToolOutput:
-    """Return `output` with a line that names its value, where the model has not read all of it.
+    """Add a line that names the stored value to an output that the model cannot read whole.
 
     People are shown the output without that line.
     """
     if context.parent_call_id is not None or output.value is None:
-        return output  # code that called the tool has the value itself
-    text = output.content if type(output.content) is str else output.text
-    # A cut text is long; whether a long one was cut costs more to see.
-    was_cut = len(text) > context.turn.config.output_budget // 2 and is_cut(output)
+        return output  # the calling code gets the value itself
+    was_cut = is_cut(output)
     if not (was_cut or is_by_reference(output.value)):
         return output
-    told = refer(output.value, context, was_cut=was_cut)
+    line = refer(output.value, context, was_cut=was_cut)
     details = {"output": output.text, **output.details}
     if isinstance(output.content, str):
-        return replace(output, content=f"{output.content}\n{told}", details=details)
-    return replace(output, content=(*output.content, InputText(told)), details=details)
+        return replace(output, content=f"{output.content}\n{line}", details=details)
+    return replace(output, content=(*output.content, InputText(line)), details=details)

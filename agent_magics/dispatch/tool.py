@@ -1,22 +1,22 @@
-"""``@tool``: what makes a plain function callable by a model without making it less of a function.
+"""``@tool``: marks a plain function as a tool that a model can call.
 
 The function object itself is returned, with two attributes added: `.spec`, its `FunctionToolSpec`,
-derived when first looked at (pydantic is not imported before), and `.aio`, its coroutine.
+derived at the first access (pydantic is not imported before), and `.aio`, its coroutine function.
 """
 
 import asyncio
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ParamSpec, Protocol, TypeGuard, TypeVar, overload
 
-from agent_magics.dispatch.actions import Action
+from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.docstring import parse_docstring
 from agent_magics.dispatch.preparation import Preparation
-from agent_magics.dispatch.schema import derive_parameters
+from agent_magics.dispatch.schema.docstring import parse_docstring
+from agent_magics.dispatch.schema.generation import derive_parameters
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
     FreeformToolSpec,
@@ -25,35 +25,42 @@ from agent_magics.protocol.tools import (
     ToolSpec,
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 Assess = Callable[[Mapping[str, Any], ToolContext], list[Action]]
+Mutating = Callable[[Mapping[str, Any]], bool]
+InOwnWords = Callable[[dict[str, Any]], dict[str, Any]]
 
+# Seconds that a call of a person's tool may take where the tool does not say.
+DEFAULT_TIMEOUT = 600.0
 _NUMBERS = itertools.count(1)
 _NAME_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What `@tool` was told beyond the function itself.
+    """The options of `@tool`.
 
     Attributes:
         parallel: calls may run side by side, on threads of our own pool where the tool is sync.
-        mutating: a call may change something; under ``untrusted`` it is asked about.
+        mutating: a call may change something; under ``untrusted`` it is asked about. A function
+            gets the arguments by name and decides for one call.
         strict: the provider may enforce the schema, where the schema allows that.
         inline: run directly on the engine's loop; only for work well under a millisecond.
         own: a tool of this package: an async one runs on the engine's loop.
-        assess: says what a call would do, for approval.
+        assess: returns the actions of a call, for approval.
         freeform: (syntax, definition) of a grammar; the tool then takes plain text as well.
         native: offered as the Responses API's own shell call, not as a function.
-        group: its work is to make other calls, which it holds no place against.
-        timeout: seconds a call may take, without the time that a question of its waits.
-        init: makes ready what the tool needs, once, before its first call.
-        number: grows from one `@tool` to the next; of two definitions the newer one holds.
+        group: the tool makes other calls, which take their own places in the order.
+        timeout: seconds a call may take, not counting the time its questions wait.
+        init: prepares the tool, once, before its first call.
+        in_own_words: renames arguments of similar tools that models know to its own.
+        number: increases with each `@tool`; of two definitions the newer one holds.
     """
 
     name: str
     parallel: bool = False
-    mutating: bool = True
+    mutating: bool | Mutating = True
     strict: bool = True
     inline: bool = False
     own: bool = False
@@ -63,11 +70,50 @@ class ToolOptions:
     group: bool = False
     timeout: float | None = None
     init: Preparation | None = None
+    in_own_words: InOwnWords | None = None
     number: int = field(default=0, compare=False)
 
 
+class Tool(Protocol):
+    """A tool of a catalogue: a function marked by `@tool`, or an object that stands for one."""
+
+    @property
+    def tool_options(self) -> ToolOptions:
+        """The options of `@tool`."""
+        ...
+
+    @property
+    def spec(self) -> FunctionToolSpec:
+        """The specification for models."""
+        ...
+
+    # Parameters and results of tools are of any type.
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it by hand."""
+        ...
+
+
+class ToolFunction(Tool, Protocol[P, R_co]):
+    """A function marked by `@tool`; it is called as before.
+
+    Attributes:
+        __name__: its own name; the tool's is `tool_options.name`.
+    """
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function itself."""
+        ...
+
+    @property
+    def aio(self) -> Callable[P, Coroutine[Any, Any, Any]]:
+        """The coroutine function that runs it; it returns what the function returns."""
+        ...
+
+
 class _DerivedSpec(FunctionToolSpec):
-    """A spec that reads the function when a field is first asked for."""
+    """A spec that is derived from the function at the first access of a field."""
 
     def __init__(self, fn: Callable[..., Any], options: ToolOptions) -> None:
         self._fn, self._options = fn, options
@@ -85,75 +131,91 @@ class _DerivedSpec(FunctionToolSpec):
 
 
 @overload
-def tool(fn: F) -> F: ...
+def tool(fn: Callable[P, R_co]) -> ToolFunction[P, R_co]: ...
 @overload
 def tool(
     *,
     name: str | None = None,
     parallel: bool = False,
-    mutating: bool = True,
+    mutating: bool | Mutating = True,
     strict: bool = True,
     inline: bool = False,
     assess: Assess | None = None,
     freeform: tuple[str, str] | None = None,
     native: bool = False,
     group: bool = False,
-    timeout: float | None = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
     init: Callable[[], Any] | None = None,
-) -> Callable[[F], F]: ...
+    in_own_words: InOwnWords | None = None,
+) -> Callable[[Callable[P, R_co]], ToolFunction[P, R_co]]: ...
 def tool(fn: Any = None, **options: Any) -> Any:
     """Make a function a tool that a model can call; it stays an ordinary function.
 
     The name, the description (from the docstring), the parameters' descriptions (Google, NumPy or
-    reST docstrings, or ``Annotated[..., Field(description=...)]``) and the JSON schema come from
-    the function. A parameter annotated `ToolContext` is handed in and is no part of the schema.
-    Sync and async functions and generators (what they yield is shown as progress) are all fine.
+    reST docstrings, or ``Annotated[..., Field(description=...)]``) and the JSON schema are derived
+    from the function. A parameter annotated `ToolContext` gets the call's context and is no part of
+    the schema. Sync and async functions and generators (whose values are shown as progress) are
+    supported.
 
     Args:
         fn: the function, when used as plain ``@tool``.
         name: the name the model calls; by default the function's own.
         parallel: calls may run side by side; a sync function then runs on a thread, not on the
             notebook's main thread.
-        mutating: whether a call may change something; False means it is never asked about.
+        mutating: whether a call may change something; False means it is never asked about. Or a
+            function that decides for one call, given the arguments by name.
         strict: allow the provider to enforce the schema exactly.
         inline: run on the engine's loop; only for work well under a millisecond.
-        assess: says what a call with given arguments would do, for approval.
+        assess: returns the actions of a call with given arguments, for approval.
         freeform: (syntax, definition) of a grammar for tools that take plain text.
         native: offer it as the Responses API's own shell call (``local_shell``).
         group: its arguments are `calls` of other tools, which take their own places in the order.
-        timeout: seconds a call may take; then the model is told that it took too long. What runs on
-            a thread cannot be ended from outside: it is told by `ctx.cancelled`.
-        init: a plain function without parameters that is run once, before the first call, on a
-            thread; what it returns is `ctx.ready`. For what takes long to load.
+        timeout: seconds a call may take, ten minutes by default, None for any time. After that the
+            call is stopped, and the model gets an error. Work on a thread cannot be stopped from
+            outside: it should check `ctx.cancelled`.
+        init: a plain function without parameters that runs once, before the first call, on a
+            thread; its result is `ctx.ready`. For resources that take long to load.
 
     Returns:
         The same function object, with `.spec` and `.aio` added.
 
     Raises:
-        FatalError: the name cannot be a tool's name, or `fn` is not a function.
+        FatalError: the name is not usable as a tool's name, or `fn` is not a function.
     """
     if fn is None:
         return functools.partial(tool, **options)
-    if not inspect.isroutine(fn):
+    routine: Any = fn  # `isroutine` would narrow it to kinds that take no attributes
+    if not inspect.isroutine(routine):
         raise FatalError(f"@tool takes a function, not {fn!r}; decorate its method or a small def.")
+    _check_options(options)
     _check_timeout(fn, options.get("timeout"))
     if options.get("init") is not None:
         options["init"] = _prepared(fn, options["init"])
+    own = (fn.__module__ or "").startswith("agent_magics.tools.")
+    options.setdefault("timeout", None if own else DEFAULT_TIMEOUT)
     settings = ToolOptions(
         name=checked_name(options.pop("name", None) or fn.__name__),
-        own=(fn.__module__ or "").startswith("agent_magics.tools."),
+        own=own,
         number=next(_NUMBERS),
         **options,
     )
     try:
         fn.tool_options = settings
-    except AttributeError:  # built-in functions and bound methods keep nothing
+    except AttributeError:  # built-in functions and bound methods take no attributes
         raise FatalError(
             f"@tool cannot be put on {settings.name!r} itself; wrap it in a small def."
         ) from None
     fn.spec = _DerivedSpec(fn, settings)
     fn.aio = fn if inspect.iscoroutinefunction(fn) else functools.partial(asyncio.to_thread, fn)
     return fn
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    known = [each.name for each in fields(ToolOptions) if each.name not in ("own", "number")]
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        public = ", ".join(name for name in known if name != "in_own_words")
+        raise FatalError(f"@tool has no option {unknown[0]!r}; there are: {public}.")
 
 
 def _check_timeout(fn: Any, seconds: Any) -> None:
@@ -173,10 +235,10 @@ def _prepared(fn: Any, init: Any) -> Preparation:
 
 
 def checked_name(name: str) -> str:
-    """Return a name that every provider takes.
+    """Return `name` if every provider accepts it.
 
     Raises:
-        FatalError: it is none.
+        FatalError: it does not have the accepted form.
     """
     if not (isinstance(name, str) and 0 < len(name) <= 64 and _NAME_ALPHABET.issuperset(name)):
         raise FatalError(
@@ -186,24 +248,24 @@ def checked_name(name: str) -> str:
     return name
 
 
-def is_tool(value: object) -> bool:
-    """Tell whether `value` is a function that `@tool` has been on."""
+def is_tool(value: object) -> TypeGuard[Tool]:
+    """Return whether `value` is a function marked by `@tool`, or an object that stands for one."""
     return callable(value) and isinstance(getattr(value, "tool_options", None), ToolOptions)
 
 
-def as_tool(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `fn` as a tool; a plain function is treated as if ``@tool`` stood on it."""
+def as_tool(fn: Callable[..., Any]) -> Tool:
+    """Return `fn` as a tool; a plain function is marked by ``@tool`` with its defaults."""
     return fn if is_tool(fn) else tool(fn)
 
 
-def offered_specs(fn: Callable[..., Any], *, freeform: bool = True) -> ToolSpec:
+def offered_specs(fn: Tool, *, freeform: bool = True) -> ToolSpec:
     """Return the spec to offer a model: freeform where the tool has a grammar, else function.
 
     Args:
         fn: the tool.
-        freeform: False for a model that knows only functions.
+        freeform: False for a model that supports only functions.
     """
-    options: ToolOptions = fn.tool_options
+    options = fn.tool_options
     if options.native:
         return LocalShellSpec()
     if options.freeform is None or not freeform:

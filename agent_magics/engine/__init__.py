@@ -1,1 +1,4 @@
-"""Floor 3: the loop; start reading at ``turn.py``."""
+"""Runs conversations: requests to the model, its tool calls, their outputs; ops in, events out.
+
+``turn`` is the loop: read it first, then ``model_request`` and ``session``.
+"""

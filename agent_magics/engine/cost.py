@@ -1,10 +1,10 @@
-"""What requests took, by the tokens that the provider counted, and what that cost."""
+"""Sums the tokens that providers counted, and their cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agent_magics.engine.tokens import count_item
-from agent_magics.models.catalog import find_model
+from agent_magics.engine.context.tokens import count_item
+from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.items import (
     CALL_TYPES,
     Item,
@@ -15,16 +15,16 @@ from agent_magics.protocol.items import (
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
-    """The requests of a run or of a conversation; each is added when its answer has come.
+class Spending:
+    """The sum of the answered requests of a run or of a conversation.
 
     Attributes:
-        requests: how many were answered.
+        requests: the number of answered requests.
         known_cost: USD of those whose cost is known.
-        unpriced: models that other requests went to, whose price is not known.
-        uncounted: requests whose tokens the server did not count.
+        unpriced: models of other requests, whose price is not known.
+        uncounted: requests whose tokens the server did not report.
         last_model: the model of the last request.
-        last_input: its input tokens; 0 where the server did not count.
+        last_input: its input tokens; 0 where the server did not report them.
     """
 
     requests: int = 0
@@ -41,11 +41,12 @@ class Bill:
         known = self.requests and not (self.unpriced or self.uncounted)
         return self.known_cost if known else None
 
-    def add(self, model: str, usage: Usage) -> "Bill":
-        """Return the bill with one more request.
+    def add(self, model: str, usage: Usage) -> "Spending":
+        """Return the spending with one more request.
 
         Args:
-            usage: of that request alone: its price may depend on its length.
+            model: the model of the request.
+            usage: of that request alone, since its price may depend on its length.
         """
         cost = cost_of(model, usage)
         counted = is_counted(usage)
@@ -63,12 +64,18 @@ class Bill:
             last_input=usage.input_tokens,
         )
 
+    def include(self, model: str, usage: Usage) -> "Spending":
+        """Return the spending with a request of a sub-agent, which leaves the last one alone."""
+        return replace(
+            self.add(model, usage), last_model=self.last_model, last_input=self.last_input
+        )
+
 
 def cost_of(model: str, usage: Usage) -> float | None:
     """Return the cost in USD of one request to `model`, None where it is not known.
 
-    What the server itself says that it cost holds before the price list: it knows discounts,
-    service classes and who else serves the model.
+    A cost that the server reports takes precedence over the price list: it includes discounts,
+    service classes and the actual host of the model.
     """
     if usage.reported_cost is not None:
         return usage.reported_cost
@@ -79,24 +86,24 @@ def cost_of(model: str, usage: Usage) -> float | None:
 
 
 def is_counted(usage: Usage) -> bool:
-    """Return whether the server has said anything about a request."""
+    """Return whether the server has reported tokens or a cost for a request."""
     return bool(usage.input_tokens or usage.output_tokens or usage.reported_cost is not None)
 
 
-def context_share(bill: Bill) -> float | None:
-    """Return which share of the context window the last request took, None if not known."""
-    card = find_model(bill.last_model)
-    if card is None or not card.context_window or not bill.last_input:
+def context_share(spending: Spending) -> float | None:
+    """Return the share (0 to 1) of the context window that the last request took, or None."""
+    card = find_model(spending.last_model)
+    if card is None or not card.context_window or not spending.last_input:
         return None
-    return bill.last_input / card.context_window
+    return spending.last_input / card.context_window
 
 
 def tool_shares(items: Iterable[Item]) -> dict[str, float]:
-    """Estimate which share of a conversation's tokens each tool takes, the largest first.
+    """Estimate the share (0 to 1) of a conversation's tokens per tool, the largest first.
 
-    Providers count whole requests, so this is an estimate: four bytes of UTF-8 are a token, and an
-    image is what `tokens` says. A tool has its calls and their outputs; what is left to 1 are the
-    words of people and of the model. Instructions and descriptions of tools are not counted.
+    Providers count whole requests, so this is an estimate: four bytes of UTF-8 count as a token,
+    and an image as in `tokens`. A tool's share holds its calls and their outputs; the rest up to 1
+    are the messages of people and of the model. Instructions and tool descriptions are not counted.
     """
     names: dict[str | None, str] = {}
     tokens: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""One request to the model: what it carries, what comes of it, and what that costs."""
+"""Makes requests to the model and collects their responses, usage and cost."""
 
 import asyncio
 import itertools
@@ -7,16 +7,19 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent_magics.dispatch.context import Emit, TurnContext
 from agent_magics.dispatch.hooks import Hooks
-from agent_magics.engine.bill import Bill
+from agent_magics.dispatch.turn.context import Emit, TurnContext
 from agent_magics.engine.budget import Budget
-from agent_magics.engine.history import History
-from agent_magics.engine.meter import ContextMeter
-from agent_magics.engine.shortening import Shortening
-from agent_magics.engine.structured import OutputType
+from agent_magics.engine.channels.arriving_calls import ArrivingCall
+from agent_magics.engine.context.compaction import Compaction
+from agent_magics.engine.context.history import History
+from agent_magics.engine.context.usage import ContextMeter
+from agent_magics.engine.cost import Spending
+from agent_magics.engine.instructions import compose_instructions
+from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.web_searches import WebSearches
 from agent_magics.models.base import (
+    CallChunk,
     ContextOverflow,
     Finish,
     ItemDone,
@@ -51,7 +54,7 @@ from agent_magics.protocol.items import (
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec
 
-# People read text; twenty-five times a second is as live as an eye can tell.
+# Seconds between updates of text: 25 a second look continuous.
 DELTA_INTERVAL = 0.04
 
 ASIDE = "(A question of an MCP server.)"
@@ -60,42 +63,44 @@ STILL_TOO_LONG = "Even after its older part was left out:"
 
 @dataclass(slots=True)
 class Response:
-    """What one request brought."""
+    """The items and the usage of one response; `place` is the index of its first item."""
 
+    place: int = 0
     items: list[Item] = field(default_factory=list)
     usage: Usage = Usage()
     finish: Finish = "completed"
 
     @property
     def calls(self) -> list[CallItem]:
-        """The calls, in the model's order."""
+        """The tool calls, in the model's order."""
         return [item for item in self.items if isinstance(item, CALL_TYPES)]
 
     @property
     def text(self) -> str:
-        """What the model said."""
-        said = (item.text for item in self.items if isinstance(item, AssistantMessage))
-        return "\n\n".join(filter(None, said))
+        """The text of the model's messages."""
+        texts = (item.text for item in self.items if isinstance(item, AssistantMessage))
+        return "\n\n".join(filter(None, texts))
 
 
-class Asker:
-    """Asks the model on behalf of one turn.
+class ModelCaller:
+    """Makes the model requests of one turn.
 
     Args:
-        context: of the turn; its `emit` stamps events with the turn's id.
-        model: the door.
-        history: the conversation, which takes in what the model says.
-        tools: all that are offered, where the context has no offer of its own.
-        charge: told the model and the usage of each request.
-        meter: how full the model's context is.
-        plan: returns the plan as it stands.
-        hooks: see each request before it is sent.
+        context: the turn's context; its `emit` stamps events with the turn's id.
+        model: the client.
+        history: the conversation, to which responses are added.
+        tools: all offered tools, where the context has no offer of its own.
+        charge: called with the model and the usage of each request.
+        meter: measures how full the model's context is.
+        plan: returns the present plan.
+        hooks: the person's hooks, which see each request before it is sent.
+        hard: whether the request for a summary must fit into the budgets, too.
 
     Attributes:
-        bill: what the turn's requests took and cost.
-        budget: when the turn has had enough.
-        requests: how many were made, those for summaries of the conversation aside.
-        shortening: makes room where the conversation has become too long.
+        spending: the tokens and the cost of the turn's requests.
+        budget: the budgets of the run.
+        requests: the number of requests, without those for summaries of the conversation.
+        compaction: shortens the conversation where it has become too long.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class Asker:
         meter: ContextMeter | None = None,
         plan: Callable[[], Sequence[PlanStep]] = tuple,
         hooks: Hooks | None = None,
+        hard: bool = False,
     ) -> None:
         self._context = context
         self._model = model
@@ -117,7 +123,7 @@ class Asker:
         self._charge = charge
         self._hooks = hooks
         self._meter = meter or ContextMeter(history)
-        self.shortening = Shortening(
+        self.compaction = Compaction(
             context,
             model,
             history,
@@ -126,15 +132,16 @@ class Asker:
             prepare=self._prepare,
             spent=self._spend,
         )
-        self.bill = Bill()
-        self.budget = Budget(context.config)
+        self.spending = Spending()
+        self.budget = Budget(context.config, hard=hard)
         self.requests = 0
         self._asides = 0
+        self._arriving = ArrivingCall(context.emit)
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the budget allows no further request but the one for a last word."""
-        return self.budget.is_used_up(self.requests, self.bill)
+        """Whether the budget allows no further request but the one for a summary."""
+        return self.budget.is_used_up(self.requests, self.spending)
 
     async def ask(
         self,
@@ -144,23 +151,23 @@ class Asker:
         bare: bool = False,
         output: OutputType | None = None,
     ) -> Response:
-        """Ask the model; where the conversation is too long for it, shorten it and ask once more.
+        """Request the model's next response; where the context overflows, shorten and retry once.
 
         Args:
-            prompt: the words that began the turn.
-            is_last: the model may answer, but not call.
-            bare: no tools are offered.
-            output: the type that its answer is to have.
+            prompt: the text that began the turn.
+            is_last: whether tools are listed but must not be called.
+            bare: whether no tools are listed.
+            output: the type of the final answer.
 
         Raises:
-            FatalError: there is no answer; the sentence says why.
+            FatalError: there is no response; the sentence says why.
         """
         self.requests += 1
         once = partial(self._ask_once, prompt, is_last=is_last, bare=bare, output=output)
         try:
             return await once()
         except ContextOverflow as overflow:
-            await self.shortening.recover(prompt, overflow)
+            await self.compaction.recover(prompt, overflow)
         try:
             return await once()
         except ContextOverflow as overflow:
@@ -169,12 +176,13 @@ class Asker:
     async def answer(
         self, instructions: str, messages: Sequence[tuple[str, str]], most_tokens: int
     ) -> str:
-        """Ask beside the conversation, which does not hear of it; return the answer's text.
+        """Make a request apart from the conversation, and return the text of the answer.
 
         Args:
             instructions: for the model.
             messages: (role, text), "assistant" or "user".
-            most_tokens: of the answer; what is longer is cut, at about four characters a token.
+            most_tokens: the most tokens of the answer; a longer one is cut, at about four
+                characters a token.
 
         Raises:
             FatalError: there is no answer.
@@ -194,15 +202,15 @@ class Asker:
             number=self._asides,
         )
         request = await self._prepare(request)
-        said: list[str] = []
+        texts: list[str] = []
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 match event:
                     case ItemDone(AssistantMessage(text=words)):
-                        said.append(words)
+                        texts.append(words)
                     case ResponseDone(usage):
                         self._spend(usage)
-        return "\n\n".join(said)[: most_tokens * 4]
+        return "\n\n".join(texts)[: most_tokens * 4]
 
     async def _ask_once(
         self, prompt: str, *, is_last: bool, bare: bool, output: OutputType | None
@@ -212,8 +220,7 @@ class Asker:
         tools = self._tools if offer is None else offer.specs(self._context.found)
         request = ModelRequest(
             model=self._context.config.model,
-            instructions=self._context.config.instructions
-            + (output.instructions if output else ""),
+            instructions=compose_instructions(config) + (output.instructions if output else ""),
             history=self._history,
             tools=() if bare else tools,
             prompt=prompt,
@@ -225,9 +232,10 @@ class Asker:
             output_schema=output.schema if output else None,
         )
         request = await self._prepare(request)
-        response = Response()
+        response = Response(len(self._history.items))
         deltas = DeltaBuffer(self._context.emit)
         searches = WebSearches(self._context.emit, self.requests)
+        self._arriving.end()
         try:
             # Closed at once, also on interrupt: the connection must not wait for the collector.
             async with aclosing(self._model.stream(request)) as events:
@@ -236,29 +244,37 @@ class Asker:
         finally:
             deltas.flush()
             searches.close()
-            # Also on interrupt: what the model said stays, and its calls are answered.
-            self._history.extend(item for item in response.items if _can_be_sent(item))
         self._meter.measure(response.usage)
         self._spend(response.usage, getattr(self._model, "answered_by", "") or request.model)
         return response
 
     async def _prepare(self, request: ModelRequest) -> ModelRequest:
-        """Let hooks see what is about to be asked, and change it."""
+        """Let hooks see and change a request."""
         if self._hooks is None:
             return request
         return await self._hooks.before_model(request, self._context)
 
     def _spend(self, usage: Usage, model: str = "") -> None:
-        """Put a request on the bills: of this turn, and of the conversation.
+        """Add a request's usage to the spending of the turn and of the conversation.
 
         Args:
-            model: which one answered: a hook may have chosen another one, or a recording plays.
+            usage: the tokens of the request.
+            model: the model that answered, where a hook or a recording has chosen another one.
         """
-        model, emit = model or self._context.config.model, self._context.emit
-        self.bill = self.bill.add(model, usage)
+        model = model or self._context.config.model
+        self.spending = self.spending.add(model, usage)
         self._charge(model, usage)
-        emit(TokensCounted, request=usage, turn=self.bill.usage, cost=self.bill.cost)
-        if warning := self.budget.warning(self.bill):
+        self._tell_spending(usage)
+
+    def charge_sub_agent(self, model: str, usage: Usage) -> None:
+        """Add a request of a sub-agent to the spending of the turn, against which it counts."""
+        self.spending = self.spending.include(model, usage)
+        self._tell_spending(usage)
+
+    def _tell_spending(self, usage: Usage) -> None:
+        emit = self._context.emit
+        emit(TokensCounted, request=usage, turn=self.spending.usage, cost=self.spending.cost)
+        if warning := self.budget.warning(self.spending):
             emit(Warned, message=warning)
 
     def _receive(
@@ -274,10 +290,16 @@ class Asker:
                 deltas.add(TextDelta, text)
             case ReasoningChunk(text):
                 deltas.add(ReasoningDelta, text)
+            case CallChunk():
+                self._arriving.add(event)
             case ItemDone(item):
+                self._arriving.end()
                 deltas.flush()
                 item = self._identified(item, response)
                 response.items.append(item)
+                # At once: what was shown stays, also on interrupt, and its calls are answered.
+                if _can_be_sent(item):
+                    self._history.append(item)
                 emit(ItemCompleted, item=item)
             case SearchProgress():
                 deltas.flush()
@@ -291,10 +313,10 @@ class Asker:
                 response.usage, response.finish = usage, finish
 
     def _identified(self, item: Item, response: Response) -> Item:
-        """Return a call under an id that no other call of this answer has.
+        """Return a call with an id that is unique in this response.
 
-        Servers leave ids out or use one twice; providers refuse a history with such calls. A native
-        shell call without an id stays without: it is never run.
+        Servers omit ids or repeat them; providers refuse a history with such calls. A native shell
+        call without an id stays without: it is never run.
         """
         if not isinstance(item, CALL_TYPES):
             return item
@@ -304,18 +326,18 @@ class Asker:
         if item.call_id and item.call_id not in taken:
             return item
         # By where it stands in the conversation, so that a replay makes the same ids again.
-        base = item.call_id or f"call_{len(self._history.items)}"
+        base = item.call_id or f"call_{response.place}"
         ids = (f"{base}_{number}" for number in itertools.count(2 if item.call_id else 1))
         return replace(item, call_id=next(each for each in ids if each not in taken))
 
 
 def _can_be_sent(item: Item) -> bool:
-    """Whether an item may stand in the history: a provider refuses a call without an id."""
+    """Return whether an item may stand in the history: providers refuse calls without an id."""
     return not isinstance(item, CALL_TYPES) or bool(item.call_id)
 
 
 class DeltaBuffer:
-    """Gathers pieces of text for a moment, so that 20,000 deltas are not 20,000 events."""
+    """Collects pieces of text for a moment, so that 20,000 deltas are not 20,000 events."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -324,7 +346,7 @@ class DeltaBuffer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, kind: type[Event], text: str) -> None:
-        """Keep `text`; it is shown at the latest `DELTA_INTERVAL` seconds from now."""
+        """Add text, to be shown within `DELTA_INTERVAL` seconds."""
         if kind is not self._kind:
             self.flush()
             self._kind = kind
@@ -333,7 +355,7 @@ class DeltaBuffer:
             self._timer = asyncio.get_running_loop().call_later(DELTA_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Show what there is."""
+        """Show the collected text."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The engine's own thread with its one asyncio loop; made at first use, one for the process."""
+"""Runs the engine's thread with its one asyncio loop; made at first use, one for the process."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from agent_magics.protocol.errors import FatalError
 
 
 class EngineThread:
-    """A daemon thread that runs a loop for ever.
+    """A daemon thread that runs an asyncio loop for ever.
 
     It goes on while the person's code holds the main thread, and between cells.
     """
@@ -27,10 +27,10 @@ class EngineThread:
         self.loop.run_forever()
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run `function` on the loop soon; from any thread.
+        """Schedule `function` on the loop; from any thread.
 
         Raises:
-            FatalError: this process is a fork; the thread stayed behind in the parent.
+            FatalError: this process is a fork, in which the thread does not run.
         """
         self.check()
         if self.is_current():
@@ -42,7 +42,7 @@ class EngineThread:
         """Start `coroutine` on the loop; from any thread.
 
         Raises:
-            FatalError: this process is a fork, as above.
+            FatalError: this process is a fork, in which the thread does not run.
         """
         try:
             self.check()
@@ -52,14 +52,14 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def is_current(self) -> bool:
-        """Whether the caller runs on this thread."""
+        """Return whether the caller runs on this thread."""
         return threading.get_ident() == self._thread.ident
 
     def check(self) -> None:
-        """Make sure that the thread is there.
+        """Check that the thread runs in this process.
 
         Raises:
-            FatalError: it is not; see `post`.
+            FatalError: it does not; see `post`.
         """
         if self.forked:
             raise FatalError(
@@ -72,7 +72,7 @@ _lock = threading.Lock()
 
 
 def shared_engine() -> EngineThread:
-    """Return the process's engine, starting it at the first call."""
+    """Return the process's engine, started at the first call."""
     global _engine
     with _lock:
         if _engine is None:
@@ -81,7 +81,7 @@ def shared_engine() -> EngineThread:
 
 
 def _mark_forked() -> None:
-    """In a forked child the thread is gone: old agents must say so, new ones get a new engine."""
+    """Mark the engine as missing in a forked child: old agents raise, new ones start another."""
     global _engine, _lock
     _lock = threading.Lock()
     if _engine is not None:

@@ -1,33 +1,35 @@
-"""THE LOOP: ask the model, run its calls, give it their outputs, until it calls no more."""
+"""Runs the tool loop: asks the model, runs its calls, returns their outputs, until none is left."""
 
 import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent_magics.dispatch.context import TurnContext
-from agent_magics.dispatch.parallel import ToolCallRuntime
-from agent_magics.dispatch.router import ToolRouter
-from agent_magics.engine.asking import Asker, Response
+from agent_magics.dispatch.pipeline import ToolCallRuntime
+from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.budget import NO_SUMMARY, NO_VALUE, NOT_CALLED, REACHED, SUMMARY
-from agent_magics.engine.history import History, output_kind_of
-from agent_magics.engine.loop_guard import LoopGuard
-from agent_magics.engine.news import Note, told_of_circle
-from agent_magics.engine.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
+from agent_magics.engine.channels.additions import Additions
+from agent_magics.engine.context.history import History
+from agent_magics.engine.model_request import ModelCaller, Response
+from agent_magics.engine.notifications import Notification, report_repetition
+from agent_magics.engine.repetition.detector import RepetitionDetector
+from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import (
     ModelInformed,
+    PromptAdded,
     Warned,
 )
 from agent_magics.protocol.items import (
     CallItem,
     ToolCallOutput,
     UserMessage,
+    output_kind_of,
     text_of,
 )
 from agent_magics.protocol.tools import FunctionPayload, ToolCall, ToolOutput
 
-# How an answer ended -> what the model is told of its calls, none of which is run.
+# Why a response ended early -> the output of its calls, none of which is run.
 NOT_RUN = {
     "length": (
         "Not run: your answer was cut off at the output token limit, so the call may be "
@@ -42,87 +44,108 @@ NOT_RUN = {
         "Send it again."
     ),
 }
-# The same for the person, where the answer was the last one.
+# The same as a sentence for the person, where it was the final answer.
 CUT_SHORT = {
     "length": "The answer was cut off at the output token limit.",
     "content_filter": "The provider's content filter ended the answer.",
     "incomplete": "The provider ended the answer before it was complete.",
 }
 NO_MORE = "Not run: no more tools run in this turn."
+STEERED = "Not run: the person added a message."
 
 
 class Turn:
-    """One prompt and everything that follows from it.
+    """One prompt and all requests and calls that follow from it.
 
     Args:
-        context: what the turn's tools share; its `emit` stamps events with the turn's id.
-        asker: asks the model.
-        router: runs its calls.
+        context: the data that the turn's tools share; its `emit` stamps events with the turn's id.
+        model_caller: makes the model requests.
+        runtime: takes calls through their stages.
         history: the conversation.
-        redact: takes keys out of what a tool's failure says.
-        steered: returns (and forgets) what the person added since it was last called.
-        news: returns (and forgets) what the model is to be told without having asked.
-        loops: notices when the model goes round in circles; the router asks it, too.
-        output: the type that the answer is to have; None is text.
+        additions: messages and prompts that the person adds meanwhile.
+        notifications: returns and removes the notifications for the model.
+        loops: detects that the model repeats itself.
+        output: the requested type of the answer; None is text.
     """
 
     def __init__(
         self,
         context: TurnContext,
-        asker: Asker,
-        router: ToolRouter,
+        model_caller: ModelCaller,
+        runtime: ToolCallRuntime,
         history: History,
         *,
-        redact: Callable[[str], str] = str,
-        steered: Callable[[], Sequence[UserMessage]] = tuple,
-        news: Callable[[], Sequence[Note]] = tuple,
-        loops: LoopGuard | None = None,
+        additions: Additions,
+        notifications: Callable[[], Sequence[Notification]] = tuple,
+        loops: RepetitionDetector | None = None,
         output: OutputType | None = None,
     ) -> None:
         self.context = context
-        self.asker = asker
-        self._router = router
+        self.model_caller = model_caller
+        self._runtime = runtime
         self._history = history
-        self._steered = steered
-        self._news = news
-        self._loops = loops or LoopGuard(context.config.loops)
+        self._additions = additions
+        self._notifications = notifications
+        self._loops = loops or RepetitionDetector(context.config.loops)
         self._output = output
-        self.runtime = ToolCallRuntime(router, context, redact)
         self._nested = 0
 
     async def run(self, prompt: UserMessage) -> str:
-        """Run to the model's last word, and return it.
+        """Run to the model's final answer, also on prompts that were queued; return it.
+
+        Args:
+            prompt: the person's message.
 
         Raises:
             FatalError: only the person can help.
             TurnAbort: the person ended the turn at a question.
         """
-        self._tell_news()  # what happened since the last turn stands before the prompt
+        following: UserMessage | None = prompt
+        while following is not None:
+            if following is not prompt:
+                self._emit_added([following])
+            text = await self._answer(following)
+            is_over = bool(self.model_caller.budget.reached)
+            following = None if is_over else self._additions.take_next()
+        return text
+
+    async def _answer(self, prompt: UserMessage) -> str:
+        """Return the model's final answer to one prompt."""
+        self._add_notifications()  # notifications since the last turn precede the prompt
         self._history.append(prompt)
         self._loops.begin_turn()
-        words = text_of(prompt.content)
+        text = text_of(prompt.content)
         while True:
-            if self.asker.is_used_up:
-                return await self._wind_up(words)
-            self._tell_news()
-            await self.asker.shortening.make_room(words)
+            if self.model_caller.is_used_up:
+                return await self._wind_up(text)
+            self._add_notifications()
+            await self.model_caller.compaction.make_room(text)
             is_last = self._loops.denied
-            response = await self.asker.ask(words, is_last=is_last, output=self._output)
+            response = await self.model_caller.ask(text, is_last=is_last, output=self._output)
             if response.calls and response.finish != "completed":
                 self._history.close_open_calls(NOT_RUN.get(response.finish, NOT_RUN["incomplete"]))
             elif response.calls and is_last:
                 self._history.close_open_calls(NO_MORE)
             elif response.calls:
-                self._loops.said(response.text)
+                self._loops.record_text(response.text)
                 await self._run_calls(response.calls)
-            steered = self._steered()
-            self._history.extend(steered)
-            if is_last or not (response.calls or steered):
-                return await self._last_word(response, words)
+            if not (self._take_words() or response.calls) or is_last:
+                return await self._last_word(response, text)
 
-    def _tell_news(self) -> None:
-        """Put what happened meanwhile into the history, as one message that is not the person's."""
-        notes = [*self._news(), *map(told_of_circle, self._loops.take_notes())]
+    def _take_words(self) -> bool:
+        """Add the person's messages to the history; return whether there were any."""
+        messages = self._additions.take_words()
+        self._emit_added(messages)
+        self._history.extend(messages)
+        return bool(messages)
+
+    def _emit_added(self, messages: Sequence[UserMessage]) -> None:
+        for each in messages:
+            self.context.emit(PromptAdded, text=text_of(each.content))
+
+    def _add_notifications(self) -> None:
+        """Add the notifications to the history, as one message that is not the person's."""
+        notes = [*self._notifications(), *map(report_repetition, self._loops.take_notes())]
         if notes:
             message = "\n".join(note.text for note in notes)
             self._history.append(UserMessage(message, role="developer"))
@@ -130,34 +153,36 @@ class Turn:
             self.context.emit(ModelInformed, message=message, shown=shown)
 
     async def _wind_up(self, prompt: str) -> str:
-        """End the run at its budget, with one request more: for a summary, without tools."""
-        told, emit = self.asker.budget.told, self.context.emit
-        emit(Warned, message=told(REACHED))
-        self._history.extend(self._steered())
-        self._history.append(UserMessage(told(SUMMARY), role="developer"))
+        """End the run at its budget, with one more request, without tools, for a summary."""
+        fill, emit = self.model_caller.budget.fill, self.context.emit
+        emit(Warned, message=fill(REACHED))
+        self._take_words()
+        self._history.append(UserMessage(fill(SUMMARY), role="developer"))
         text, reason = "", ""
+        caller = self.model_caller
         try:
-            text = (await self.asker.ask(prompt, bare=True)).text
+            if not caller.budget.has_no_summary(caller.spending):
+                text = (await caller.ask(prompt, bare=True)).text
         except FatalError as error:
             reason = f" ({str(error).rstrip('.')})"
-        self._history.close_open_calls(told(NOT_CALLED))
+        self._history.close_open_calls(fill(NOT_CALLED))
         if not text:
-            emit(Warned, message=told(NO_SUMMARY, reason))
+            emit(Warned, message=fill(NO_SUMMARY, reason))
         if self._output is not None:
-            emit(Warned, message=told(NO_VALUE))
+            emit(Warned, message=fill(NO_VALUE))
         return text
 
     async def run_call(self, call: ToolCall) -> ToolOutput:
-        """Run one call as if the model had made it; the history does not see it."""
-        task = self.runtime.start(call)
+        """Run one call as if the model had made it, without a trace in the history."""
+        task = self._runtime.start(call)
         try:
             return await task
         except BaseException:
             await _cancel([task])
             raise
 
-    async def call(self, name: str, arguments: Any, parent_call_id: str | None) -> ToolOutput:
-        """Run a call made from inside another one: same checks, same questions, same events."""
+    async def call(self, name: str, arguments: object, parent_call_id: str | None) -> ToolOutput:
+        """Run a call made inside another one: with the same checks, questions and events."""
         self._nested += 1
         call_id = f"{parent_call_id}.{self._nested}"
         payload = FunctionPayload(json.dumps(arguments, default=str))
@@ -175,7 +200,7 @@ class Turn:
         return await self._fitting(response.text, self._output, prompt)
 
     async def _fitting(self, text: str, output: OutputType, prompt: str) -> str:
-        """Return an answer of the wanted type: `text`, or what the model mends of it, once."""
+        """Return an answer of the requested type: `text`, or the model's one correction of it."""
         try:
             output.read(text)
             return text
@@ -185,7 +210,7 @@ class Turn:
         shown = REPAIR_SHOWN.format(kind=output.name)
         self.context.emit(ModelInformed, message=message, shown=shown)
         # Without tools: some servers cannot hold a model to a schema and offer it tools.
-        mended = (await self.asker.ask(prompt, bare=True, output=output)).text
+        mended = (await self.model_caller.ask(prompt, bare=True, output=output)).text
         self._history.close_open_calls()
         try:
             output.read(mended)
@@ -196,9 +221,11 @@ class Turn:
     # -- the tools' side ------------------------------------------------------------------------
 
     async def _run_calls(self, items: Sequence[CallItem]) -> None:
-        """Run the calls; outputs go into the history in call order, whatever order they end in."""
+        """Run the calls; outputs are added to the history in the order of the calls."""
         self._loops.arrived(items)
         tasks = [self._start(item) for item in items]
+        if self._additions.words:
+            self.skip_calls()
         try:
             await asyncio.gather(*tasks)
         except BaseException:
@@ -207,9 +234,13 @@ class Turn:
         finally:
             self._keep_finished(items, tasks)
 
+    def skip_calls(self) -> None:
+        """Answer the calls that have not begun with a note; the person's message comes first."""
+        self._runtime.skip(STEERED)
+
     def _start(self, item: CallItem) -> "asyncio.Task[ToolOutput]":
         try:
-            return self.runtime.start(self._router.build_tool_call(item))
+            return self._runtime.start(self._runtime.router.build_tool_call(item))
         except RespondToModel as refusal:
             return asyncio.create_task(_refused(str(refusal)))
 
@@ -223,7 +254,7 @@ class Turn:
                     output = ToolCallOutput(item.call_id, content, output_kind_of(item))
                     self._history.append(output)
                     self._loops.answered(item.call_id, content)
-                else:  # told, but not as an output: there is no call that it would belong to
+                else:  # a notification, since there is no call that it could answer
                     self._history.append(UserMessage(content, role="developer"))
 
 
@@ -232,7 +263,7 @@ async def _refused(reason: str) -> ToolOutput:
 
 
 async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
-    """Stop calls and wait until they have cleaned up."""
+    """Cancel calls and wait until they have cleaned up."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

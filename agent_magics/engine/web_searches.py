@@ -1,9 +1,10 @@
-"""The provider's own web searches, told as the calls of a tool: they run there, not here."""
+"""Reports the provider's own web searches as tool calls: they run at the provider, not here."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent_magics.dispatch.context import Emit
+from agent_magics.dispatch.turn.context import Emit
 from agent_magics.models.base import SearchProgress
 from agent_magics.protocol.events import (
     ToolCallCompleted,
@@ -19,11 +20,11 @@ CUT_OFF = "The answer ended before this search did."
 
 @dataclass(slots=True)
 class WebSearches:
-    """Those of one request.
+    """The web searches of one request.
 
     Args:
-        emit: where the events go.
-        request: the number of the request in its turn; makes the ids of its searches.
+        emit: sends the events.
+        request: the number of the request in its turn; part of the ids of its searches.
     """
 
     emit: Emit
@@ -32,18 +33,18 @@ class WebSearches:
     _open: dict[str, str] = field(default_factory=dict)
 
     def receive(self, progress: SearchProgress) -> None:
-        """Tell that a search has begun or ended."""
+        """Emit the begin or the end of a search."""
         action = dict(progress.action)
         call_id = self._open.get(progress.call_id) or self._begin(progress)
         if progress.status == "running":
             return
         del self._open[progress.call_id]
-        ended, said = (
+        ended, text = (
             (ToolCallFailed, FAILED)
             if progress.status == "failed"
             else (ToolCallCompleted, _sources(action))
         )
-        self.emit(ended, call_id=call_id, name=NAME, output=said, details={"action": action})
+        self.emit(ended, call_id=call_id, name=NAME, output=text, details={"action": action})
 
     def _begin(self, progress: SearchProgress) -> str:
         self._begun += 1
@@ -54,14 +55,14 @@ class WebSearches:
         return call_id
 
     def close(self) -> None:
-        """End what is open: the answer has ended, or is asked for again."""
+        """End the open searches: the response has ended, or is requested again."""
         for call_id in self._open.values():
             self.emit(ToolCallFailed, call_id=call_id, name=NAME, output=CUT_OFF)
         self._open.clear()
 
 
-def _sources(action: dict[str, object]) -> str:
-    """What was looked through, where the provider says so: an address a line."""
+def _sources(action: Mapping[str, object]) -> str:
+    """Return the addresses that were searched, one per line, if the provider reports them."""
     sources = action.get("sources")
     rows = sources if isinstance(sources, list) else []
     return "\n".join(str(row["url"]) for row in rows if isinstance(row, dict) and row.get("url"))

@@ -1,6 +1,6 @@
-"""One command from its start to its end, and what it gave back.
+"""Runs one command from start to end, and holds its result.
 
-Law: nothing outlives `run_command`, not even what the command put into the background.
+Law: no process outlives `run_command`, not even one that the command put into the background.
 """
 
 import queue
@@ -9,54 +9,55 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from agent_magics.backends.exec.launcher import shared_launcher
-from agent_magics.backends.exec.output import (
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.output import (
     clean_output,
     cut_middle,
+    fold_lines,
     join_ends,
     omission_marker,
 )
-from agent_magics.backends.exec.process import Process
-from agent_magics.backends.exec.spool import Spool
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.process import Process
+from agent_magics.exec.spool import Spool
 from agent_magics.protocol.tools import ToolOutput
 
 if TYPE_CHECKING:
-    from agent_magics.backends.exec.processes import ProcessManager
+    from agent_magics.exec.processes import ProcessManager
 
 OnOutput = Callable[[str, str], None]
 
-_TICK = 0.05  # seconds: how late a cancellation is seen
-_LONGEST_WAIT = 3600.0  # seconds in one go; the system's own waits have a limit
-_KILL_LIMIT = 5.0  # seconds a killed command may take to be gone
+_TICK = 0.05  # seconds: polling interval for a cancellation
+_LONGEST_WAIT = 3600.0  # seconds; the system limits a single wait
+_KILL_LIMIT = 5.0  # seconds for a killed command to end
 _REPR_BUDGET = 10_000
-_HEADER_ROOM = 400  # characters of the lines around the output that a model reads
+_HEADER_ROOM = 400  # characters reserved for the lines around the output
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CommandResult:
-    """What a command did, or has done so far.
+    """The result of a command, or its state so far.
 
     Attributes:
-        exit_code: as a shell counts: 128 + n where signal n ended it; None where we killed it,
-            and while it runs.
+        exit_code: as in a shell: 128 + n where signal n ended it; None where we killed it, and
+            while it runs.
         duration: seconds.
-        output: stdout and stderr in the order in which they arrived, undecorated; a long one is
-            its beginning and its end with a marker line between.
-        stdout: as `output`, of this stream alone; of a part of a session's output, all of it.
-        stderr: as `output`, of this stream alone.
+        output: stdout and stderr in order of arrival; a long one is its beginning and its end with
+            a marker line between.
+        stdout: stdout alone; for a part of a session's output, both streams.
+        stderr: stderr alone.
         killed_for: "time", "cancel" or "kill" where we killed it; else "".
         total_chars: characters printed on both streams, whether kept or not.
-        omitted_chars: characters that `output` lacks.
-        timeout: seconds it was given.
-        leftovers: processes it had left in the background, which were ended with it.
-        refused: what the supervisor refused it, such as "connect 127.0.0.1:22".
-        lost: why its end was not seen, as a sentence; else "".
-        session_id: of the session as which it is kept; None where it is not.
-        where: where the whole output is, a handle or a path, for the model to read; else "".
-        spool: all of the output, as long as the result lives; None for a result made by hand.
+        omitted_chars: characters missing from `output`.
+        timeout: its time limit in seconds.
+        leftovers: number of its background processes that were ended with it.
+        refused: operations that the supervisor denied, such as "connect 127.0.0.1:22".
+        lost: one sentence on why its end was not observed; else "".
+        session_id: of the session under which it is kept, or None.
+        where: where the whole output is (a handle or a path), for the model; else "".
+        spool: all of the output, as long as the result exists; None for a result made by hand.
     """
 
     argv: tuple[str, ...]
@@ -85,37 +86,32 @@ class CommandResult:
 
     @property
     def timed_out(self) -> bool:
-        """Whether it was killed because its time was over."""
+        """Whether it was killed because its time limit was reached."""
         return self.killed_for == "time"
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was killed because somebody interrupted."""
+        """Whether it was killed because of an interrupt."""
         return self.killed_for == "cancel"
 
     @property
     def running(self) -> bool:
-        """Whether it goes on as a session."""
+        """Whether it continues as a session."""
         return (
             self.session_id is not None
             and self.exit_code is None
             and not (self.killed_for or self.lost)
         )
 
-    @property
-    def original_tokens(self) -> int:
-        """About how many tokens all of the output has, a token being four characters."""
-        return self.total_chars // 4
-
     def is_cut(self, budget: int) -> bool:
-        """Tell whether `to_output` leaves something out within `budget`."""
+        """Tell whether `to_output` omits something within `budget` characters."""
         return bool(self.omitted_chars) or self._shorten(_room_for_output(budget))[2] > 0
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return what the model reads: exit code, duration, true counts, output.
+        """Return the output for the model: exit code, duration, true counts, output.
 
         Args:
-            budget: characters the whole text may have.
+            budget: maximal characters of the whole text.
         """
         shown, total, omitted = self._shorten(_room_for_output(budget))
         body = shown or "(no output)"
@@ -139,7 +135,9 @@ class CommandResult:
             "kill": "Killed, with everything it had started.",
         }.get(self.killed_for, self.lost)
         if killed:
-            return f"{killed} {counts}What came until then:\n"
+            # 124 as in timeout(1).
+            code = "Exit code: 124\n" if self.killed_for == "time" else ""
+            return f"{code}{killed} {counts}What came until then:\n"
         ending = f"Exit code: {self.exit_code}"
         if self.running:
             ending = f"Session {self.session_id} is running."
@@ -188,15 +186,17 @@ class CommandResult:
         return f"exit code {self.exit_code}"
 
     def _shorten(self, budget: int) -> tuple[str, int, int]:
-        """The cleaned output within `budget`, the characters there were, those left out."""
+        """Return the cleaned output within `budget`, its true length, and the characters
+        omitted.
+        """
         if not self.omitted_chars:
             cleaned = clean_output(self.output)
-            shown, omitted = cut_middle(cleaned, budget)
+            shown, omitted = cut_middle(fold_lines(cleaned), budget)
             return shown, len(cleaned), omitted
         marker = omission_marker(self.omitted_chars, self.output[: self.head_chars])
         head = clean_output(self.output[: self.head_chars])
         tail = clean_output(self.output[self.head_chars + len(marker) :])
-        shown, omitted = join_ends(head, tail, self.omitted_chars, budget)
+        shown, omitted = join_ends(fold_lines(head), fold_lines(tail), self.omitted_chars, budget)
         return shown, len(head) + len(tail) + self.omitted_chars, omitted
 
 
@@ -218,18 +218,18 @@ def run_command(
     """Run a command without a shell and wait for it.
 
     Args:
-        argv: program and arguments, passed on as they are.
+        argv: program and arguments, passed on unchanged.
         cwd: the folder it runs in.
         env: its whole environment.
         timeout: seconds until it is killed, with every process it started.
-        cancelled: when set, the same happens at once (within 50 ms).
-        on_output: told what comes, `("stdout" or "stderr", text)`, at most 20 times a second and
-            256 KB in all, on the calling thread; escape sequences are still in the text.
-        confinement: what it may touch; None for all that this user may.
+        cancelled: when set, it is killed within 50 ms.
+        on_output: called with output as ("stdout" or "stderr", text), at most 20 times a second and
+            for 256 KB in all, on the calling thread; the text still has escape sequences.
+        confinement: what it may access; None for everything that this user may.
         manager: the conversation it belongs to, which ends it when it is closed.
 
     Returns:
-        What happened, also where the command failed, timed out or was cancelled.
+        The result, also where the command failed, timed out or was cancelled.
 
     Raises:
         RespondToModel: it could not be started.
@@ -249,15 +249,16 @@ def run_command(
 def collect(
     process: Process, position: int = 0, *, timeout: float = 0.0, session_id: int | None = None
 ) -> tuple[CommandResult, int]:
-    """Return what a process has done since `position`, and the position to go on from.
+    """Return a process's result since `position`, and the position to continue from.
 
     Args:
         process: running or ended.
-        position: of its output; 0 is the start.
-        timeout: seconds it was given.
-        session_id: of the session as which it is kept, if it is.
+        position: byte position in its output; 0 is the start.
+        timeout: its time limit in seconds.
+        session_id: of the session under which it is kept, if any.
     """
-    ended = process.ended  # before the output is read: what ended has said everything
+    # before the output is read: then the output of an ended process is complete
+    ended = process.ended
     spool = process.output
     head, tail, omitted, end = spool.window(position)
     output = head + omission_marker(omitted, head) + tail if omitted else head + tail
@@ -289,34 +290,38 @@ def _follow(
     on_output: OnOutput | None,
 ) -> None:
     """Wait until the process has ended; kill it at the deadline or when cancelled."""
-    news: _News = queue.SimpleQueue()
+    outputs: _Outputs = queue.Queue()
     if on_output is not None:
-        process.add_listener(lambda stream, text: news.put((stream, text)))
-    process.on_end(lambda _: news.put(None))
-    if _hear_until_end(news, deadline, cancelled, on_output):
+        process.add_listener(lambda stream, text: outputs.put((stream, text)))
+    process.on_end(lambda _: outputs.put(None))
+    if _forward_until_end(outputs, deadline, cancelled, on_output):
         return
     process.kill("time" if cancelled is None or not cancelled.is_set() else "cancel")
-    if not _hear_until_end(news, time.monotonic() + _KILL_LIMIT, None, on_output):
+    if not _forward_until_end(outputs, time.monotonic() + _KILL_LIMIT, None, on_output):
         process.give_up()
         process.wait(_KILL_LIMIT)
 
 
-_News = queue.SimpleQueue  # of (stream, text), then None
+_Outputs: TypeAlias = "queue.Queue[tuple[str, str] | None]"  # (stream, text), then None
 
 
-def _hear_until_end(
-    news: _News, deadline: float, cancelled: threading.Event | None, on_output: OnOutput | None
+def _forward_until_end(
+    outputs: _Outputs,
+    deadline: float,
+    cancelled: threading.Event | None,
+    on_output: OnOutput | None,
 ) -> bool:
-    """Pass on what is told until the process ends; False at the deadline or when cancelled."""
+    """Forward output until the process ends; return False at the deadline or when cancelled."""
     longest = _LONGEST_WAIT if cancelled is None else _TICK
     while (left := deadline - time.monotonic()) > 0:
         if cancelled is not None and cancelled.is_set():
             break
         try:
-            said = news.get(timeout=min(left, longest))
+            item = outputs.get(timeout=min(left, longest))
         except queue.Empty:
             continue
-        if said is None:
+        if item is None:
             return True
-        on_output(*said)
+        if on_output is not None:
+            on_output(*item)
     return False

@@ -1,6 +1,6 @@
-"""Starts commands without forking the kernel: asks the launcher, a small process beside it.
+"""Starts commands without forking the kernel: requests them from the launcher process.
 
-Law: nothing of the kernel is inherited by a command but what travels with the request.
+Law: a command inherits nothing of the kernel except what its request contains.
 """
 
 import atexit
@@ -11,25 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_magics.backends.exec.launcher_process import LauncherProcess
-from agent_magics.backends.exec.process import Channels, Process, end_all
-from agent_magics.backends.exec.pump import Pump
-from agent_magics.backends.exec.spawn import encode, make_channels, wait_for_start
-from agent_magics.backends.launcher.wire import Confinement, SpawnRequest, send_message
+from agent_magics.exec.launcher.wire import Confinement, SpawnRequest, send_message
+from agent_magics.exec.launcher_process import LauncherProcess
+from agent_magics.exec.process import Channels, Process, end_all
+from agent_magics.exec.pump import Pump
+from agent_magics.exec.spawn import encode, make_channels, wait_for_start
 from agent_magics.protocol.errors import FatalError
 
-_CLOSE_LIMIT = 1.0  # seconds until what runs is killed without being asked, at the end
+_CLOSE_LIMIT = 1.0  # seconds before running commands get SIGKILL on closing
 
-# Descriptors are made and handed over under this lock, and a fork waits for it: a child forked in
-# between would keep them open, and a command's end would not be seen.
+# Descriptors are created and sent under this lock, and a fork waits for it: a child forked in
+# between would keep them open, and a command's end would not be noticed.
 _fork_lock = threading.RLock()
 _launchers: "set[Launcher]" = set()
 _shared: "Launcher | None" = None
 
 
+# Resource limits of a confined command; there is no quota of total disk space.
+CONFINED_LIMITS = {"RLIMIT_FSIZE": 16 << 30}  # bytes of one file
+MOST_PROCESSES = 1_000  # of one command at once
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this machine can do to confine a command.
+    """The means of this machine to confine a command.
 
     Attributes:
         tier: 0 nothing; 1 Landlock, seccomp and user notification; 2 namespaces as well.
@@ -43,10 +48,10 @@ class Capabilities:
 
 
 class Launcher:
-    """The launcher of this process; it is started when first needed and again when it has died.
+    """Client of the launcher process, which it starts when needed and restarts when it has died.
 
     All methods may be called from any thread. In a forked child a launcher is closed; the child
-    gets one of its own from `shared_launcher`.
+    gets its own from `shared_launcher`.
     """
 
     def __init__(self) -> None:
@@ -77,15 +82,15 @@ class Launcher:
         """Start a command; returns when its program runs.
 
         Args:
-            argv: program and arguments, passed on as they are; looked up in PATH of `env`.
+            argv: program and arguments, passed on unchanged; looked up in PATH of `env`.
             cwd: the folder it runs in.
             env: its whole environment.
             tty: give it a terminal, of `rows` and `cols`.
-            stdin: without a terminal: a pipe to write to; else it reads nothing.
-            held: without a terminal: whoever calls this reads and writes its pipes itself; they
-                are `Process.pipes`. Its end is seen as ever.
-            confinement: what it may touch; None for all that this user may.
-            limits: RLIMIT name -> value.
+            stdin: without a terminal: a pipe to write to; else its stdin is empty.
+            held: without a terminal: the caller reads and writes its pipes itself; they are
+                `Process.pipes`. Its end is still detected.
+            confinement: what it may access; None for everything that this user may.
+            limits: RLIMIT name -> value; a confined command has CONFINED_LIMITS besides.
             rows: lines of its terminal.
             cols: characters of a line of its terminal.
 
@@ -94,14 +99,17 @@ class Launcher:
             FatalError: the launcher could not be started.
         """
         request = SpawnRequest(
-            tuple(argv), str(cwd), dict(env), tty, confinement, dict(limits or {})
+            *(tuple(argv), str(cwd), dict(env), tty, confinement),
+            limits={**(CONFINED_LIMITS if confinement else {}), **(limits or {})},
+            most_processes=MOST_PROCESSES if confinement else 0,
         )
         message = encode(request)
         with _fork_lock:
-            channels = self._hand_over(request, message, (rows, cols), stdin)
+            channels = self._send_request(request, message, (rows, cols), stdin)
             self._starting.add(channels)
         try:
             pid = wait_for_start(request, channels)
+            assert self._pump is not None  # made before the launcher is started
             process = Process(pid, request.argv, channels, self._pump.wake)
             if held:
                 process.hold_pipes()
@@ -122,7 +130,7 @@ class Launcher:
         return None if zygote is None or zygote.dead else zygote.pid
 
     def capabilities(self) -> Capabilities:
-        """Return what this machine can do; found once, by doing it, in the launcher."""
+        """Return the means of this machine to confine a command; tested once, in the launcher."""
         with self._probing:
             if self._capabilities is None:
                 try:
@@ -132,7 +140,7 @@ class Launcher:
             return self._capabilities
 
     def close(self) -> None:
-        """Kill all that runs and end the launcher; bounded to about 2 seconds."""
+        """Kill all running commands and end the launcher; takes at most about 2 seconds."""
         with _fork_lock:
             if self.closed:
                 return
@@ -147,14 +155,14 @@ class Launcher:
             zygote.end(_CLOSE_LIMIT)
             zygote.close()
 
-    def _hand_over(
+    def _send_request(
         self, request: SpawnRequest, message: bytes, size: tuple[int, int], stdin: bool
     ) -> Channels:
-        """Make the channels and send the request; a launcher that has died is replaced once."""
+        """Create the channels and send the request; a launcher that has died is replaced once."""
         for _ in range(2):
             zygote = self._living_zygote()
-            with contextlib.ExitStack() as theirs:
-                channels, fds = make_channels(request, size, stdin, theirs)
+            with contextlib.ExitStack() as sent_ends:
+                channels, fds = make_channels(request, size, stdin, sent_ends)
                 try:
                     send_message(zygote.connection, message, fds)
                 except OSError:
@@ -177,12 +185,12 @@ class Launcher:
             self._zygote = None
         if self._zygote is None:
             self._zygote = zygote = LauncherProcess()
-            self._pump.watch(zygote.connection, lambda: self._hear(zygote))
+            self._pump.watch(zygote.connection, lambda: self._on_answer(zygote))
         return self._zygote
 
-    def _hear(self, zygote: "LauncherProcess") -> None:
-        """On the pump's thread: take an answer of the launcher, or note its death."""
-        if not zygote.hear():
+    def _on_answer(self, zygote: "LauncherProcess") -> None:
+        """On the pump's thread: receive an answer of the launcher, or its end."""
+        if not zygote.hear() and self._pump is not None:
             self._pump.ignore(zygote.connection)
 
     def _probe(self) -> Capabilities:

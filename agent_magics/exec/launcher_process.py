@@ -1,4 +1,4 @@
-"""The launcher's process as the kernel holds it: started, heard, ended."""
+"""Starts and ends the launcher process, and reads its messages."""
 
 import contextlib
 import json
@@ -10,33 +10,35 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.launcher.wire import receive_message
+from agent_magics.exec.launcher.wire import receive_message
 from agent_magics.protocol.errors import FatalError
 
-ANSWER_LIMIT = 30.0  # seconds the launcher may take for an answer, on a machine that is busy
+ANSWER_LIMIT = 30.0  # seconds for an answer of the launcher, enough for a busy machine
 
-_ROOT = str(Path(__file__).resolve().parents[3])  # the folder that the package is in
+_ROOT = str(Path(__file__).resolve().parents[2])  # the folder that the package is in
 _START = (
-    "import sys; sys.path.append({root!r}); "  # at the end: the standard library comes first
-    "from agent_magics.backends.launcher.zygote import main; main(int(sys.argv[1]))"
+    "import sys; sys.path.append({root!r}); "  # appended, so that the standard library comes first
+    "from agent_magics.exec.launcher.zygote import main; main(int(sys.argv[1]))"
 )
-# What the launcher's own Python may need; commands get the environment of their request.
+# Variables for the launcher's own Python; commands get the environment of their request.
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "AGENT_MAGICS_TEST_ABI")
-_LAST_WORDS = 2000  # characters of what a launcher wrote before it died
+_LAST_WORDS = 2000  # characters of a dead launcher's stderr to report
 
 
 class LauncherProcess:
-    """The process and the socket to it.
+    """The launcher process and the socket to it.
 
     Attributes:
         connection: the socket.
-        pid: of the launcher; the process that was started guards it.
-        dead: it was seen that it has ended.
+        pid: of the launcher; the process that was started is its guardian.
+        dead: whether it is known to have ended.
     """
 
     def __init__(self) -> None:
         self.dead = False
-        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        # The main thread waits here: `SimpleQueue.get` would wait for ever after a slow signal
+        # handler (see `engine.foreground.inbox`).
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         try:
             self._start()
         except OSError as error:
@@ -46,13 +48,13 @@ class LauncherProcess:
         self.pid = self._wait_for_hello()
 
     def _start(self) -> None:
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as failing:
+        with contextlib.ExitStack() as launcher_ends, contextlib.ExitStack() as failing:
             self.connection, connection = socket.socketpair()
-            theirs.callback(connection.close)
+            launcher_ends.callback(connection.close)
             failing.callback(self.connection.close)
-            # Bounded by what a pipe holds: when it is full, the launcher's words are lost.
+            # Bounded by the pipe's capacity: when it is full, further output is lost.
             self._errors, errors = os.pipe()
-            theirs.callback(os.close, errors)
+            launcher_ends.callback(os.close, errors)
             failing.callback(os.close, self._errors)
             os.set_blocking(self._errors, False)
             os.set_blocking(errors, False)
@@ -70,33 +72,33 @@ class LauncherProcess:
         return bool(data)
 
     def next_answer(self) -> dict[str, Any] | None:
-        """Wait for the next answer; None where none comes."""
+        """Wait for the next answer; None on time-out or if the launcher is gone."""
         with contextlib.suppress(queue.Empty):
             return self._answers.get(timeout=ANSWER_LIMIT)
         return None
 
     def last_words(self) -> str:
-        """What it wrote to stderr, as the end of a sentence; "" where it wrote nothing."""
-        said = b""
+        """Return what it wrote to stderr, as the end of a sentence, or ""."""
+        data = b""
         with contextlib.suppress(OSError):
-            said = os.read(self._errors, 64 * 1024)
-        text = said.decode("utf-8", "replace")[-_LAST_WORDS:].strip()
+            data = os.read(self._errors, 64 * 1024)
+        text = data.decode("utf-8", "replace")[-_LAST_WORDS:].strip()
         return f"; it said: {text}" if text else ""
 
     def end(self, timeout: float) -> None:
-        """Hang up, at which it kills all that runs and ends; wait for that."""
+        """Close the connection, upon which it kills all commands and ends; wait for that."""
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
 
     def disown(self) -> None:
-        """In a forked child: it is the parent's."""
-        self._process.returncode = 0  # not ours to wait for, nor to warn about
+        """In a forked child: release the descriptors of the parent's launcher."""
+        self._process.returncode = 0  # the parent's child, so neither wait for it nor warn
         self.close()
 
     def close(self) -> None:
-        """Give the descriptors back; nobody may watch the socket any more."""
+        """Close the descriptors; nobody may watch the socket any more."""
         self.dead = True
         self.connection.close()
         errors, self._errors = self._errors, -1
@@ -107,7 +109,8 @@ class LauncherProcess:
         self.connection.settimeout(ANSWER_LIMIT)
         try:
             hello, _ = receive_message(self.connection)
-            return json.loads(hello)["pid"]
+            pid: int = json.loads(hello)["pid"]
+            return pid
         except (OSError, ValueError, KeyError):
             self._process.kill()
             self._process.wait()

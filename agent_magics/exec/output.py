@@ -1,8 +1,9 @@
-"""What a command printed, made fit to read: bounded while it comes, clean and short afterwards."""
+"""Truncates and cleans the output of a command."""
 
 import re
+from itertools import groupby
 
-# No class goes beyond where the next sequence may start: nothing is scanned twice (linear time).
+# No character class matches the start of another sequence, so matching takes linear time.
 _ESCAPE = re.compile(
     r"("
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
@@ -11,39 +12,70 @@ _ESCAPE = re.compile(
     r"|\x1b[0-~]"
     r")"
 )
+_UP = re.compile(r"(?:\x1b\[|\x9b)([0-9]{0,4})[AF]")  # the cursor goes up
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")  # SGR: colours, bold, underlined; nothing moves
-_MARK = "\0"  # stands for a colour sequence while lines are edited; never in the text by then
+# placeholder of a colour sequence while lines are edited; removed from the text before
+_MARK = "\0"
 _OVERSTRUCK = re.compile(r"[^\n\x08\0](\0*+)\x08")
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]+")  # all but \b \t \n \r
 _ASCII_CONTROL = bytes(code for code in range(128) if _CONTROL.match(chr(code)))
 
 
 def clean_output(text: str) -> str:
-    """Return `text` without what only a terminal understands.
+    """Return `text` without terminal control sequences.
 
-    Escape sequences and control characters other than newline and tab are removed; of a line
-    that was overwritten (a progress bar), what stood there last is kept. Time is linear.
+    Escape sequences and control characters other than newline and tab are removed; of an
+    overwritten line (a progress bar), the last version is kept. Takes linear time.
     """
     if "\x1b" in text or not text.isascii():
-        text = _ESCAPE.sub("", text)
+        text = _ESCAPE.sub("", _rewrite_lines(text))
     return _edit_lines(_without_controls(text))
 
 
+def fold_lines(text: str) -> str:
+    """Replace equal lines in a row by the first of them and their count, where that is shorter."""
+    folded: list[str] = []
+    for line, equal in groupby(text.split("\n")):
+        more = sum(1 for _ in equal) - 1
+        marker = f"… {more:,} more lines like this one …"
+        is_shorter = more * (len(line) + 1) > len(marker) + 1
+        folded += (line, marker) if is_shorter else [line] * (more + 1)
+    return "\n".join(folded)
+
+
+def _rewrite_lines(text: str) -> str:
+    """Apply moves of the cursor to lines above: what is written there replaces the line."""
+    start, *rest = _UP.split(text)
+    if not rest:
+        return text
+    lines = start.split("\n")
+    row = len(lines) - 1
+    for count, piece in zip(rest[::2], rest[1::2], strict=True):
+        row = max(0, row - int(count or 1))
+        for number, written in enumerate(piece.split("\n")):
+            row += number > 0
+            if row == len(lines):
+                lines.append(written)
+            elif written.strip("\r"):
+                lines[row] = written
+    return "\n".join(lines)
+
+
 def _without_controls(text: str) -> str:
-    if text.isascii():  # fifty times as fast, which counts for a megabyte
+    if text.isascii():  # fifty times as fast, which matters for a megabyte
         return text.encode("ascii").translate(None, _ASCII_CONTROL).decode("ascii")
     return _CONTROL.sub("", text)
 
 
 def colour_output(text: str) -> str:
-    """Return `text` for people: as `clean_output`, but the colour sequences stay.
+    """Return `text` for people: as `clean_output`, but with colour sequences.
 
-    Of all escape sequences only ``ESC [ numbers m`` (SGR, ECMA-48 8.3.117) is left, which changes
-    how letters look and nothing else.
+    Of all escape sequences only ``ESC [ numbers m`` (SGR, ECMA-48 8.3.117) is kept, which changes
+    only the style of characters.
     """
     plain, colours = [], []
-    for number, piece in enumerate(_ESCAPE.split(text)):
-        if number % 2 == 0:  # what stands between two sequences
+    for number, piece in enumerate(_ESCAPE.split(_rewrite_lines(text))):
+        if number % 2 == 0:  # text between two sequences
             plain.append(_without_controls(piece))
         elif _COLOUR.fullmatch(piece):
             plain.append(_MARK)
@@ -53,7 +85,7 @@ def colour_output(text: str) -> str:
 
 
 def _edit_lines(text: str) -> str:
-    """Do what backspace and carriage return do to a line; marks of colours all stay."""
+    """Apply backspace and carriage return to lines; all colour placeholders are kept."""
     if "\x08" in text:
         text = _OVERSTRUCK.sub(r"\1", text).replace("\x08", "")
     if "\r" in text:
@@ -69,10 +101,10 @@ def _last_written(line: str) -> str:
 
 
 def cut_middle(text: str, budget: int) -> tuple[str, int]:
-    """Return `text` in at most `budget` characters and a marker line, and how many were left out.
+    """Return `text` truncated to `budget` characters plus a marker line, and how many were omitted.
 
-    The beginning and the end get half of the budget each and stop at line ends where that does
-    not cost most of the half.
+    The beginning and the end get half of the budget each, and stop at line ends unless that costs
+    most of the half.
     """
     if len(text) <= budget:
         return text, 0
@@ -83,14 +115,16 @@ def cut_middle(text: str, budget: int) -> tuple[str, int]:
 
 
 def join_ends(head: str, tail: str, missing: int, budget: int) -> tuple[str, int]:
-    """Like `cut_middle`, for a text of which `missing` characters are already gone in between."""
+    """Truncate like `cut_middle` a text of which `missing` characters in the middle are already
+    gone.
+    """
     kept_head, kept_tail = _beginning(head, budget // 2), _ending(tail, budget - budget // 2)
     omitted = missing + len(head) + len(tail) - len(kept_head) - len(kept_tail)
     return kept_head + omission_marker(omitted, kept_head) + kept_tail, omitted
 
 
 def omission_marker(omitted: int, before: str) -> str:
-    """Return the line that stands for `omitted` characters after the text `before`."""
+    """Return the line that replaces `omitted` characters after the text `before`."""
     line_start = "" if not before or before.endswith("\n") else "\n"
     return f"{line_start}… {omitted} characters left out …\n"
 

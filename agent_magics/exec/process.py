@@ -1,4 +1,4 @@
-"""One running command as the kernel sees it: its output, its end, and the ways to speak to it."""
+"""Represents one running command in the kernel: its output, its end, its input."""
 
 import contextlib
 import logging
@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from agent_magics.backends.exec.spool import Spool
-from agent_magics.backends.launcher.wire import INTERRUPT, KILL, TERMINATE, Ended
+from agent_magics.exec.launcher.wire import INTERRUPT, KILL, TERMINATE, Ended
+from agent_magics.exec.spool import Spool
 from agent_magics.protocol.errors import RespondToModel
 
-LIVE_LIMIT = 256 * 1024  # bytes that are told while it runs, since the last listener was added
+LIVE_LIMIT = 256 * 1024  # bytes that listeners get while it runs, since the last one was added
 LIVE_GAP = 0.05  # seconds between two messages to the listeners of one process, at least
 
 _NOT_SHOWN = b"\n\xe2\x80\xa6 more output is coming; it is not shown live \xe2\x80\xa6\n"
-_TICK = 0.05  # seconds: how late a cancellation is seen
+_TICK = 0.05  # seconds: polling interval for a cancellation
 _MOST_INPUT = 1 << 20  # bytes that wait for a command to read them
 _END_OF_INPUT = "\x04"  # what Ctrl-D types
 _CTRL_C = "\x03"
@@ -28,14 +28,14 @@ Listener = Callable[[str, str], None]
 
 @dataclass(eq=False, slots=True)
 class Channels:
-    """The kernel's ends of what connects it with one command.
+    """The kernel's ends of the connections to one command.
 
     Attributes:
-        control: to the supervisor.
-        outputs: descriptor -> "stdout" or "stderr"; of a terminal the one descriptor.
+        control: socket to the supervisor.
+        outputs: descriptor -> "stdout" or "stderr"; one descriptor for a terminal.
         input: the descriptor to write to: the terminal, a pipe, or None.
         tty: whether the command has a terminal.
-        made_at: when (monotonic): the command's time counts from here.
+        made_at: time of creation (monotonic), from which the command's duration counts.
     """
 
     control: socket.socket
@@ -45,7 +45,7 @@ class Channels:
     made_at: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
-        """Close all that is still open; the supervisor then kills what still runs."""
+        """Close all open descriptors; the supervisor then kills the command."""
         self.control.close()
         fds = {*self.outputs, *([] if self.input is None else [self.input])}
         self.outputs, self.input = {}, None
@@ -55,21 +55,21 @@ class Channels:
 
 
 class Process:
-    """A command that was started. Its methods may be called from any thread.
+    """A started command. Its methods may be called from any thread.
 
     Attributes:
         pid: of the program itself.
         argv: program and arguments.
         tty: whether it has a terminal; then all its output counts as stdout.
-        output: what it has printed so far.
-        exit_code: as a shell counts: 128 + n where signal n ended it; None while it runs, where
-            we killed it, and where its end was not seen.
+        output: its output so far.
+        exit_code: as in a shell: 128 + n where signal n ended it; None while it runs, where
+            we killed it, and where its end was not observed.
         killed_for: "time", "cancel" or "kill" where we killed it; else "".
-        leftovers: processes it had left in the background, which were ended with it.
-        refused: what the supervisor refused, such as "connect 127.0.0.1:22".
-        lost: why its end was not seen, as a sentence; else "".
-        given_up: nobody waits for its end any more.
-        pipes: descriptors of its stdin, stdout and stderr where its starter holds them; else ().
+        leftovers: number of its background processes that were ended with it.
+        refused: operations that the supervisor denied, such as "connect 127.0.0.1:22".
+        lost: one sentence on why its end was not observed; else "".
+        given_up: whether its end is no longer awaited.
+        pipes: descriptors of its stdin, stdout and stderr if its starter holds them; else ().
         ended_at: when it ended (monotonic), None while it runs.
     """
 
@@ -92,9 +92,9 @@ class Process:
         self._wake = wake
         self._lock = threading.Lock()
         self._done = threading.Event()
-        self._at_end: list[Callable[[Process], None]] = []
+        self._at_end: list[Callable[[Process], object]] = []
         self._listeners: list[Listener] = []
-        self._untold: list[tuple[str, bytes]] = []
+        self._queued: list[tuple[str, bytes]] = []
         self._room = LIVE_LIMIT
         self._next_telling = 0.0
         self._input = bytearray()
@@ -105,8 +105,11 @@ class Process:
         return f"<Process {self.pid} {self.argv[0]!r}, {state}>"
 
     def hold_pipes(self) -> None:
-        """Take the pipes away from whoever would read them; to be called before it is read."""
+        """Move the pipes to `pipes`, for the caller to use; to be called before the pump reads
+        it.
+        """
         outputs = {name: fd for fd, name in self.channels.outputs.items()}
+        assert self.channels.input is not None  # closed only by the pump
         self.pipes = (self.channels.input, outputs["stdout"], outputs["stderr"])
         self.channels.outputs, self.channels.input = {}, None
 
@@ -114,7 +117,7 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, everything it started too, and all output is there."""
+        """Whether it and everything it started have ended, and all output was read."""
         return self._done.is_set()
 
     @property
@@ -127,8 +130,8 @@ class Process:
         """Wait until it has ended.
 
         Args:
-            timeout: seconds to wait at most; None waits for ever.
-            cancelled: when set, waiting stops within 50 ms. The process goes on.
+            timeout: maximal seconds to wait; None waits forever.
+            cancelled: when set, waiting stops within 50 ms. The process continues.
 
         Returns:
             Whether it has ended.
@@ -146,31 +149,31 @@ class Process:
         return True
 
     def kill(self, reason: str = "kill", *, at_once: bool = False) -> None:
-        """End it with all it has started; returns before that is done (see `wait`).
+        """Kill it with all it has started; returns before that is done (see `wait`).
 
         Args:
             reason: "time", "cancel" or "kill"; the first one counts.
-            at_once: without asking it to end first, which takes 0.2 s where it does not listen.
+            at_once: without SIGTERM first, which adds 0.2 s if it is ignored.
         """
         with self._lock:
             if not self._done.is_set():
                 self.killed_for = self.killed_for or reason
-                self._say(KILL if at_once else TERMINATE)
+                self._request(KILL if at_once else TERMINATE)
 
     def give_up(self) -> None:
-        """Wait no longer for the end of a process that was killed: it counts as ended."""
+        """Stop waiting for the end of a killed process, and treat it as ended."""
         self.given_up = True
         self._wake()
 
     def interrupt(self) -> None:
-        """Send SIGINT to what runs in the foreground, as Ctrl-C does."""
+        """Send SIGINT to its foreground group, as Ctrl-C does."""
         with self._lock:
-            self._say(INTERRUPT)
+            self._request(INTERRUPT)
 
-    def on_end(self, callback: "Callable[[Process], None]") -> None:
-        """Have `callback(process)` called once when it has ended, on the thread that reads it.
+    def on_end(self, callback: "Callable[[Process], object]") -> None:
+        """Call `callback(process)` once when it has ended, on the pump's thread.
 
-        Where it has ended already, that happens now, on this thread.
+        If it has ended already, the callback runs now, on this thread.
         """
         with self._lock:
             if not self._done.is_set():
@@ -178,17 +181,17 @@ class Process:
                 return
         callback(self)
 
-    def _say(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):  # it is gone; its end is being read
+    def _request(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has ended
             self.channels.control.send(word)
 
     # -- its input -----------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        r"""Type `text`; returns before it is read.
+        r"""Send `text` to its input; returns before it is read.
 
-        A terminal makes of control characters what it is set to. A pipe knows none, so that here
-        "\x03" (Ctrl-C) interrupts and "\x04" (Ctrl-D) closes the input, wherever they stand.
+        A terminal handles control characters as it is configured. A pipe does not, so there
+        "\x03" (Ctrl-C) interrupts and "\x04" (Ctrl-D) closes the input, wherever they occur.
 
         Raises:
             RespondToModel: it takes no input, no longer does, or does not read what it has.
@@ -206,7 +209,7 @@ class Process:
                 self.close_stdin()
 
     def close_stdin(self) -> None:
-        """Tell it that no more input comes, once it has what was written before."""
+        """Close its input after what was written before."""
         if self.tty:
             self._type(_END_OF_INPUT)
             return
@@ -231,57 +234,57 @@ class Process:
             self._input += data
         self._wake()
 
-    # -- those who listen ----------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------
 
     def add_listener(self, listener: Listener) -> None:
-        """Have `listener(stream, text)` called with what comes, at most 20 times a second.
+        """Call `listener(stream, text)` with its output, at most 20 times a second.
 
-        It is called on the thread that reads all processes, so it must be quick. The first one
-        hears everything from the start. After 256 KB one sentence says that no more is told;
-        each new listener makes that bound begin anew. One that raises is told nothing more.
+        It runs on the thread that reads all processes, so it must be quick. The first one gets all
+        output from the start. After 256 KB one sentence says that further output is not shown live;
+        each new listener restarts that limit. A listener that raises is removed.
         """
         with self._lock:
-            if self._listeners or not self._untold:
+            if self._listeners or not self._queued:
                 self._room = LIVE_LIMIT
             self._listeners.append(listener)
         self._wake()
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell `listener` nothing more."""
+        """Stop calling `listener`."""
         with self._lock, contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
     # -- for the pump, on its thread -----------------------------------------------------------
 
     def take(self, stream: str, data: bytes) -> None:
-        """Take in bytes that were read."""
+        """Store bytes that were read."""
         data = self.output.add(stream, data)
         if data and self._room >= 0:
             self._prepare(stream, data)
 
     def _prepare(self, stream: str, data: bytes) -> None:
-        """Put aside what listeners shall be told, as far as there is room."""
+        """Queue output for listeners, up to the limit."""
         with self._lock:
             if len(data) > self._room:
                 data = data[: self._room].decode("utf-8", "ignore").encode() + _NOT_SHOWN
-                self._room = -1  # that no more is told has been said
+                self._room = -1  # the sentence about further output was sent
             else:
                 self._room -= len(data)
-            self._untold.append((stream, data))
+            self._queued.append((stream, data))
 
     def telling_due(self) -> float | None:
-        """When the listeners shall be told something (monotonic), None where there is nothing."""
-        return self._next_telling if self._untold and self._listeners else None
+        """Return when listeners are next called (monotonic), None where nothing is queued."""
+        return self._next_telling if self._queued and self._listeners else None
 
     def tell(self) -> None:
-        """Tell the listeners what has come, one message for each stream."""
+        """Call the listeners with the queued output, once per stream."""
         with self._lock:
             if not self._listeners:
                 return
-            untold, self._untold = self._untold, []
+            queued, self._queued = self._queued, []
             listeners = tuple(self._listeners)
         streams: dict[str, list[bytes]] = {}
-        for stream, data in untold:
+        for stream, data in queued:
             streams.setdefault(stream, []).append(data)
         for stream, pieces in streams.items():
             text = b"".join(pieces).decode("utf-8", "replace")
@@ -298,27 +301,27 @@ class Process:
 
     @property
     def has_input(self) -> bool:
-        """Whether something waits to be written, or the input to be closed."""
+        """Whether input waits to be written, or is to be closed."""
         return bool(self._input) or self._input_ends
 
     def waiting_input(self) -> tuple[bytes, bool]:
-        """Return what shall be written, and whether the input is to be closed after that."""
+        """Return the input to write, and whether to close it afterwards."""
         with self._lock:
             return bytes(self._input), self._input_ends
 
     def wrote(self, count: int) -> None:
-        """Take note that `count` bytes of the waiting input have been written."""
+        """Record that `count` bytes of the waiting input have been written."""
         with self._lock:
             del self._input[:count]
 
     def refuse_input(self) -> None:
-        """Take note that nobody can read the input any more."""
+        """Record that the input can no longer be read."""
         with self._lock:
             self._input.clear()
             self._input_ends = True
 
     def finish(self, end: Ended | None, lost: str = "") -> None:
-        """Take note that it has ended and all output was read; tell everybody."""
+        """Record that it has ended and all output was read; run the callbacks."""
         for stream, data in self.output.finish():
             if self._room >= 0:
                 self._prepare(stream, data)
@@ -332,7 +335,7 @@ class Process:
                     self.exit_code = end.status if end.status >= 0 else 128 - end.status
             self._done.set()
             callbacks, self._at_end = self._at_end, []
-            self._listeners, self._untold = [], []
+            self._listeners, self._queued = [], []
         for callback in callbacks:
             try:
                 callback(self)
@@ -340,7 +343,7 @@ class Process:
                 _LOG.exception("what was to be done after the end of %r failed", self)
 
     def disown(self, lost: str) -> None:
-        """In a forked child: it is the parent's process; what the parent's threads held is anew."""
+        """In a forked child: close the copies of the parent's descriptors, and renew the locks."""
         self.channels.close()
         self.output.renew_lock()
         self._lock = threading.Lock()
@@ -350,9 +353,9 @@ class Process:
 
 
 def end_all(processes: Iterable[Process], limit: float) -> None:
-    """Kill processes side by side and wait for their end, at most `limit` seconds for them all.
+    """Kill processes concurrently and wait for their end, at most `limit` seconds in all.
 
-    Each is asked to end; who has not by half of the time is no longer asked.
+    Each gets SIGTERM first; those that have not ended by half of the time get SIGKILL.
     """
     processes = list(processes)
     deadline = time.monotonic() + limit

@@ -1,4 +1,4 @@
-"""The processes of one conversation: those that run, and the sessions that outlive their call."""
+"""Manages the processes of one conversation: running commands, and sessions beyond their call."""
 
 import os
 import random
@@ -12,40 +12,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.exec.launcher import Launcher, shared_launcher
-from agent_magics.backends.exec.process import Process, end_all
-from agent_magics.backends.exec.scratch import scratch_folder
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.launcher_client import Launcher, shared_launcher
+from agent_magics.exec.process import Process, end_all
+from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
-MOST_SESSIONS = 64  # open at once; as many that have ended stay readable
+MOST_SESSIONS = 64  # simultaneously open; the same number of ended ones stays readable
 
 _CLOSE_LIMIT = 1.0  # seconds until `close` returns, whatever the processes do
 _SHOWN_COMMAND = 60  # characters of a command in a list of sessions
 _FIRST_IDS = range(10_000, 100_000)
 
 _random = random.SystemRandom()
-_given: set[int] = set()  # ids of this kernel: one never means two sessions
+_given: set[int] = set()  # ids used in this kernel; none is reused
 _given_lock = threading.Lock()
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class CommandSession:
     """A process that is kept beyond the call that started it.
 
     Attributes:
-        id: a random number by which the model calls it.
+        id: a random number by which the model refers to it.
         process: the process.
-        command: what it runs, for the model and people to recognise it.
-        position: of its output: what came before was shown to the model. The caller moves it.
-        told: the model knows that it has ended.
+        command: its command line, for the model and people to recognise it.
+        position: byte position in its output, up to which the model has seen it. The caller moves
+            it.
+        is_reported: whether the model was informed of its end.
     """
 
     id: int
     process: Process
     command: str
     position: int = 0
-    told: bool = False
+    is_reported: bool = False
 
     @property
     def ended(self) -> bool:
@@ -59,15 +60,15 @@ class Session:
 
     @property
     def seconds(self) -> float:
-        """How long it ran, or has run so far."""
+        """Seconds it ran, or has run so far."""
         return self.process.duration
 
 
 class ProcessManager:
-    """Starts the processes of one conversation and ends them with it; safe to use from threads."""
+    """Starts the processes of one conversation and ends them with it; thread-safe."""
 
     def __init__(self, launcher: Callable[[], Launcher] = shared_launcher) -> None:
-        """Make one without processes.
+        """Create a manager without processes.
 
         Args:
             launcher: returns the launcher to use.
@@ -75,7 +76,7 @@ class ProcessManager:
         self._launcher = launcher
         self._lock = threading.RLock()
         self._running: set[Process] = set()
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, CommandSession] = {}
         self._starting = 0  # sessions whose place is taken before they run
         self._tmpdir: Path | None = None
         self._remove_tmpdir: Callable[[], object] = _nothing
@@ -86,10 +87,10 @@ class ProcessManager:
     def tmpdir(self) -> Path:
         """The folder for temporary files of this conversation's confined commands (0700).
 
-        Made when first asked for, removed by `close`.
+        Created on first access, removed by `close`.
 
         Raises:
-            FatalError: it cannot be made.
+            FatalError: it cannot be created.
         """
         with self._lock:
             if self._tmpdir is None or not self._tmpdir.is_dir():
@@ -105,7 +106,7 @@ class ProcessManager:
 
     @property
     def running(self) -> int:
-        """How many processes run now, sessions among them."""
+        """The number of running processes, including sessions."""
         return sum(not process.ended for process in list(self._running))
 
     def start(
@@ -122,13 +123,13 @@ class ProcessManager:
         """Start a command that ends with this conversation at the latest.
 
         Args:
-            argv: program and arguments, passed on as they are.
+            argv: program and arguments, passed on unchanged.
             cwd: the folder it runs in.
-            env: its whole environment; a confined command gets a TMPDIR of its own.
+            env: its whole environment; a confined command gets its own TMPDIR.
             tty: give it a terminal.
-            stdin: without a terminal: a pipe to write to; else it reads nothing.
-            confinement: what it may touch, to which the TMPDIR is added; None for all that this
-                user may.
+            stdin: without a terminal: a pipe to write to; else its stdin is empty.
+            confinement: what it may access, to which the TMPDIR is added; None for everything that
+                this user may.
             limits: RLIMIT name -> value.
 
         Raises:
@@ -158,13 +159,15 @@ class ProcessManager:
 
     # -- sessions ------------------------------------------------------------------------------
 
-    def start_session(self, argv: Sequence[str], *, command: str = "", **options: Any) -> Session:
-        """Start a command and keep it as a session; its place is sure before it runs.
+    def start_session(
+        self, argv: Sequence[str], *, command: str = "", **options: Any
+    ) -> CommandSession:
+        """Start a command and keep it as a session; its place is reserved before it runs.
 
         Args:
             argv: program and arguments.
-            command: what to call it; the words of `argv` if not given.
-            options: as of `start`.
+            command: its name; the words of `argv` if not given.
+            options: as in `start`.
 
         Raises:
             RespondToModel: too many sessions are open, or it could not be started.
@@ -187,26 +190,26 @@ class ProcessManager:
         """Keep a process as a session and return its id, which no other session ever had.
 
         Raises:
-            RespondToModel: too many sessions are open; the process runs on.
+            RespondToModel: too many sessions are open; the process continues.
         """
         with self._lock:
             if not process.ended:
                 self._check_room()
-            session = Session(_new_id(), process, command or shlex.join(process.argv))
+            session = CommandSession(_new_id(), process, command or shlex.join(process.argv))
             self._sessions[session.id] = session
             self._drop_oldest()
             return session.id
 
     def drop(self, session_id: int) -> None:
-        """Forget a session that ended within its call; its id is not given again."""
+        """Forget a session that ended within its call; its id is not reused."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def get(self, session_id: int) -> Session:
+    def get(self, session_id: int) -> CommandSession:
         """Return a session of this conversation.
 
         Raises:
-            RespondToModel: there is none of this id.
+            RespondToModel: there is none with this id.
         """
         with self._lock:
             session = self._sessions.get(session_id)
@@ -218,21 +221,21 @@ class ProcessManager:
             + (f"there are {known}." if known else "no session was started.")
         )
 
-    def sessions(self) -> list[Session]:
-        """Return the sessions, oldest first, ended ones among them."""
+    def sessions(self) -> list[CommandSession]:
+        """Return the sessions, oldest first, including ended ones."""
         with self._lock:
             return list(self._sessions.values())
 
-    def take_ended(self) -> list[Session]:
-        """Return the sessions that have ended and were not told yet; each is returned once."""
+    def take_ended(self) -> list[CommandSession]:
+        """Return the ended sessions that were not reported yet, and mark them as reported."""
         with self._lock:
-            ended = [s for s in self._sessions.values() if s.ended and not s.told]
+            ended = [s for s in self._sessions.values() if s.ended and not s.is_reported]
             for session in ended:
-                session.told = True
+                session.is_reported = True
             return ended
 
     def close(self) -> None:
-        """Kill all that still runs and remove the TMPDIR; takes about a second at most."""
+        """Kill all running processes and remove the TMPDIR; takes about a second at most."""
         with self._lock:
             self._closed = True
             running = list(self._running)
@@ -251,18 +254,18 @@ class ProcessManager:
             )
 
     def _drop_oldest(self) -> None:
-        """Forget ended sessions beyond the bound: first those told, of these the oldest."""
+        """Forget ended sessions beyond the limit: first reported ones, of these the oldest."""
         ended = sorted((s for s in self._sessions.values() if s.ended), key=_age)
         for session in ended[: max(0, len(ended) - MOST_SESSIONS)]:
             del self._sessions[session.id]
 
 
-def _age(session: Session) -> tuple[bool, float]:
-    return not session.told, session.process.ended_at
+def _age(session: CommandSession) -> tuple[bool, float]:
+    return not session.is_reported, session.process.ended_at or 0.0
 
 
-def _names(sessions: Iterable[Session]) -> str:
-    """The sessions as a list within a sentence."""
+def _names(sessions: Iterable[CommandSession]) -> str:
+    """Return the sessions as a list within a sentence."""
     return ", ".join(
         f"{session.id} ({_short(session.command)}{', ended' if session.ended else ''})"
         for session in sessions
@@ -275,7 +278,7 @@ def _short(command: str) -> str:
 
 
 def _new_id() -> int:
-    """A random id that was not given before; six digits and more when five are used up."""
+    """Return a random unused id; six digits and more when half of the five-digit ones are used."""
     with _given_lock:
         ids = _FIRST_IDS
         while len(_given) > len(ids) // 2:
@@ -294,11 +297,11 @@ def _with_writable(confinement: Confinement, folder: str) -> Confinement:
 
 
 def _nothing() -> None:
-    """There is no folder to remove."""
+    """Do nothing, because there is no folder to remove."""
 
 
 def _after_fork_in_child() -> None:
-    """Take locks that no thread of the parent holds; the processes are the parent's."""
+    """Replace locks that threads of the parent may hold; the processes belong to the parent."""
     global _given_lock
     _given_lock = threading.Lock()
     for manager in list(_managers):
@@ -310,5 +313,5 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child leaves the parent's alone
+    if os.getpid() == owner:  # a forked child keeps the parent's folder
         shutil.rmtree(folder, ignore_errors=True)

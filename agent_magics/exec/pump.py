@@ -1,4 +1,4 @@
-"""The one thread that reads what all commands print, types to them, and sees them end."""
+"""Reads the output of all commands, writes their input and detects their end, on one thread."""
 
 import contextlib
 import fcntl
@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from agent_magics.backends.exec.process import Process
-from agent_magics.backends.launcher.wire import Ended, decode_reply, receive_message
+from agent_magics.exec.launcher.wire import Ended, decode_reply, receive_message
+from agent_magics.exec.process import Process
 
-_READ_SIZE = 64 * 1024  # what a pipe holds, as the system makes it
-_FLOOD_SIZE = 256 * 1024  # what a pipe shall hold of a command that fills it
-_READS = 8  # of one process, before the next one has its turn
-_DRAIN = 0.25  # seconds of reading after the end, where a stranger still holds the output
+_READ_SIZE = 64 * 1024  # default capacity of a pipe
+_FLOOD_SIZE = 256 * 1024  # capacity of a pipe of a command that fills it
+_READS = 8  # reads from one process before the next one's turn
+_DRAIN = 0.25  # seconds of reading after the end, if another process still holds the output
 _CLOSED = "The launcher was closed, and everything that ran under it was ended."
 _NOT_CONFIRMED = "It was killed, but whether all of it has ended could not be seen."
 _LOG = logging.getLogger("agent_magics")
@@ -37,7 +37,7 @@ class Pump:
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
         self._selector.register(self._wake_out, selectors.EVENT_READ, self._empty_wake_pipe)
-        self._lock = threading.Lock()  # of the two below; and nobody wakes what has ended
+        self._lock = threading.Lock()  # guards the two below and the wake pipe
         self._jobs: deque[Job] = deque()
         self._ended = False
         self._stopping = False
@@ -48,35 +48,35 @@ class Pump:
     # -- from any thread -----------------------------------------------------------------------
 
     def adopt(self, process: Process) -> None:
-        """Read `process` from now on."""
+        """Start reading `process`."""
         if not self._call(partial(self._adopt, process)):
             process.channels.close()
             process.finish(None, _CLOSED)
 
     def watch(self, connection: socket.socket, on_readable: Job) -> None:
-        """Have `on_readable()` called on the pump's thread whenever `connection` can be read."""
+        """Call `on_readable()` on the pump's thread whenever `connection` is readable."""
         self._call(partial(self._selector.register, connection, selectors.EVENT_READ, on_readable))
 
     def ignore(self, connection: socket.socket) -> None:
-        """Look at `connection` no more; on the pump's thread only."""
+        """Stop watching `connection`; on the pump's thread only."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection)
 
     def release(self, connection: socket.socket, close: Job) -> None:
-        """Look at `connection` no more, then call `close()`.
+        """Stop watching `connection`, then call `close()`.
 
-        Only in this order: another file could get its number while we still look at it.
+        The order matters: another file could get its descriptor number while it is still watched.
         """
         if not (self._call(partial(self.ignore, connection)) and self._call(close)):
             close()
 
     def wake(self) -> None:
-        """Have the pump look at what is to be done."""
+        """Make the pump check for work."""
         with self._lock:
             self._wake()
 
     def stop(self, timeout: float) -> None:
-        """Stop the thread; what still runs is killed. Waits at most `timeout` seconds."""
+        """Stop the thread, killing what still runs; waits at most `timeout` seconds."""
         self._stopping = True
         self.wake()
         if threading.current_thread() is not self._thread:
@@ -90,7 +90,7 @@ class Pump:
             self._close()
 
     def _call(self, job: Job) -> bool:
-        """Have `job()` called on the pump's thread, soon; False where the pump has ended."""
+        """Queue `job()` for the pump's thread; return False if the pump has ended."""
         with self._lock:
             if not self._ended:
                 self._jobs.append(job)
@@ -118,7 +118,7 @@ class Pump:
     def _end(self) -> None:
         with self._lock:
             self._ended = True
-        while self._jobs:  # adopt all that came, so that nobody waits for them in vain
+        while self._jobs:  # adopt queued processes, so that nobody waits for them in vain
             self._do(self._jobs.popleft())
         for feed in list(self._feeds.values()):
             self._do(partial(feed.complete, None, _CLOSED))
@@ -131,14 +131,14 @@ class Pump:
         os.close(self._wake_out)
 
     def _do(self, job: Job) -> None:
-        """A mistake in one job must not keep all other processes from being read."""
+        """Run a job; an exception must not keep other processes from being read."""
         try:
             job()
         except Exception:
             _LOG.exception("reading the output of commands failed")
 
     def _patience(self) -> float | None:
-        """Seconds until something must be done."""
+        """Return the seconds until the next deadline, or None."""
         due = [when for feed in self._feeds.values() if (when := feed.due()) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -151,7 +151,7 @@ class Pump:
 
 
 class _Feed:
-    """The reading of one process; all of it on the pump's thread."""
+    """Reads one process, on the pump's thread."""
 
     def __init__(
         self, process: Process, selector: selectors.BaseSelector, on_complete: Job
@@ -162,21 +162,21 @@ class _Feed:
         self._channels = process.channels
         self._open = dict(self._channels.outputs)
         self._read_size = _READ_SIZE
-        self._typing = False  # waits until more input is taken
+        self._typing = False  # whether it waits for the input to become writable
         self._end: Ended | None = None
         self._lost = ""
         self._drained_at: float | None = None
         for fd in self._open:
             selector.register(fd, selectors.EVENT_READ, partial(self._read, fd))
-        selector.register(self._channels.control, selectors.EVENT_READ, self._hear)
+        selector.register(self._channels.control, selectors.EVENT_READ, self._on_reply)
 
     def due(self) -> float | None:
-        """When something must be done without being woken (monotonic)."""
+        """Return the next deadline (monotonic), or None."""
         times = (self._process.telling_due(), self._drained_at)
         return min((when for when in times if when is not None), default=None)
 
     def look_after(self, now: float) -> None:
-        """Do what is due: type, tell, come to an end."""
+        """Do what is due: write input, call listeners, finish."""
         if not self._typing and self._process.has_input:
             self._type()
         telling = self._process.telling_due()
@@ -188,7 +188,7 @@ class _Feed:
             self.complete(None, _NOT_CONFIRMED)
 
     def complete(self, end: Ended | None, lost: str) -> None:
-        """Close everything and let the process know its end."""
+        """Close everything and finish the process."""
         self._on_complete()
         for fd in list(self._open):
             self._close_output(fd)
@@ -201,7 +201,7 @@ class _Feed:
     # -- output --------------------------------------------------------------------------------
 
     def _read(self, fd: int) -> None:
-        """Read what is there, a few times at most, as others wait for their turn."""
+        """Read available output, a few times at most, to be fair to other processes."""
         for _ in range(_READS):
             try:
                 data = os.read(fd, self._read_size)
@@ -219,7 +219,7 @@ class _Feed:
                 self._widen(fd)
 
     def _widen(self, fd: int) -> None:
-        """The pipe was full: from now on more is read at once."""
+        """Enlarge the pipe and the reads, because the pipe was full."""
         self._read_size = _FLOOD_SIZE
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):  # this user's share of pipe memory is used up
@@ -231,9 +231,9 @@ class _Feed:
         if self._channels.outputs.pop(fd, None) is not None:
             os.close(fd)
 
-    # -- the supervisor's word -----------------------------------------------------------------
+    # -- the supervisor's reply -----------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _on_reply(self) -> None:
         self._selector.unregister(self._channels.control)
         try:
             data, _ = receive_message(self._channels.control)
@@ -247,7 +247,7 @@ class _Feed:
     # -- input ---------------------------------------------------------------------------------
 
     def _type(self) -> None:
-        """Write what waits, as far as it is taken now."""
+        """Write waiting input, as far as possible without blocking."""
         fd = self._channels.input
         if fd is None:
             return
@@ -270,6 +270,6 @@ class _Feed:
                 os.close(fd)
 
     def _stop_typing(self) -> None:
-        if self._typing:
+        if self._typing and self._channels.input is not None:
             self._selector.unregister(self._channels.input)
             self._typing = False

@@ -1,4 +1,6 @@
-"""One command on its way to the launcher: the request, its channels, and how it began."""
+"""Sends one command to the launcher: encodes the request, creates its channels, awaits its
+start.
+"""
 
 import contextlib
 import errno
@@ -9,10 +11,7 @@ import socket
 import struct
 import termios
 
-from agent_magics.backends.exec.launcher_process import ANSWER_LIMIT
-from agent_magics.backends.exec.process import Channels
-from agent_magics.backends.exec.pump import SUPERVISOR_GONE
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher.wire import (
     Failed,
     SpawnRequest,
     Started,
@@ -20,9 +19,12 @@ from agent_magics.backends.launcher.wire import (
     encode_request,
     receive_message,
 )
+from agent_magics.exec.launcher_process import ANSWER_LIMIT
+from agent_magics.exec.process import Channels
+from agent_magics.exec.pump import SUPERVISOR_GONE
 from agent_magics.protocol.errors import RespondToModel
 
-_WORD_LIMIT = 5.0  # seconds a supervisor may take from the begin of a message to its end
+_WORD_LIMIT = 5.0  # seconds from the beginning of a supervisor's message to its end
 _MOST_REQUEST = 32 << 20  # bytes of a command with its environment; Linux takes 6 MiB at most
 _TOO_LONG = "The command is too long for the system; put the data into a file."
 _EXEC_REASONS = {
@@ -33,10 +35,10 @@ _EXEC_REASONS = {
 
 
 def encode(request: SpawnRequest) -> bytes:
-    """Return the request as it is sent.
+    """Encode the request for sending.
 
     Raises:
-        RespondToModel: there is no command in it, or one that cannot be.
+        RespondToModel: its command is empty or invalid.
     """
     if not request.argv or not request.argv[0]:
         raise RespondToModel("The command is empty; give the program and its arguments as a list.")
@@ -54,35 +56,35 @@ def encode(request: SpawnRequest) -> bytes:
 
 
 def make_channels(
-    request: SpawnRequest, size: tuple[int, int], stdin: bool, theirs: contextlib.ExitStack
+    request: SpawnRequest, size: tuple[int, int], stdin: bool, sent_ends: contextlib.ExitStack
 ) -> tuple[Channels, list[int]]:
-    """Make our channels and the descriptors to send, which `theirs` closes.
+    """Create our channels and the descriptors to send, which `sent_ends` closes.
 
     Args:
         request: the command.
-        size: rows and columns of its terminal, where it gets one.
-        stdin: without a terminal: a pipe to write to.
-        theirs: closes, when it ends, what was sent.
+        size: rows and columns of its terminal, if it gets one.
+        stdin: without a terminal: create a pipe to write to.
+        sent_ends: closes the sent descriptors when it exits.
 
     Raises:
-        RespondToModel: the folder is not there, or there is no room for more files.
+        RespondToModel: the folder does not exist, or no descriptors are left.
     """
     try:
-        control, their_control = socket.socketpair()
-        theirs.callback(their_control.close)
+        control, sent_control = socket.socketpair()
+        sent_ends.callback(sent_control.close)
         channels = Channels(control, tty=request.tty)
         with contextlib.ExitStack() as failing:
             failing.callback(channels.close)
             folder = _open_folder(request.cwd)
-            theirs.callback(os.close, folder)
+            sent_ends.callback(os.close, folder)
             if request.tty:
-                streams = _make_terminal(channels, size, theirs)
+                streams = _make_terminal(channels, size, sent_ends)
             else:
-                streams = _make_pipes(channels, stdin, theirs)
+                streams = _make_pipes(channels, stdin, sent_ends)
             failing.pop_all()
     except OSError as error:
         raise RespondToModel(f"The command could not be started: {error.strerror}.") from None
-    return channels, [their_control.fileno(), folder, *streams]
+    return channels, [sent_control.fileno(), folder, *streams]
 
 
 def _open_folder(folder: str) -> int:
@@ -96,30 +98,30 @@ def _open_folder(folder: str) -> int:
 
 
 def _make_terminal(
-    channels: Channels, size: tuple[int, int], theirs: contextlib.ExitStack
+    channels: Channels, size: tuple[int, int], sent_ends: contextlib.ExitStack
 ) -> list[int]:
-    ours, terminal = os.openpty()
-    theirs.callback(os.close, terminal)
-    channels.outputs[ours] = "stdout"
-    os.set_blocking(ours, False)
-    channels.input = os.dup(ours)
+    own_end, terminal = os.openpty()
+    sent_ends.callback(os.close, terminal)
+    channels.outputs[own_end] = "stdout"
+    os.set_blocking(own_end, False)
+    channels.input = os.dup(own_end)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
     return [terminal] * 3
 
 
-def _make_pipes(channels: Channels, stdin: bool, theirs: contextlib.ExitStack) -> list[int]:
+def _make_pipes(channels: Channels, stdin: bool, sent_ends: contextlib.ExitStack) -> list[int]:
     if stdin:
-        their_input, channels.input = os.pipe()
+        command_input, channels.input = os.pipe()
         os.set_blocking(channels.input, False)
     else:
-        their_input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    theirs.callback(os.close, their_input)
-    streams = [their_input]
+        command_input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    sent_ends.callback(os.close, command_input)
+    streams = [command_input]
     for name in ("stdout", "stderr"):
-        ours, writer = os.pipe()
-        theirs.callback(os.close, writer)
-        channels.outputs[ours] = name
-        os.set_blocking(ours, False)
+        own_end, writer = os.pipe()
+        sent_ends.callback(os.close, writer)
+        channels.outputs[own_end] = name
+        os.set_blocking(own_end, False)
         streams.append(writer)
     return streams
 
@@ -149,6 +151,7 @@ def wait_for_start(request: SpawnRequest, channels: Channels) -> int:
     if isinstance(reply, Started):
         channels.control.settimeout(_WORD_LIMIT)
         return reply.pid
+    assert isinstance(reply, Failed)  # Ended follows only Started
     raise RespondToModel(_why_not_started(request, reply))
 
 
@@ -170,6 +173,6 @@ def _why_not_started(request: SpawnRequest, failed: Failed) -> str:
 
 
 def _is_nowhere(request: SpawnRequest) -> bool:
-    """Whether no folder of PATH has the program: one that may not be searched is an EACCES."""
+    """Tell whether no folder of PATH has the program; an unsearchable folder gives EACCES too."""
     program = request.argv[0]
     return "/" not in program and not shutil.which(program, os.F_OK, request.env.get("PATH"))

@@ -1,4 +1,4 @@
-"""Keeps what a command prints: both ends in memory, the whole in a file once it is long."""
+"""Stores the output of a command: both ends in memory, the whole in a file if it is long."""
 
 import contextlib
 import os
@@ -8,23 +8,26 @@ import weakref
 from collections import deque
 from pathlib import Path
 
-from agent_magics.backends.exec.output import omission_marker
-from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.exec.output import omission_marker
+from agent_magics.exec.temporary_files import scratch_folder
 
-END_LIMIT = 512 * 1024  # bytes of the beginning, and of the end, that are kept in memory
+END_LIMIT = 512 * 1024  # bytes of the beginning and of the end to keep in memory
 FILE_LIMIT = 1 << 30  # bytes of one command that are kept on disk
+MOST_ON_DISK = 2 << 30  # bytes of all commands of this process
 
-_MOST_PIECES = 1024  # of an end; more are joined, as small bytes objects cost more than their bytes
-_MOST_MARKS = 1000  # positions handed out whose count of characters is remembered
+_LOOKS_EVERY = 24  # exponent of two: disk usage is checked every 16 MiB
+# pieces of an end before they are joined, since small bytes objects have overhead
+_MOST_PIECES = 1024
+_MOST_MARKS = 1000  # returned positions with cached character counts
 _CONTINUATION = bytes(range(0x80, 0xC0))  # the bytes of UTF-8 that do not begin a character
 
 
 class Spool:
-    """The bytes of stdout and stderr in the order in which they arrived; safe to use from threads.
+    """The bytes of stdout and stderr in order of arrival; thread-safe.
 
-    Memory stays bounded: the first and the last 512 KiB are kept there. What is longer than both
-    is written to a file as well, readable by this user only, which is removed with the spool. A
-    character that two reads cut in half is put together again before it is kept.
+    Memory is bounded: the first and the last 512 KiB are kept there. Longer output is written to a
+    file as well, readable by this user only, which is removed with the spool. A character that is
+    split over two reads is joined before it is stored.
     """
 
     def __init__(self, end_limit: int = END_LIMIT, file_limit: int = FILE_LIMIT) -> None:
@@ -32,25 +35,26 @@ class Spool:
         self._file_limit = file_limit
         self._lock = threading.Lock()
         self._merged = _Ends(end_limit)
-        # As long as only one stream has printed, its ends are those of both.
+        # While only one stream has output, its ends equal those of both.
         self._only: str | None = None
         self._streams: dict[str, _Ends] = {}
-        self._begun: dict[str, bytes] = {}  # of each stream, a character that is not whole yet
+        self._begun: dict[str, bytes] = {}  # incomplete character of each stream
         self._file: _File | None = None
         self._lost = ""
-        self._marks = {0: 0}  # position handed out -> characters before it
+        self._marks = {0: 0}  # returned position -> characters before it
 
-    # -- while it comes ------------------------------------------------------------------------
+    # -- adding --------------------------------------------------------------------------------
 
     def add(self, stream: str, data: bytes) -> bytes:
-        """Take in what was read from a stream.
+        """Store bytes that were read from a stream.
 
         Args:
             stream: "stdout" or "stderr".
             data: the bytes, of any length.
 
         Returns:
-            What may be shown now: whole characters only, also one that `data` ends.
+            The bytes that may be shown now: whole characters only, including one that `data`
+                completes.
         """
         with self._lock:
             data = self._begun.pop(stream, b"") + data
@@ -63,7 +67,7 @@ class Spool:
             return data
 
     def finish(self) -> list[tuple[str, bytes]]:
-        """Take in the characters that will never be whole; return them with their streams."""
+        """Store the characters that stay incomplete; return them with their streams."""
         with self._lock:
             rest, self._begun = list(self._begun.items()), {}
             for stream, data in rest:
@@ -84,48 +88,63 @@ class Spool:
         self._merged.add(data)
 
     def _write(self, data: bytes) -> None:
-        """Write to the file, where there is one or must be one from now on."""
+        """Append to the file, creating it when the output becomes long."""
         size = self._merged.size + len(data)
         if self._lost or (self._file is None and size <= 2 * self._end_limit):
             return
         if size > self._file_limit:
             self._give_up(f"it is longer than {self._file_limit >> 20} MiB")
             return
+        if size >> _LOOKS_EVERY != self._merged.size >> _LOOKS_EVERY:
+            self._make_room()
         try:
             self._open_file().append(data)
         except OSError as error:
             self._give_up(error.strerror or str(error))
 
     def _open_file(self) -> "_File":
-        """The file, made with all that came so far when first asked for."""
+        """Return the file, created with all output so far on first use."""
         if self._file is None:
             self._file = file = _File(scratch_folder())
+            _on_disk.append(weakref.ref(self))
             weakref.finalize(self, file.discard).atexit = False  # the folder goes at exit
             file.append(b"".join(self._merged.parts()))  # nothing was dropped until now
         return self._file
 
     def _give_up(self, reason: str) -> None:
-        """Go on with both ends alone, and give the disk back."""
+        """Continue with both ends only, and remove the file."""
         self._lost = reason
         if self._file is not None:
             self._file.discard()
             self._file = None
 
+    def _make_room(self) -> None:
+        """Give up the oldest outputs on disk while their total exceeds the limit."""
+        kept = [spool for ref in _on_disk if (spool := ref()) is not None and spool._file]
+        _on_disk[:] = map(weakref.ref, kept)
+        excess = sum(spool.size for spool in kept) - MOST_ON_DISK
+        for spool in kept:
+            # A spool that is being read is skipped this time.
+            if excess > 0 and spool is not self and spool._lock.acquire(blocking=False):
+                excess -= spool.size
+                spool._give_up("later outputs needed its room on the disk")
+                spool._lock.release()
+
     # -- reading -------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """Bytes that came; also the position after the last of them."""
+        """Number of bytes received; also the position after the last of them."""
         return self._merged.size
 
     @property
     def total(self) -> int:
-        """Characters that came, whether kept or not."""
+        """Number of characters received, whether kept or not."""
         return self._merged.characters
 
     @property
     def lines(self) -> int:
-        """Lines that came, whether kept or not; the last one counts also where it has no end."""
+        """Number of lines received, whether kept or not, including an unterminated last one."""
         return self._merged.newlines + (not self._merged.ends_line)
 
     @property
@@ -140,14 +159,14 @@ class Spool:
             stream: "stdout" or "stderr"; both in order of arrival if not given.
 
         Returns:
-            The whole where it fits into the two ends; else with a marker line between them.
+            The whole output if it fits into the two ends; else with a marker line between them.
         """
         return _with_marker(*self.ends(stream))
 
     def ends(self, stream: str | None = None) -> tuple[str, str, int]:
-        """Return the beginning, the end, and how many characters between them were left out."""
+        """Return the beginning, the end, and how many characters between them were omitted."""
         with self._lock:
-            kept = self._streams.get(stream) or _Ends(self._end_limit)
+            kept = self._streams.get(stream or "") or _Ends(self._end_limit)
             if stream is None or stream == self._only:
                 kept = self._merged
             head, tail = kept.parts()
@@ -157,11 +176,11 @@ class Spool:
             return _decoded(head, tail, kept.characters if gap else None)
 
     def window(self, position: int) -> tuple[str, str, int, int]:
-        """Return what came since `position`, 0 being the start.
+        """Return the output since `position` (in bytes), 0 being the start.
 
         Returns:
-            The beginning, the end, how many characters between them were left out, and the
-            position to ask from next time.
+            The beginning, the end, how many characters between them were omitted, and the
+            position to continue from.
         """
         with self._lock:
             size = self._merged.size
@@ -173,23 +192,13 @@ class Spool:
             characters = None
             if gap and position in self._marks:
                 characters = self._merged.characters - self._marks[position]
-            elif gap:  # where nothing better is known, bytes are counted
+            elif gap:  # an estimate by bytes
                 characters = _count(head) + _count(tail) + gap
             self._mark(size)
             return *_decoded(head, tail, characters), size
 
-    def since(self, position: int) -> tuple[str, int, int]:
-        """Return what came since `position`, 0 being the start.
-
-        Returns:
-            The text, at most 1 MiB of it, with a marker line where something was left out; the
-            position to ask from next time; and how many characters were left out.
-        """
-        head, tail, missed, position = self.window(position)
-        return _with_marker(head, tail, missed), position, missed
-
     def path(self) -> Path:
-        """Return the path of a file with the whole output, which is made if there is none yet.
+        """Return the path of a file with the whole output, which is created if there is none yet.
 
         The file grows with the output and is removed with the spool.
 
@@ -204,13 +213,13 @@ class Spool:
             return file.path
 
     def _read(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`; where neither end nor a file has them all, the first."""
+        """Return the bytes from `start` to `end`; only the first ones if some are lost."""
         head, tail = self._merged.parts()
         tail_start = self._merged.size - len(tail)
         if start >= tail_start:
             return tail[start - tail_start : end - tail_start]
         if end > len(head) and self._file is not None:
-            with contextlib.suppress(OSError):  # somebody has tidied the folder
+            with contextlib.suppress(OSError):  # the file was deleted
                 return self._file.read(start, end)
         if tail_start == len(head):
             return (head + tail)[start:end]
@@ -222,18 +231,21 @@ class Spool:
             del self._marks[next(iter(self._marks))]
 
     def renew_lock(self) -> None:
-        """In a forked child: take a lock that no thread of the parent holds."""
+        """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
 
+_on_disk: list[weakref.ref[Spool]] = []  # the oldest first
+
+
 class _Ends:
-    """The beginning and the end of bytes that come in pieces.
+    """The beginning and the end of a stream of bytes.
 
     Attributes:
-        size: bytes that came.
-        characters: characters that came.
-        newlines: line ends that came.
-        ends_line: whether nothing came after the last of them.
+        size: number of bytes received.
+        characters: number of characters received.
+        newlines: number of line breaks received.
+        ends_line: whether the last byte was a line break.
     """
 
     def __init__(self, limit: int) -> None:
@@ -247,7 +259,7 @@ class _Ends:
         self._tail_size = 0
 
     def add(self, data: bytes) -> None:
-        """Take in the next piece."""
+        """Add the next piece."""
         room = self._limit - len(self._head)
         rest = data
         if room:
@@ -267,7 +279,7 @@ class _Ends:
         return bytes(self._head), b"".join(self._tail)
 
     def copy(self) -> "_Ends":
-        """Return ends of their own that have taken in the same."""
+        """Return an independent copy."""
         twin = _Ends(self._limit)
         twin.size, twin.characters = self.size, self.characters
         twin.newlines, twin.ends_line = self.newlines, self.ends_line
@@ -283,7 +295,7 @@ class _Ends:
 
 
 class _File:
-    """A file for this user only, which grows at its end."""
+    """An append-only file for this user only."""
 
     def __init__(self, folder: Path) -> None:
         fd, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=folder)
@@ -306,14 +318,14 @@ class _File:
             return file.read(end - start)
 
     def close(self) -> None:
-        """Give the descriptor back; `append` opens the file again."""
+        """Close the descriptor; `append` opens the file again."""
         fd, self._fd = self._fd, None
         if fd is not None:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
     def discard(self) -> None:
-        """Close and remove the file; in a forked child the parent's stays."""
+        """Close and remove the file; a forked child keeps the parent's."""
         self.close()
         if os.getpid() == self._owner:
             with contextlib.suppress(OSError):
@@ -321,9 +333,9 @@ class _File:
 
 
 def _decoded(head: bytes, tail: bytes, characters: int | None) -> tuple[str, str, int]:
-    """Both ends as text, cut between characters, and how many of `characters` they lack.
+    """Decode both ends at character boundaries; return them and how many of `characters` they lack.
 
-    None for `characters`: nothing is missing between them.
+    None for `characters` means that nothing is missing between them.
     """
     if characters is None:
         return (head + tail).decode("utf-8", "replace"), "", 0
@@ -337,12 +349,12 @@ def _with_marker(head: str, tail: str, omitted: int) -> str:
 
 
 def _count(data: bytes) -> int:
-    """The characters of `data`; a byte that belongs to none counts as one or as none."""
+    """Count the characters of `data`; an invalid byte counts as one or as none."""
     return len(data) if data.isascii() else len(data.translate(None, _CONTINUATION))
 
 
 def _last_whole(data: bytes) -> int:
-    """Where the last whole character of `data` ends; bytes that are none count as whole."""
+    """Return the end of the last complete character of `data`; invalid bytes count as complete."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte < 0x80:
@@ -354,7 +366,7 @@ def _last_whole(data: bytes) -> int:
 
 
 def _first_whole(data: bytes) -> int:
-    """Where the first character begins in `data`: after at most three bytes of one cut before."""
+    """Return the start of the first character in `data`, after at most three bytes of a cut one."""
     start = 0
     while start < min(3, len(data)) and 0x80 <= data[start] < 0xC0:
         start += 1

@@ -1,4 +1,6 @@
-"""The folder for this process's temporary files: private, removed at exit, swept after a crash."""
+"""Provides a private folder for this process's temporary files; removed at exit, or after a
+crash.
+"""
 
 import atexit
 import contextlib
@@ -14,22 +16,22 @@ _PREFIX = "agent-magics-"
 
 
 class _Scratch:
-    """The folder, and the lock that tells later processes that somebody still uses it."""
+    """The folder, and the lock by which later processes see that it is in use."""
 
     def __init__(self, parent: Path) -> None:
         self.owner = os.getpid()
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{self.owner}-", dir=parent))
         self._lock_fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # a file system without locks: nobody sweeps there
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it; the parent's is left alone by a fork."""
+        """Remove the folder with its contents; a forked child keeps the parent's."""
         if os.getpid() == self.owner:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def close(self) -> None:
-        """Give the descriptor back; the lock lives on where a fork holds it too."""
+        """Close the descriptor; the lock is kept while a forked process holds it too."""
         with contextlib.suppress(OSError):
             os.close(self._lock_fd)
 
@@ -39,12 +41,12 @@ _lock = threading.Lock()
 
 
 def scratch_folder() -> Path:
-    """Return this process's folder for temporary files (0700), made when first asked for.
+    """Return this process's folder for temporary files (0700), created on first use.
 
-    Folders that dead processes left behind are removed at that moment.
+    Folders left behind by dead processes are removed then.
 
     Raises:
-        OSError: no temporary folder can be written to.
+        OSError: no temporary folder is writable.
     """
     global _scratch
     with _lock:
@@ -57,7 +59,7 @@ def scratch_folder() -> Path:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the folders in `parent` whose process of ours has ended."""
+    """Remove the folders in `parent` that belong to ended processes of this package."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -66,10 +68,10 @@ def sweep(parent: Path) -> None:
 
 
 def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
-    """Whether nobody uses the folder: its process is gone, and nobody holds its lock.
+    """Tell whether a folder is unused: its process has ended, and nobody holds its lock.
 
-    Both are asked: in another container the process may live under another number, and a folder
-    is not locked yet in the moment in which it is made.
+    Both are needed: in another container the process may have another id, and a folder is not
+    locked yet when it has just been created.
     """
     pid = entry.name.removeprefix(_PREFIX).partition("-")[0]
     status = entry.stat(follow_symlinks=False)
@@ -100,7 +102,7 @@ def _is_locked(folder: str) -> bool:
 
 
 def _forget() -> None:
-    """In a forked child: the folder is the parent's."""
+    """In a forked child: forget the folder, which belongs to the parent."""
     global _scratch, _lock
     _lock = threading.Lock()
     if _scratch is not None:

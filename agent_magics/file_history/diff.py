@@ -1,13 +1,13 @@
-"""What became of files, as a unified diff for people, and how many lines came and went."""
+"""Makes unified diffs of changed files, and counts their lines."""
 
 import difflib
 import re
 from dataclasses import dataclass
 
-from agent_magics.backends.paths import printable
-from agent_magics.backends.workspace_states import PathState
+from agent_magics.file_history.states import PathState
+from agent_magics.files.paths import printable
 
-# What is compared line by line, in lines of the part that differs; more is shown as replaced.
+# Lines of the differing part that are compared line by line; a longer part is shown as replaced.
 _MOST_COMPARED = 4_000
 _MOST_SHOWN = 2 * 1024 * 1024  # bytes of one file
 _CONTEXT = 3
@@ -18,12 +18,12 @@ _KINDS = {"link": "120000", "other": "special"}
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file's difference.
+    """The difference between two versions of one file.
 
     Attributes:
         text: a unified diff with git's headers, "" where there is nothing to show.
-        added, removed: lines; None where they cannot be counted.
-        note: what is to be said beside it.
+        added, removed: numbers of lines; None where they cannot be counted.
+        note: a remark to show beside it.
     """
 
     text: str
@@ -35,11 +35,11 @@ class FileDiff:
 def file_diff(
     name: str, before: PathState, after: PathState, old: bytes | None, new: bytes | None
 ) -> FileDiff:
-    """Return how `before` became `after`.
+    """Return the difference between `before` and `after`.
 
     Args:
-        name: the path as people read it.
-        before, after: what stood there.
+        name: the path for display.
+        before, after: the states of the path.
         old, new: the contents of files, None where they are not kept.
     """
     head = _headers(before, after)
@@ -116,7 +116,7 @@ def _text_of(state: PathState, data: bytes | None) -> _Text:
 
 
 def _compare(old: list[str], new: list[str]) -> list[str]:
-    """Return the hunks; lines that begin or end both are not compared again."""
+    """Return the hunks of a diff; common lines at both ends are skipped first."""
     start, most = 0, min(len(old), len(new))
     while start < most and old[start] == new[start]:
         start += 1

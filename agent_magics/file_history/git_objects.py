@@ -1,26 +1,33 @@
-"""A git repository as a store that is only read: what is as git knows it, and its bytes.
+"""Reads tracked files from a git repository: their recorded state, and their contents.
 
-Law: nothing of the repository runs and nothing in it is written. Its index is read by us; its
-objects by ``git cat-file`` in an empty repository of ours that borrows them, so that its
-configuration (hooks, fsmonitor, filters, a program for remote objects) is never looked at.
+Law: nothing of the repository is run and nothing in it is written. Its index is parsed here; its
+objects are read by ``git cat-file`` in an empty repository of ours that borrows them, so that its
+configuration (hooks, fsmonitor, filters, a program for remote objects) is never used.
 """
 
+import errno
 import os
 import re
 import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from agent_magics.files.plain_files import NotPlain, read_plain, read_with_status
 
 _ENTRY = struct.Struct(">10I20sH")
 _NS = 1_000_000_000
 _CAT_SECONDS = 30.0
+_LONGEST_HEADER = 100  # bytes of the header before an object
+_MOST_INDEX = 16 << 20  # bytes: some 150,000 files
+_LONGEST_PATH = 4096
 _MOST_READ = 1 << 20  # bytes of a file of attributes or settings
 _EXTENDED = 0x4000
 _REGULAR = 0o100000
-# What makes a file in the folder another one than git stores, in attributes and configuration.
+# Attributes and settings by which a file in the work tree differs from git's object.
 _CONVERTS = re.compile(
     rb"(?m)^[^#\n]*\s(?:filter=|ident\b|working-tree-encoding=|text\b|eol=|crlf\b)"
 )
@@ -33,7 +40,7 @@ _SETTINGS = ("~/.gitconfig", "~/.config/git/config", "/etc/gitconfig")
 
 @dataclass(frozen=True, slots=True)
 class GitEntry:
-    """A tracked file as it was when git last looked at it."""
+    """A tracked file as recorded in git's index."""
 
     ctime: int
     mtime: int
@@ -44,13 +51,13 @@ class GitEntry:
 
 @dataclass(slots=True)
 class GitFiles:
-    """The tracked files of a workspace that need not be copied.
+    """The tracked files of a workspace, which need not be copied.
 
     Attributes:
-        entries: by path below the workspace.
+        entries: by path relative to the workspace.
         objects: the repository's folder of objects.
-        written: when the index was written, in ns; what changed then or later is not trusted.
-        git: the program.
+        written: when the index was written, in ns; entries changed then or later are not trusted.
+        git: path of the git program.
     """
 
     objects: str
@@ -59,7 +66,7 @@ class GitFiles:
     entries: dict[str, GitEntry] = field(default_factory=dict)
 
     def object_of(self, path: str, stamp: Sequence[int]) -> str:
-        """Return the id of the object that holds exactly what `path` holds now, or ""."""
+        """Return the id of the object with exactly the current content of `path`, or ""."""
         entry = self.entries.get(path)
         if entry is None or len(stamp) != 5:
             return ""
@@ -69,20 +76,31 @@ class GitFiles:
         )
         return entry.object_id if same and mtime < self.written else ""
 
-    def contents(self, object_ids: Sequence[str]) -> dict[str, bytes]:
-        """Return objects' bytes; one that git does not have is missing."""
+    def contents(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """Return the bytes of objects; ids that git does not have are missing.
+
+        Args:
+            sizes: maximal bytes of each object, by its id; a larger one is truncated, and
+                those after it are missing.
+        """
         with tempfile.TemporaryDirectory(prefix="agent-magics-") as folder:
             for name in ("objects/info", "refs"):
                 os.makedirs(f"{folder}/{name}")
             for name, text in (
                 ("HEAD", "ref: refs/heads/none\n"),
                 ("objects/info/alternates", f"{self.objects}\n"),
+                ("wanted", "".join(f"{each}\n" for each in sizes)),
             ):
                 with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
                     file.write(text)
-            return self._cat(folder, object_ids)
+            most = sum(sizes.values()) + len(sizes) * _LONGEST_HEADER
+            try:
+                return _read_batch(self._cat(folder, most))
+            except OSError:
+                return {}
 
-    def _cat(self, folder: str, object_ids: Sequence[str]) -> dict[str, bytes]:
+    def _cat(self, folder: str, most: int) -> bytes:
+        """Return git's output for the wanted objects, up to `most` bytes."""
         env = {
             "PATH": os.defpath,
             "HOME": folder,
@@ -90,20 +108,26 @@ class GitFiles:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
-        try:
-            done = subprocess.run(
+        with open(f"{folder}/wanted", "rb") as wanted:
+            git = subprocess.Popen(
                 [self.git, "cat-file", "--batch"],
-                input="".join(f"{each}\n" for each in object_ids).encode(),
-                capture_output=True,
+                stdin=wanted,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
                 env=env,
                 cwd="/",
-                timeout=_CAT_SECONDS,
-                start_new_session=True,  # Jupyter's interrupt goes to our group
-                check=False,
+                start_new_session=True,  # not interrupted by Jupyter
             )
-        except (OSError, subprocess.TimeoutExpired):
-            return {}
-        return _read_batch(done.stdout)
+        # An object may be a pipe, or unpack to more than memory holds.
+        watch = threading.Timer(_CAT_SECONDS, git.kill)
+        watch.start()
+        with git:
+            try:
+                assert git.stdout is not None  # it was started with a pipe
+                return git.stdout.read(most)
+            finally:
+                watch.cancel()
+                git.kill()
 
 
 def _read_batch(data: bytes) -> dict[str, bytes]:
@@ -120,10 +144,10 @@ def _read_batch(data: bytes) -> dict[str, bytes]:
 
 
 def read_git(root: str) -> GitFiles | None:
-    """Return what git tracks below `root`; None where it cannot stand for copies.
+    """Return the files that git tracks below `root`; None where objects cannot replace copies.
 
-    That is where there is no repository, no git, a form of index that is not read here, or
-    attributes by which files are stored otherwise than they stand in the folder.
+    That is the case without a repository or git, with an unsupported form of index, or with
+    attributes by which stored objects differ from the files in the work tree.
     """
     top = _top_of(root)
     git = _find_git(root)
@@ -134,9 +158,8 @@ def read_git(root: str) -> GitFiles | None:
         objects = f"{common}/objects"
         if "\n" in objects or objects.startswith(('"', "#")) or not os.path.isdir(objects):
             return None
-        with open(f"{folder}/index", "rb") as file:
-            written = os.fstat(file.fileno()).st_mtime_ns
-            entries = _read_index(file.read())
+        index, status = read_with_status(f"{folder}/index", _MOST_INDEX)
+        written, entries = status.st_mtime_ns, _read_index(index)
         if entries is None or _converts(top, common, entries):
             return None
     except (OSError, ValueError, struct.error, IndexError):
@@ -149,7 +172,7 @@ def read_git(root: str) -> GitFiles | None:
 
 
 def index_stamp(root: str) -> tuple[int, int]:
-    """Return what changes whenever the index of the repository around `root` does."""
+    """Return a value that changes whenever the index of the repository around `root` does."""
     try:
         status = os.stat(f"{_folders_of(_top_of(root))[0]}/index")
     except OSError:
@@ -166,21 +189,31 @@ def _top_of(root: str) -> str:
 
 
 def _folders_of(top: str) -> tuple[str, str]:
-    """Return the folder of the index and that of the objects; worktrees have two."""
+    """Return the folder of the index and that of the objects, which differ for worktrees."""
     folder = f"{top}/.git"
     if os.path.isfile(folder):
-        with open(folder, encoding="utf-8") as file:
-            named = file.readline().removeprefix("gitdir:").strip()
+        named = _first_line(folder).removeprefix("gitdir:").strip()
         folder = os.path.realpath(os.path.join(top, named))
     common = folder
     if os.path.isfile(f"{folder}/commondir"):
-        with open(f"{folder}/commondir", encoding="utf-8") as file:
-            common = os.path.realpath(os.path.join(folder, file.readline().strip()))
+        common = os.path.realpath(os.path.join(folder, _first_line(f"{folder}/commondir")))
     return folder, common
 
 
+def _first_line(path: str) -> str:
+    """Return the path in a one-line file of git.
+
+    Raises:
+        OSError: it cannot be read, or contains no path.
+    """
+    line = os.fsdecode(read_plain(path, _LONGEST_PATH).partition(b"\n")[0]).strip()
+    if "\0" in line:
+        raise NotPlain(errno.EINVAL, "it holds no path", path)
+    return line
+
+
 def _find_git(root: str) -> str:
-    """Return the path of git, never one below the workspace."""
+    """Return the path of the git program, excluding those below the workspace."""
     folders = [
         folder
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -190,7 +223,7 @@ def _find_git(root: str) -> str:
 
 
 def _read_index(data: bytes) -> dict[str, GitEntry] | None:
-    """Read an index of version 2 or 3 (gitformat-index(5)); None where it is of another kind."""
+    """Parse an index of version 2 or 3 (gitformat-index(5)); None for another format."""
     signature, version, count = struct.unpack_from(">4sII", data)
     if signature != b"DIRC" or version not in (2, 3):
         return None
@@ -211,7 +244,7 @@ def _read_index(data: bytes) -> dict[str, GitEntry] | None:
             )
         # Entries are padded to eight bytes, by one NUL at least.
         at += (end - at) // 8 * 8 + 8
-    # A split or a sparse index does not name all that is tracked; SHA-256 does not end like this.
+    # A split or a sparse index does not list all files; a SHA-256 index has another trailer.
     while at < len(data) - 20:
         name, size = struct.unpack_from(">4sI", data, at)
         if name in (b"link", b"sdir"):
@@ -232,7 +265,8 @@ def _converts(top: str, common: str, entries: dict[str, GitEntry]) -> bool:
 
 def _says(path: str, pattern: re.Pattern[bytes]) -> bool:
     try:
-        with open(path, "rb") as file:
-            return bool(pattern.search(file.read(_MOST_READ)))
-    except OSError:
+        return bool(pattern.search(read_plain(path, _MOST_READ, links=True)))
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True  # it may match

@@ -1,8 +1,8 @@
-"""What the turns of a conversation changed in files, kept on disk, and the way back and forth.
+"""Records a conversation's changes of files on disk, and undoes and redoes them.
 
-Law: each change is written down with the contents before and after when it is seen, so that a
-kernel that dies loses none. A turn is taken back as a whole or not at all; what a person changed
-since, or between two changes, is in the way and stays.
+Law: each change is recorded with the contents before and after when it is detected, so that none is
+lost if the kernel dies. A turn is undone as a whole or not at all; what the person changed since,
+or between two changes, is a conflict and is kept.
 """
 
 import fcntl
@@ -14,23 +14,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.backends.paths import read_judge
-from agent_magics.backends.workspace_restore import Obstacle, RestoreFailed, plan
-from agent_magics.backends.workspace_states import (
+from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
+from agent_magics.file_history.states import (
     ContentStore,
     PathChange,
     PathState,
 )
+from agent_magics.files.paths import read_judge
+from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.protocol.errors import FatalError
 
-# Bytes of contents that one conversation keeps; of the oldest turns they go first.
+# Limit in bytes of the contents that one conversation keeps; the oldest turns are dropped first.
 MOST_KEPT = 256 * 1024 * 1024
+_MOST_READ = 64 << 20  # bytes of a journal
 FILE = "changes.jsonl"
 
 
 @dataclass(slots=True)
 class _Step:
-    """What one call, or one look, changed.
+    """The changes found by one call or scan.
 
     Attributes:
         certain: False where the person may have made the change too.
@@ -42,12 +44,12 @@ class _Step:
 
 @dataclass(slots=True)
 class TurnChanges:
-    """What one turn changed.
+    """The changes of one turn.
 
     Attributes:
         title: the prompt, shortened, or the call.
-        undone: it was taken back.
-        left: paths that were left alone when it was taken back.
+        undone: whether it was undone.
+        left: paths that were skipped when it was undone.
     """
 
     id: str
@@ -58,31 +60,31 @@ class TurnChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """What came of taking turns back, or making them again.
+class UndoResult:
+    """The result of undoing or redoing turns.
 
     Attributes:
-        turns: which, the newest first.
-        paths: what was put back.
-        obstacles: what was in the way.
-        doubtful: paths left alone, since the person may have changed them.
-        kept_folders: folders that stay, since something of the person's stands in them.
+        turns: the turns undone or redone, the newest first.
+        paths: the restored paths.
+        obstacles: the conflicts that kept paths from being restored.
+        doubtful: paths that were skipped, since the person may have changed them.
+        kept_folders: folders that were not removed, since they contain files of the person.
     """
 
     turns: tuple[TurnChanges, ...]
     paths: tuple[str, ...] = ()
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[Conflict, ...] = ()
     doubtful: tuple[str, ...] = ()
     kept_folders: tuple[str, ...] = ()
 
 
 class ChangeJournal:
-    """The changes of one conversation; safe from every thread.
+    """The changes of one conversation; thread-safe.
 
     Args:
-        folder: where they are kept; made with the first change.
-        about: what finds this journal again: the agent and its workspace.
-        on_open: called when it begins to be written.
+        folder: where they are stored; created with the first change.
+        about: metadata by which the journal is found again: the agent and its workspace.
+        on_open: called before the first write.
     """
 
     def __init__(
@@ -99,7 +101,8 @@ class ChangeJournal:
         self._lock = threading.RLock()
         self._fd: int | None = None
 
-    # -- writing down ------------------------------------------------------------------------------
+    # -- recording
+    # ----------------------------------------------------------------------------------
 
     def add(
         self,
@@ -110,14 +113,14 @@ class ChangeJournal:
         *,
         certain: bool = True,
     ) -> None:
-        """Write down what was changed.
+        """Record changes.
 
         Args:
-            turn_id: the turn that it counts for.
-            title: what that turn is called.
-            changes: what changed.
-            content: returns the contents that the changes name.
-            certain: nobody but the agent can have done it.
+            turn_id: the turn that made them.
+            title: the turn's title.
+            changes: the changes.
+            content: returns a content by its digest.
+            certain: whether only the agent can have made them.
         """
         with self._lock:
             self._make_room()
@@ -126,7 +129,7 @@ class ChangeJournal:
                 if data is not None:
                     self.store.put(state.digest, data)
             for turn in [turn for turn in self._turns.values() if turn.undone]:
-                del self._turns[turn.id]  # what comes now stands in place of what could be redone
+                del self._turns[turn.id]  # new changes make a redo impossible
             self._turns.setdefault(turn_id, TurnChanges(turn_id, title))
             self._turns[turn_id].steps.append(_Step(tuple(changes), certain))
             rows = [
@@ -136,7 +139,7 @@ class ChangeJournal:
             self._write({"turn": turn_id, "title": title, "certain": certain, "changes": rows})
 
     def _make_room(self) -> None:
-        """Forget the contents of the oldest turns where too much is kept."""
+        """Drop the contents of the oldest turns if too much is stored."""
         while self.store.size > MOST_KEPT // 2 and len(self._turns) > 1:
             oldest = next(iter(self._turns))
             del self._turns[oldest]
@@ -153,16 +156,16 @@ class ChangeJournal:
             self._write({"forgotten": oldest})
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        with suppress(OSError):  # without a disk it still holds for as long as the kernel lives
+        with suppress(OSError):  # without disk access, undo still works within this kernel
             if self._fd is None:
                 self._fd = self._open()
             os.write(self._fd, json.dumps(row).encode("ascii") + b"\n")
 
     def _open(self) -> int:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(f"{self.folder}/{FILE}", flags, 0o600)
-        # Who holds the lock is alive: no other kernel takes this journal up.
+        # The lock shows other kernels that this one is alive, so that they do not use the journal.
         with suppress(OSError):
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._on_open()
@@ -171,27 +174,27 @@ class ChangeJournal:
         return opened
 
     def close(self) -> None:
-        """Give the file back; the changes stay on disk."""
+        """Close the file; the changes stay on disk."""
         with self._lock:
             if self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether no turn has changed anything, taken back or not."""
+        """Whether no turn has changed anything, including undone ones."""
         return not self._turns
 
     @property
     def turns(self) -> list[TurnChanges]:
-        """The turns that changed files and were not taken back, the newest first."""
+        """The turns that changed files and were not undone, the newest first."""
         with self._lock:
             return [turn for turn in reversed(self._turns.values()) if not turn.undone]
 
     def changes_of(self, turns: Sequence[TurnChanges]) -> list[PathChange]:
-        """Return what these turns did to each path, all in all."""
+        """Return the combined change of each path by these turns."""
         return self._compose(turns, doubtful=True)[0]
 
     @staticmethod
@@ -202,7 +205,9 @@ class ChangeJournal:
     def _compose(
         self, turns: Sequence[TurnChanges], *, doubtful: bool
     ) -> tuple[list[PathChange], dict[str, PathChange], tuple[str, ...]]:
-        """Return the changes by path, those that somebody else broke into, and what is doubtful."""
+        """Return the combined changes, those interrupted by other changes, and the doubtful
+        paths.
+        """
         chosen = {turn.id for turn in turns}
         whole: dict[str, PathChange] = {}
         broken: dict[str, PathChange] = {}
@@ -222,21 +227,21 @@ class ChangeJournal:
         found = [change for change in whole.values() if change.before != change.after]
         return found, broken, tuple(dict.fromkeys(left))
 
-    # -- back and forth ----------------------------------------------------------------------------
+    # -- undo and redo -----------------------------------------------------------------------------
 
-    def undo(self, count: int = 1, *, rest: bool = False, doubtful: bool = False) -> Way:
-        """Put back what the last turns changed; all of it, or nothing.
+    def undo(self, count: int = 1, *, rest: bool = False, doubtful: bool = False) -> UndoResult:
+        """Undo the changes of the last turns; all of them, or none.
 
         Args:
-            count: how many turns.
-            rest: leave alone what is in the way, and put back the rest.
-            doubtful: put back also what the person may have changed, while only sessions ran.
+            count: number of turns.
+            rest: skip conflicts, and undo the rest.
+            doubtful: undo also changes that the person may have made, while only sessions ran.
 
         Returns:
-            What came of it; with obstacles and without paths, nothing was changed.
+            The result; with obstacles and without paths, nothing was changed.
 
         Raises:
-            FatalError: there are not so many turns, or the disk refused.
+            FatalError: there are fewer turns, or a file could not be written.
         """
         with self._lock:
             turns = self.turns[:count]
@@ -248,16 +253,26 @@ class ChangeJournal:
                     else f"Only {there} turn{'s' * (there > 1)} of this conversation changed files."
                 )
             changes, broken, left = self._compose(turns, doubtful=doubtful)
-            way = self._go(turns, changes, broken, left, rest)
-            if not way.obstacles or rest:
-                self._mark(turns, undone=True, left=[each.change.path for each in way.obstacles])
-            return way
+            result = self._go(turns, changes, broken, left, rest)
+            if not result.obstacles or rest:
+                self._mark(turns, undone=True, left=[each.change.path for each in result.obstacles])
+            return result
 
-    def redo(self) -> Way:
-        """Make the turns again that the last undo took back.
+    def preview(self, count: int) -> UndoResult:
+        """Return what undoing the last turns would restore, without changing anything."""
+        with self._lock:
+            turns = self.turns[:count]
+            changes, broken, left = self._compose(turns, doubtful=False)
+            _, obstacles = self._plan(changes, broken)
+            held = {each.change.path for each in obstacles}
+            paths = tuple(each.path for each in changes if each.path not in held)
+            return UndoResult(tuple(turns), paths, tuple(obstacles), left)
+
+    def redo(self) -> UndoResult:
+        """Redo the turns of the last undo.
 
         Raises:
-            FatalError: there is nothing to make again, or the disk refused.
+            FatalError: there is nothing to redo, or a file could not be written.
         """
         with self._lock:
             undone = [turn for turn in reversed(self._turns.values()) if turn.undone]
@@ -270,10 +285,22 @@ class ChangeJournal:
                 for change in composed
                 if change.path not in turns[0].left
             ]
-            way = self._go(turns, turned, broken, left, rest=False)
-            if not way.obstacles:
+            result = self._go(turns, turned, broken, left, rest=False)
+            if not result.obstacles:
                 self._mark(turns, undone=False)
-            return way
+            return result
+
+    def _plan(
+        self, changes: Sequence[PathChange], broken: Mapping[str, PathChange]
+    ) -> tuple[Restore, list[Conflict]]:
+        """Return the changes that restore the files, and the conflicts."""
+        whole = [change for change in changes if change.path not in broken]
+        restore = plan(whole, read_judge(), lambda digest: self.store.get(digest) is not None)
+        between = [
+            Conflict(change, "you changed it between two of these changes", change.after)
+            for change in broken.values()
+        ]
+        return restore, [*between, *restore.obstacles]
 
     def _go(
         self,
@@ -282,16 +309,10 @@ class ChangeJournal:
         broken: Mapping[str, PathChange],
         doubtful: tuple[str, ...],
         rest: bool,
-    ) -> Way:
-        whole = [change for change in changes if change.path not in broken]
-        restore = plan(whole, read_judge(), lambda digest: self.store.get(digest) is not None)
-        obstacles = [
-            Obstacle(change, "you changed it between two of these changes", change.after)
-            for change in broken.values()
-        ]
-        obstacles += restore.obstacles
+    ) -> UndoResult:
+        restore, obstacles = self._plan(changes, broken)
         if obstacles and not rest:
-            return Way(tuple(turns), (), tuple(obstacles), doubtful)
+            return UndoResult(tuple(turns), (), tuple(obstacles), doubtful)
         try:
             restore.apply(self.store.get)
         except RestoreFailed as failure:
@@ -301,25 +322,26 @@ class ChangeJournal:
                 f"{failure.path} cannot be put back ({failure.reason}); {done}{left}"
             ) from failure
         kept = tuple(restore.kept_folders)
-        return Way(tuple(turns), tuple(restore.done), tuple(obstacles), doubtful, kept)
+        return UndoResult(tuple(turns), tuple(restore.done), tuple(obstacles), doubtful, kept)
 
     def _mark(
         self, turns: Sequence[TurnChanges], *, undone: bool, left: Sequence[str] = ()
     ) -> None:
         for turn in turns:
             turn.undone, turn.left = undone, frozenset(left)
-        word = "undone" if undone else "redone"
-        self._write({word: [turn.id for turn in turns], "left": list(left)})
+        key = "undone" if undone else "redone"
+        self._write({key: [turn.id for turn in turns], "left": list(left)})
 
     # -- from disk ---------------------------------------------------------------------------------
 
     def load(self) -> "ChangeJournal":
-        """Read what an earlier kernel has written; a line cut short by its death is left out."""
-        with self._lock, open(f"{self.folder}/{FILE}", encoding="ascii") as file:
-            self.about = json.loads(file.readline())
-            for line in file:
+        """Read the file of an earlier kernel; an incomplete last line is skipped."""
+        about, *lines = read_plain(f"{self.folder}/{FILE}", _MOST_READ).splitlines() or [b""]
+        with self._lock:
+            self.about = load_json(about)
+            for line in lines:
                 with suppress(ValueError, KeyError, TypeError):
-                    self._take(json.loads(line))
+                    self._take(load_json(line))
         return self
 
     def _take(self, row: Mapping[str, Any]) -> None:

@@ -1,38 +1,48 @@
-"""The journals of all conversations on disk: a new one, an earlier kernel's, and old ones' end."""
+"""Opens, finds and removes the journals of conversations on disk."""
 
 import fcntl
 import os
 import shutil
-import time
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from agent_magics.backends.exec.scratch import scratch_folder
-from agent_magics.backends.workspace_journal import FILE, ChangeJournal
+from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.file_history.journal import FILE, ChangeJournal
+from agent_magics.files.retention import old_ones
+from agent_magics.files.trusted_imports import is_trusted
 
 KEEP_DAYS = 7
 
 
 def new_journal(parent: Path | None, session_id: str, about: Mapping[str, str]) -> ChangeJournal:
-    """Return the journal of a new conversation; nothing is written yet.
+    """Return the journal of a conversation; a new one writes nothing yet.
 
     Args:
         parent: the folder of all journals; None keeps it with this process's temporary files.
         session_id: the conversation.
-        about: what finds it again.
+        about: metadata by which it is found again.
     """
     if parent is None:
         parent = scratch_folder() / "changes"
     folder = str(parent / session_id)
-    return ChangeJournal(folder, about, lambda: remove_old(parent))
+    journal = ChangeJournal(folder, about, lambda: remove_old(parent))
+    if _is_private(folder) and is_trusted(str(parent)):  # the conversation is being resumed
+        with suppress(OSError, ValueError):
+            journal.load()
+    return journal
 
 
 def earlier_journal(parent: Path | None, about: Mapping[str, str]) -> ChangeJournal | None:
-    """Return the newest journal of the same agent and workspace whose kernel has ended."""
-    if parent is None:
+    """Return the newest journal of the same agent and workspace whose kernel has ended.
+
+    A journal that a command or another user may have written is skipped, since an undo applies its
+    content.
+    """
+    if parent is None or not is_trusted(str(parent)):
         return None
-    for folder in _newest_first(parent):
+    for folder in filter(_is_private, _newest_first(parent)):
         journal = ChangeJournal(folder, about)
         with suppress(OSError, ValueError):
             if journal.load().about == dict(about) and _is_free(folder):
@@ -41,11 +51,11 @@ def earlier_journal(parent: Path | None, about: Mapping[str, str]) -> ChangeJour
 
 
 def remove_old(parent: Path, days: int = KEEP_DAYS) -> None:
-    """Delete the journals of kernels that have ended, after some days."""
-    limit = time.time() - days * 86_400
-    for folder in _newest_first(parent):
+    """Delete the journals of ended kernels that are older than `days` days with any write."""
+    for file in old_ones((f"{folder}/{FILE}" for folder in _newest_first(parent)), days):
+        folder = os.path.dirname(file)
         with suppress(OSError):
-            if os.stat(f"{folder}/{FILE}").st_mtime < limit and _is_free(folder):
+            if _is_free(folder):
                 shutil.rmtree(folder)
 
 
@@ -57,6 +67,17 @@ def _newest_first(parent: Path) -> Iterator[str]:
                 path = f"{parent}/{name}"
                 found.append((os.stat(f"{path}/{FILE}").st_mtime_ns, path))
     yield from (path for _, path in sorted(found, reverse=True))
+
+
+def _is_private(folder: str) -> bool:
+    """Tell whether a journal belongs to this user, and no other user can write it."""
+    with suppress(OSError):
+        found = [os.lstat(path) for path in (folder, f"{folder}/{FILE}")]
+        kinds = [stat.S_IFMT(each.st_mode) for each in found]
+        return kinds == [stat.S_IFDIR, stat.S_IFREG] and all(
+            each.st_uid == os.geteuid() and not each.st_mode & 0o022 for each in found
+        )
+    return False
 
 
 def _is_free(folder: str) -> bool:

@@ -1,9 +1,9 @@
-"""Puts paths back to what they were: all of them or none, and never through a link.
+"""Restores paths to earlier states: all of them or none, and never through a link.
 
-Law: each path is checked to be what it should be, everything new stands ready beside its place, and
-only then is anything swapped; each swap is one step, so that a process that is killed leaves every
-file old or new. A path that is already as wanted is in order: so what was cut short is finished by
-doing it again.
+Law: each path is checked to have the expected state, and all new content is prepared beside its
+target, before anything is replaced; each replacement is atomic, so that after a crash every file is
+in its old or new state. A path already in its target state is skipped, so an interrupted restore is
+completed by repeating it.
 """
 
 import os
@@ -11,14 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent_magics.backends.beneath import (
-    PathChanged,
-    exists_at,
-    folder_of,
-    open_folder,
-)
-from agent_magics.backends.exec.tripwire import shared_tripwire
-from agent_magics.backends.workspace_states import (
+from agent_magics.exec.protected.tripwire import shared_tripwire
+from agent_magics.file_history.states import (
     ABSENT,
     PathChange,
     PathState,
@@ -26,7 +20,7 @@ from agent_magics.backends.workspace_states import (
     look_in,
     stamp_of,
 )
-from agent_magics.backends.workspace_swaps import (
+from agent_magics.file_history.swaps import (
     link,
     make,
     make_folder,
@@ -36,14 +30,20 @@ from agent_magics.backends.workspace_swaps import (
     staged_name,
     unlink,
 )
+from agent_magics.files.beneath import (
+    PathChanged,
+    exists_at,
+    folder_of,
+    open_folder,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why one path cannot be put back.
+class Conflict:
+    """Why one path cannot be restored.
 
     Attributes:
-        now: what stands there; None where that could not be looked at.
+        now: the current state of the path; None where it could not be read.
     """
 
     change: PathChange
@@ -52,7 +52,7 @@ class Obstacle:
 
 
 class RestoreFailed(Exception):
-    """The disk refused; everything is as it was, but for the paths in `left`."""
+    """A file could not be written; everything is unchanged, except for the paths in `left`."""
 
     def __init__(self, path: str, reason: str, left: Sequence[str]) -> None:
         super().__init__(f"{path}: {reason}")
@@ -61,10 +61,10 @@ class RestoreFailed(Exception):
 
 @dataclass(slots=True)
 class _Step:
-    """One path on its way back.
+    """The restoration of one path.
 
     Attributes:
-        stamp: of what was looked at; it must be there still when it is swapped.
+        stamp: of the state that was checked; it must be the same at the replacement.
     """
 
     change: PathChange
@@ -76,15 +76,15 @@ class _Step:
 
 @dataclass(slots=True)
 class Restore:
-    """A way back, checked; made by `plan`.
+    """A checked set of restorations; made by `plan`.
 
     Attributes:
-        obstacles: what is in the way; without them `apply` may be called.
-        done: paths that were put back.
-        kept_folders: folders that stay, since something stands in them.
+        obstacles: conflicts; without any, `apply` may be called.
+        done: the restored paths.
+        kept_folders: folders that were not removed, since they are not empty.
     """
 
-    obstacles: list[Obstacle] = field(default_factory=list)
+    obstacles: list[Conflict] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     kept_folders: list[str] = field(default_factory=list)
     _paths: list[str] = field(default_factory=list)
@@ -93,13 +93,13 @@ class Restore:
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def apply(self, content: Callable[[str], bytes | None]) -> None:
-        """Put everything back.
+        """Restore everything.
 
         Args:
-            content: returns a kept content by its digest.
+            content: returns a stored content by its digest.
 
         Raises:
-            RestoreFailed: nothing is changed, but for what `left` names.
+            RestoreFailed: nothing is changed, except for the paths in `left`.
         """
         path = ""
         deepest_first = sorted(self._steps, key=lambda step: step.change.path, reverse=True)
@@ -125,13 +125,13 @@ class Restore:
         finally:
             self._clean_up()
         self.done = [step.change.path for step in made_first]
-        # It is the person who put it back; else the next command's end would undo that.
+        # The person requested it; otherwise the tripwire would undo it after the next command.
         shared_tripwire().accept(self.done)
 
     # -- the steps ---------------------------------------------------------------------------------
 
     def _stage(self, step: _Step, content: Callable[[str], bytes | None]) -> None:
-        """Make what is to come beside its place; where its folder is to come too, in the end."""
+        """Create new content beside its target, unless its folder does not exist yet."""
         wanted = step.change.before
         if wanted.kind not in ("file", "link") or _differs_in_mode_only(step):
             return
@@ -141,7 +141,7 @@ class Restore:
         name = staged_name(step.change.path)
         try:
             folder = open_folder(os.path.dirname(step.change.path))
-        except (FileNotFoundError, NotADirectoryError, PathChanged):  # it is to be made yet
+        except (FileNotFoundError, NotADirectoryError, PathChanged):  # its folder is created later
             return
         try:
             step.staged = name
@@ -150,7 +150,7 @@ class Restore:
             os.close(folder)
 
     def _take_away(self, step: _Step) -> None:
-        """Remove what is not to be there, or is of another kind than what is to come."""
+        """Remove a path that shall not exist, or whose kind shall change."""
         now, wanted = step.now, step.change.before
         if now.kind == "absent" or now.kind == wanted.kind or {now.kind, wanted.kind} == _FILES:
             return
@@ -199,7 +199,7 @@ class Restore:
             self._undo.append(lambda: rename(step.backup, path) if has_backup else unlink(path))
 
     def _settle_mode(self, step: _Step) -> None:
-        """Give a folder its mode when all that it holds is in place."""
+        """Set a folder's mode after its contents are in place."""
         wanted, now = step.change.before, step.now
         if wanted.kind == "folder" and (now.kind != "folder" or now.mode != wanted.mode):
             set_mode(step.change.path, wanted.mode)
@@ -212,7 +212,7 @@ class Restore:
             raise OSError("it changed while it was being put back")
 
     def _backup_of(self, path: str) -> str:
-        """Return where a file waits that goes: not in a folder that goes too."""
+        """Return the path of a removed file's backup, in a folder that is not removed too."""
         parent = os.path.dirname(path)
         while parent in self._going:
             parent = os.path.dirname(parent)
@@ -220,7 +220,7 @@ class Restore:
 
     def _roll_back(self) -> list[str]:
         left = []
-        for step in self._steps:  # first, or the folders made for them could not go
+        for step in self._steps:  # first, so that the folders created for them can be removed
             _unlink_staged(step)
         for undo in reversed(self._undo):
             try:
@@ -230,7 +230,7 @@ class Restore:
         return left
 
     def _clear(self) -> None:
-        """Remove what a process that was killed here has left; their names are always the same."""
+        """Remove files left by a killed process; their names are deterministic."""
         for path in self._paths:
             folder = os.path.dirname(path)
             beside = [f"{folder}/{staged_name(path, what)}" for what in _WHATS]
@@ -255,12 +255,12 @@ def plan(
     why_secret: Callable[[str], str],
     kept: Callable[[str], bool],
 ) -> Restore:
-    """Return how `changes` are taken back, and what is in the way.
+    """Check how to reverse `changes`, and find the conflicts.
 
     Args:
-        changes: one for each path: what it should be now (`after`) and what it is to be (`before`).
-        why_secret: says why a file's content is not looked at, or "".
-        kept: tells whether a content is there.
+        changes: one for each path: its expected state (`after`) and its target state (`before`).
+        why_secret: returns why a file's content must not be read, or "".
+        kept: tells whether the content of a digest is stored.
     """
     restore = Restore()
     by_path = {change.path: change for change in changes}
@@ -270,22 +270,22 @@ def plan(
         for path, change in by_path.items()
         if change.after.kind == "folder" != change.before.kind
     }
-    restore._clear()  # before the look: a second name that goes changes a file's time stamp
+    restore._clear()  # before the check: removing a hard link changes a file's ctime
     for change in changes:
         try:
             now, stamp = _look(change.path, why_secret)
         except PathChanged:
             if not _is_below_link(change.path, by_path):
-                restore.obstacles.append(Obstacle(change, "a folder on its path is a link now"))
+                restore.obstacles.append(Conflict(change, "a folder on its path is a link now"))
                 continue
             now, stamp = ABSENT, ()
         except OSError as error:
-            restore.obstacles.append(Obstacle(change, f"it cannot be read ({error.strerror})"))
+            restore.obstacles.append(Conflict(change, f"it cannot be read ({error.strerror})"))
             continue
         if now == change.before:
             continue
         if reason := _why_not(change, now, kept, by_path):
-            restore.obstacles.append(Obstacle(change, reason, now))
+            restore.obstacles.append(Conflict(change, reason, now))
         else:
             restore._steps.append(_Step(change, now, stamp))
     return restore
@@ -298,9 +298,9 @@ def _why_not(
     by_path: Mapping[str, PathChange],
 ) -> str:
     before, after = change.before, change.after
-    # Between two kinds nothing is there for a moment, also for good where the process was killed.
+    # A path that changes its kind is absent for a moment, or after a crash until it is completed.
     between = now.kind == "absent" and before.kind != after.kind
-    # And a folder has its mode last, when all that it holds is there.
+    # A folder gets its mode last, after its contents.
     is_folder = now.kind == "folder" and "folder" in (before.kind, after.kind)
     if now != after and not between and not is_folder:
         return "you changed it since" if now.kind != "absent" else "you removed it since"
@@ -312,7 +312,7 @@ def _why_not(
 
 
 def _is_below_link(path: str, by_path: Mapping[str, PathChange]) -> bool:
-    """Tell whether a folder above is a link because that is part of what is put back."""
+    """Tell whether a parent folder is a link that is itself being restored."""
     while path := path.rpartition("/")[0]:
         if path in by_path and by_path[path].after.kind == "link":
             return True

@@ -1,7 +1,7 @@
-"""What stands at a path (a file, a link, a folder, nothing), as it is compared and put back.
+"""Represents the state of a path (file, link, folder, absent), to compare and restore it.
 
-Law: contents are known by their digest. What is too large or too secret to be copied has none, is
-compared by its stamp, and can be told but not put back.
+Law: contents are identified by digest. A file too large or too secret to be copied has none, is
+compared by its stamp, and can be reported but not restored.
 """
 
 import hashlib
@@ -13,26 +13,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent_magics.backends.beneath import folder_of, open_file
+from agent_magics.files.beneath import folder_of, open_file
 
-# Bytes of one file that are kept; most of what people write is far smaller.
+# Limit in bytes of a stored file; most files that people write are far smaller.
 MOST_FILE = 8 * 1024 * 1024
 
 Kind = Literal["absent", "file", "link", "folder", "other"]
-Stamp = tuple[int, ...]  # ctime, mtime, size, inode, mode; of a folder the mode alone
+Stamp = tuple[int, ...]  # ctime, mtime, size, inode, mode; only the mode of a folder
 
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What stands at one path.
+    """The state of one path.
 
     Attributes:
         mode: permissions of a file or folder.
-        digest: of a file's content; "" where that is not kept.
+        digest: of a file's content; "" where that is not stored.
         size: bytes of a file.
-        target: what a link says.
-        stamp: tells versions of a file apart whose content is not kept.
-        why: why it is not kept, in words.
+        target: text of a link.
+        stamp: distinguishes versions of a file whose content is not stored.
+        why: the reason why it is not stored, in words.
     """
 
     kind: Kind = "absent"
@@ -45,17 +45,17 @@ class PathState:
 
     @property
     def can_be_made(self) -> bool:
-        """Whether it can be put back."""
+        """Whether it can be restored."""
         return self.kind in ("absent", "link", "folder") or bool(self.digest)
 
     def to_json(self) -> dict[str, Any]:
-        """Return its fields, without those that say nothing."""
+        """Return its fields, without empty ones."""
         shown = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in shown.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "PathState":
-        """Return what `to_json` was made of."""
+        """Create it from the result of `to_json`."""
         return cls(**data)
 
 
@@ -64,7 +64,7 @@ ABSENT = PathState()
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """One path that became something else.
+    """A change of one path.
 
     Attributes:
         path: absolute, without links.
@@ -76,11 +76,11 @@ class PathChange:
 
 
 class ContentStore:
-    """Contents by digest, each a private file of its own; written whole or not at all.
+    """Stores contents by digest, each in a private file, written atomically.
 
     Args:
-        folder: made when the first content comes.
-        limit: bytes that may be kept.
+        folder: created with the first content.
+        limit: maximal bytes in all.
     """
 
     def __init__(self, folder: str, limit: int) -> None:
@@ -90,7 +90,7 @@ class ContentStore:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Stored bytes."""
         if self._size is None:
             self._size = 0
             with suppress(OSError), os.scandir(self._folder) as entries:
@@ -98,7 +98,7 @@ class ContentStore:
         return self._size
 
     def put(self, digest: str, content: bytes) -> bool:
-        """Keep a content; False where there is no room or no disk for it."""
+        """Store a content; False if the limit is reached or writing fails."""
         path = f"{self._folder}/{digest}"
         if os.path.exists(path):
             return True
@@ -119,7 +119,7 @@ class ContentStore:
         return True
 
     def get(self, digest: str) -> bytes | None:
-        """Return a content; None where it is not kept (any more)."""
+        """Return a content; None where it is not stored (any more)."""
         try:
             with open(f"{self._folder}/{digest}", "rb") as file:
                 content = file.read()
@@ -128,7 +128,7 @@ class ContentStore:
         return content if digest_of(content) == digest else None
 
     def drop(self, digests: set[str]) -> None:
-        """Forget contents."""
+        """Delete contents."""
         for digest in digests:
             with suppress(OSError):
                 os.unlink(f"{self._folder}/{digest}")
@@ -136,12 +136,12 @@ class ContentStore:
 
 
 def digest_of(content: bytes) -> str:
-    """Return what a content is known by."""
+    """Return the digest that identifies a content (BLAKE2b, 20 bytes, in hex)."""
     return hashlib.blake2b(content, digest_size=20).hexdigest()
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Return what changes whenever a file does, since no program can set its ctime back."""
+    """Return metadata that changes whenever a file does, since no program can reset its ctime."""
     if stat.S_ISDIR(status.st_mode):
         return (status.st_mode,)
     return (
@@ -158,12 +158,13 @@ def look_at(
     why_secret: Callable[[str], str] = lambda path: "",
     keep: Callable[[str, bytes], bool] = lambda digest, content: True,
 ) -> PathState:
-    """Return what stands at an absolute path; no link in it is followed.
+    """Return the state of an absolute path; no link in it is followed.
 
     Args:
         path: the path.
-        why_secret: says why a file's content must not be copied, or "".
-        keep: is handed each content with its digest; False says that it has no room.
+        why_secret: returns why a file's content must not be copied, or "".
+        keep: called with the digest and content of a file, to store it; returns False if the limit
+            is reached.
 
     Raises:
         PathChanged: a folder of it is a link now.
@@ -182,7 +183,7 @@ def look_in(
     why_secret: Callable[[str], str] = lambda path: "",
     keep: Callable[[str, bytes], bool] = lambda digest, content: True,
 ) -> PathState:
-    """Do the same for a name in an opened folder; `path` is its whole path."""
+    """Return the state of `name` in an opened folder, as `look_at`; `path` is its whole path."""
     try:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -211,14 +212,14 @@ def look_in(
 
 
 def unkept(status: os.stat_result, why: str) -> PathState:
-    """Return the state of a file whose content is not kept."""
+    """Return the state of a file whose content is not stored."""
     stamp = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
     mode = stat.S_IMODE(status.st_mode)
     return PathState("file", mode, size=status.st_size, stamp=stamp, why=why)
 
 
 def with_missing_folders(paths: Iterable[str]) -> list[str]:
-    """Return absolute paths, and the folders above them that are not there."""
+    """Return absolute paths, and their parent folders that do not exist."""
     found: dict[str, None] = {}
     for path in paths:
         above = os.path.dirname(path)

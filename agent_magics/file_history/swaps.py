@@ -1,4 +1,4 @@
-"""Single steps of putting files back: each names whole paths, and follows no link on them."""
+"""Performs single steps of restoring files, by whole paths and without following links."""
 
 import hashlib
 import os
@@ -6,28 +6,28 @@ import shutil
 import stat
 from contextlib import suppress
 
-from agent_magics.backends.beneath import folder_of, open_file
-from agent_magics.backends.workspace_states import PathState
+from agent_magics.file_history.states import PathState
+from agent_magics.files.beneath import folder_of, open_file
 
 
 def staged_name(path: str, what: str = "new") -> str:
-    """Return how a file is called that waits to take the place of `path`, or that waited there.
+    """Return the temporary name of the new or old version of `path`.
 
-    Always the same for one path, so that what a killed process leaves is found and removed.
+    It is deterministic, so that files left by a killed process are found and removed.
     """
     digest = hashlib.blake2b(f"{what}:{path}".encode("utf-8", "surrogateescape"), digest_size=8)
     return f".agent-undo-{digest.hexdigest()}.tmp"
 
 
 def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> None:
-    """Make a file or a link in an opened folder; a file that is called `like` gives its owner."""
+    """Create a file or a link in an opened folder, with the owner of the file named `like`."""
     if wanted.kind == "link":
         os.symlink(wanted.target, name, dir_fd=folder)
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
         file.write(data)
-        # Only root may give files away; for anybody else the file is theirs.
+        # Only root may change a file's owner.
         with suppress(PermissionError, FileNotFoundError):
             status = os.lstat(like, dir_fd=folder)
             if stat.S_ISREG(status.st_mode):
@@ -36,7 +36,7 @@ def make(folder: int, name: str, wanted: PathState, data: bytes, like: str) -> N
 
 
 def make_folder(path: str, mode: int) -> None:
-    """Make a folder."""
+    """Create a folder."""
     with folder_of(path) as (folder, name):
         os.mkdir(name, 0o700, dir_fd=folder)
     set_mode(path, mode)
@@ -54,7 +54,7 @@ def set_mode(path: str, mode: int) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             opened = os.open(name, flags, dir_fd=folder)
-        except PermissionError:  # its mode does not let its owner read it
+        except PermissionError:  # its mode does not allow reading
             _set_unreadable_mode(folder, name, mode)
             return
         try:
@@ -73,7 +73,7 @@ def _set_unreadable_mode(folder: int, name: str, mode: int) -> None:
 
 
 def link(folder: int, name: str, backup: str) -> None:
-    """Keep a file under a second name; by copy where the file system knows no links."""
+    """Create a hard link to a file as a backup; a copy where hard links are not supported."""
     try:
         os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError:
@@ -90,7 +90,7 @@ def link(folder: int, name: str, backup: str) -> None:
 
 
 def rename(one: str, other: str) -> None:
-    """Put a file in the place of another, in one step."""
+    """Replace one file by another atomically."""
     with folder_of(one) as (source, name), folder_of(other) as (target, new_name):
         os.replace(name, new_name, src_dir_fd=source, dst_dir_fd=target)
 

@@ -1,14 +1,13 @@
-"""Which changed files run later by themselves, and when: a person should look at those first."""
+"""Detects changed files that other programs execute later, which a person should review first."""
 
-import json
 import re
-import tomllib
 from collections.abc import Callable
 from typing import Any
 
-from agent_magics.backends.workspace_states import PathChange, PathState
+from agent_magics.file_history.states import PathChange, PathState
+from agent_magics.files.plain_files import load_json, load_toml
 
-# By name or by the end of the path: the first that fits says when it runs.
+# Patterns of paths and when the file is run; the first match applies.
 _PLACES = (
     (r"(?:^|/)\.envrc$", "direnv runs it when a shell enters the folder"),
     (r"(?:^|/)conftest\.py$", "pytest imports it before any test"),
@@ -42,12 +41,12 @@ _TRIGGERS = [(re.compile(pattern), why) for pattern, why in _PLACES]
 
 
 def why_it_runs(path: str, change: PathChange, content: Callable[[str], bytes | None]) -> str:
-    """Say when a changed file runs by itself; "" where it does not.
+    """Return when a changed file is run by other programs; "" if it is not.
 
     Args:
-        path: as people read it, below the workspace.
-        change: what became of it; what was removed runs no more.
-        content: returns a kept content by its digest.
+        path: for display, relative to the workspace.
+        change: its change; a removed file is not run.
+        content: returns a stored content by its digest.
     """
     if change.after.kind in ("absent", "folder"):
         return ""
@@ -75,14 +74,14 @@ def _hooks_of(data: Any) -> Any:
 
 _Reader = tuple[Callable[[str], Any], str, Callable[[Any], Any]]
 _READERS: dict[str, _Reader] = {
-    "package.json": (json.loads, "npm runs its scripts, some at an install", _scripts_of),
-    "composer.json": (json.loads, "composer runs its scripts", _scripts_of),
-    "pyproject.toml": (tomllib.loads, "builds and tools obey what changed in it", _hooks_of),
+    "package.json": (load_json, "npm runs its scripts, some at an install", _scripts_of),
+    "composer.json": (load_json, "composer runs its scripts", _scripts_of),
+    "pyproject.toml": (load_toml, "builds and tools obey what changed in it", _hooks_of),
 }
 
 
 def _read(reader: _Reader, content: Callable[[str], bytes | None], state: PathState) -> Any:
-    """Return the part of a file that makes something run; all of it where it cannot be read."""
+    """Return the part of a file that makes programs run; all of it if it cannot be parsed."""
     if state.kind == "absent":
         return reader[2]({})
     data = content(state.digest) if state.digest else None

@@ -1,8 +1,8 @@
-"""What commands change in a workspace: one look before, one after, and copies of what was there.
+"""Detects changes that commands make in a workspace: by scans before and after, and by copies.
 
-Law: what happened before a command began is never taken for its doing. So each begins with a look
-of its own, and all commands of this process share one memory of a workspace. What the person
-changes *while* a command runs cannot be told from what that does.
+Law: changes before a command began are never attributed to it. So each command begins with a scan,
+and all commands of this process share one record of a workspace. Changes by the person
+*while* a command runs cannot be distinguished from the command's.
 """
 
 import os
@@ -15,16 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from agent_magics.backends.beneath import PathChanged, open_folder, real_path
-from agent_magics.backends.own_places import is_below
-from agent_magics.backends.paths import open_notebook, read_judge
-from agent_magics.backends.workspace_git import GitFiles, index_stamp, read_git
-from agent_magics.backends.workspace_scan import (
+from agent_magics.file_history.git_objects import GitFiles, index_stamp, read_git
+from agent_magics.file_history.scan import (
     Scanner,
     TooLarge,
     Tree,
 )
-from agent_magics.backends.workspace_states import (
+from agent_magics.file_history.states import (
     ABSENT,
     MOST_FILE,
     PathChange,
@@ -33,17 +30,20 @@ from agent_magics.backends.workspace_states import (
     digest_of,
     look_in,
 )
+from agent_magics.files.beneath import PathChanged, open_folder, real_path
+from agent_magics.files.own_places import is_below
+from agent_magics.files.paths import open_notebook, read_judge
 
-# Bytes of copies that one workspace may hold, in a file without a name that ends with the kernel.
+# Limit in bytes of a workspace's copies, in an unnamed file that is deleted with the kernel.
 MOST_COPIES = 256 * 1024 * 1024
 _GIT = "git:"
 
 
-class Found(NamedTuple):
-    """What one look has found.
+class ObservedChanges(NamedTuple):
+    """The changes found by one scan.
 
     Attributes:
-        certain: a call was at work all the time; else it may have been the person too.
+        certain: whether a call ran all the time; otherwise the person may have made them too.
     """
 
     changes: tuple[PathChange, ...] = ()
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 class _Copies:
-    """Contents by digest in one unnamed file."""
+    """Stores contents by digest in one unnamed file."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
@@ -86,13 +86,13 @@ class _Copies:
 
 
 class WorkspaceMemory:
-    """How one workspace is, as far as it was looked at; safe from every thread.
+    """The last known state of one workspace; thread-safe.
 
     Args:
         root: an absolute path without links.
 
     Attributes:
-        too_large: it holds more than is watched, so nothing of it is.
+        too_large: whether it has too many entries, so that nothing is watched.
     """
 
     def __init__(self, root: str) -> None:
@@ -109,46 +109,46 @@ class WorkspaceMemory:
 
     @property
     def left_out(self) -> list[str]:
-        """Folders that are not watched, because tools fill them."""
+        """Folders that are not watched, because tools generate them."""
         return sorted(self._scanner.left_out)
 
-    def begin(self) -> Found:
-        """Look before a command; return what changed since the last look while others ran."""
+    def begin(self) -> ObservedChanges:
+        """Scan before a command; return changes since the last scan if other commands ran."""
         with self._lock:
             found = self._look(renew=not (self._calls or self._sessions))
-            found = found if self._calls or self._sessions else Found()
+            found = found if self._calls or self._sessions else ObservedChanges()
             self._calls += 1
             return found
 
-    def end(self, *, session: bool = False) -> Found:
-        """Look after a command; return what changed since the last look.
+    def end(self, *, session: bool = False) -> ObservedChanges:
+        """Scan after a command; return the changes since the last scan.
 
         Args:
-            session: it had outlived its call.
+            session: whether it had outlived its call.
         """
         with self._lock:
             self._sessions, self._calls = self._sessions - session, self._calls - (not session)
             return self._look(renew=False, certain=not session)
 
-    def hand_over(self) -> Found:
-        """Look at what a command has done that goes on as a session; `end` follows."""
+    def hand_over(self) -> ObservedChanges:
+        """Scan when a command continues as a session; `end` follows."""
         with self._lock:
             self._calls, self._sessions = self._calls - 1, self._sessions + 1
             return self._look(renew=False, certain=True)
 
     @property
     def has_sessions(self) -> bool:
-        """Whether commands go on that have outlived their call."""
+        """Whether commands run that have outlived their call."""
         return self._sessions > 0
 
     def content(self, digest: str) -> bytes | None:
-        """Return a content that a change names."""
+        """Return a content by the digest in a change."""
         return self._copies.get(digest)
 
-    # -- one look ----------------------------------------------------------------------------------
+    # -- one scan ----------------------------------------------------------------------------------
 
-    def _look(self, *, renew: bool, certain: bool = False) -> Found:
-        return Found(tuple(self._changes(renew=renew)), certain or self._calls > 0)
+    def _look(self, *, renew: bool, certain: bool = False) -> ObservedChanges:
+        return ObservedChanges(tuple(self._changes(renew=renew)), certain or self._calls > 0)
 
     def _changes(self, *, renew: bool) -> list[PathChange]:
         if self.too_large:
@@ -171,7 +171,7 @@ class WorkspaceMemory:
         return found
 
     def _renew(self) -> None:
-        """Begin with fresh copies where they fill up, and read git's index where it changed."""
+        """Start new copies if they fill up, and read git's index if it changed."""
         if self._copies.is_full:
             self._copies, self._tree, self._states = _Copies(), None, {}
         stamp = index_stamp(self.root)
@@ -215,7 +215,7 @@ class WorkspaceMemory:
         return self._state_before(path, stamp)
 
     def _fetch(self, states: dict[str, PathState]) -> None:
-        """Put the bytes of what is known by git's object alone among the copies."""
+        """Copy the contents of files that are known only by their git object."""
         wanted = {
             path: state.digest.removeprefix(_GIT)
             for path, state in states.items()
@@ -223,7 +223,7 @@ class WorkspaceMemory:
         }
         if not wanted or self._git is None:
             return
-        contents = self._git.contents(sorted(set(wanted.values())))
+        contents = self._git.contents({wanted[path]: states[path].size for path in sorted(wanted)})
         for path, object_id in wanted.items():
             state, content = states[path], contents.get(object_id)
             if content is None or len(content) != state.size:
@@ -238,8 +238,8 @@ class WorkspaceMemory:
             )
 
     def _learn(self, tree: Tree, names: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Find out the states of files and links, reading what git does not have."""
-        judge = read_judge()
+        """Determine the states of files and links, reading those that git does not have."""
+        judge = read_judge([Path(self.root)])
         for folder, changed in names:
             stamps = tree.get(folder, {})
             unread = []
@@ -276,7 +276,7 @@ class WorkspaceMemory:
 
 
 def _open_files_below(root: str) -> frozenset[str]:
-    """Return the open notebook, which the person's own front end saves at any moment."""
+    """Return the open notebook, which the front end may save at any moment."""
     notebook = open_notebook()
     path = real_path(notebook) if notebook is not None else ""
     return frozenset({path[len(root) + 1 :]} if path.startswith(f"{root}/") else ())
@@ -284,12 +284,12 @@ def _open_files_below(root: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def memory_of(root: str) -> WorkspaceMemory:
-    """Return this process's memory of a workspace; `root` is absolute and without links."""
+    """Return this process's record of a workspace; `root` is absolute and without links."""
     return WorkspaceMemory(root)
 
 
 def memories_of(roots: Iterable[Path]) -> Iterator[WorkspaceMemory]:
-    """Yield the memories of what commands may write; a root inside another is part of that."""
+    """Yield the records of the folders that commands may write; nested roots are merged."""
     real = list(dict.fromkeys(real_path(root) for root in roots))
     for root in real:
         if not is_below(root, [other for other in real if other != root]):

@@ -1,8 +1,9 @@
-"""Opening exactly the file that was judged, whatever is put in its place meanwhile.
+"""Opens files by descriptor, folder by folder, so that no symbolic link can redirect a checked
+path.
 
-A path is judged after every symlink in it was followed. Between that and the opening a folder of it
-can be swapped for a link that leads elsewhere. So here a path is walked name by name, each opened
-in the folder opened before it, and a link is never followed: what opens is where its path says.
+A path is checked after every symlink in it was resolved. Between the check and the opening a folder
+of it could be replaced by a link (a time-of-check to time-of-use race). So a path is opened name by
+name, each relative to the descriptor of the folder before it, with ``O_NOFOLLOW``.
 """
 
 import errno
@@ -11,24 +12,25 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-# Linux can hold a folder without the right to list it; elsewhere it has to be readable.
+# With O_PATH (Linux) a folder can be opened without the right to list it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_TRIES = 100
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class PathChanged(OSError):
-    """A part of the path is a symbolic link now; when it was judged there was none."""
+    """A part of the path is now a symbolic link, and was none when the path was checked."""
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """Return `path` with every link followed, as `os.path.realpath` does; it need not exist.
+    """Return `path` with every symbolic link resolved, as `os.path.realpath` does; it need not
+    exist.
 
-    Where a link is swapped for a folder between two of its steps, that function fails; then it is
-    asked again.
+    `os.path.realpath` fails where a link is replaced by a folder between two of its steps; it is
+    then called again.
 
     Raises:
-        PathChanged: the path changes all the time.
+        PathChanged: the path keeps changing.
     """
     for _ in range(_MOST_TRIES):
         try:
@@ -41,23 +43,26 @@ def real_path(path: str | os.PathLike[str]) -> str:
 def open_folder(
     path: str, start: int | None = None, on_missing: Callable[[str, int], None] | None = None
 ) -> int:
-    """Open a folder without following any link; the caller closes the descriptor.
+    """Open a folder without following any symbolic link; the caller closes the descriptor.
 
     Args:
         path: an absolute path without links; or, with `start`, a relative one without "..".
-        start: descriptor of the folder where `path` starts; it stays open.
-        on_missing: called with a name that is not there and the folder it should be in, to make it.
+        start: descriptor of the folder to which `path` is relative; it stays open.
+        on_missing: called with a missing name and its parent's descriptor, to create the folder.
+
+    Returns:
+        A file descriptor.
 
     Raises:
         PathChanged: one of its names is a link now.
-        OSError: it is not there, no folder, or may not be entered.
+        OSError: it does not exist, is no folder, or may not be entered.
     """
     folder = os.open("/", _FOLDER) if start is None else os.dup(start)
     try:
         for name in path.split("/"):
             if name in ("", "."):
                 continue
-            if name == "..":  # leads out of a folder that was swapped
+            if name == "..":  # would leave a folder that was replaced
                 raise PathChanged(errno.EXDEV, "is no plain path", path)
             if on_missing is not None and not exists_at(name, folder):
                 on_missing(name, folder)
@@ -72,7 +77,9 @@ def open_folder(
 
 @contextmanager
 def folder_of(path: str) -> Iterator[tuple[int, str]]:
-    """Open the folder of a file as `open_folder` does; give its descriptor and the file's name."""
+    """Open the parent folder of a file as `open_folder` does; yield its descriptor and the
+    file's name.
+    """
     parent, name = os.path.split(path)
     folder = open_folder(parent)
     try:
@@ -82,18 +89,22 @@ def folder_of(path: str) -> Iterator[tuple[int, str]]:
 
 
 def open_file(path: str, folder: int | None = None) -> int:
-    """Open a file for reading without following any link; the caller closes the descriptor.
+    """Open a file for reading without following any symbolic link; the caller closes the
+    descriptor.
+
+    The call does not block on a FIFO, and does not make a terminal the controlling one. The caller
+    checks whether the file is a regular one.
 
     Args:
         path: an absolute path without links; or, with `folder`, a name.
-        folder: descriptor of the folder it stands in.
+        folder: descriptor of the folder that contains it.
 
-    A FIFO does not block and a terminal does not become ours; whether the file is a regular one is
-    the caller's question.
+    Returns:
+        A file descriptor.
 
     Raises:
         PathChanged: one of its names is a link now.
-        OSError: as `os.open` has it.
+        OSError: as raised by `os.open`.
     """
     if folder is not None:
         return _open_at(path, _READ, folder)
@@ -102,7 +113,7 @@ def open_file(path: str, folder: int | None = None) -> int:
 
 
 def exists_at(name: str, folder: int) -> bool:
-    """Tell whether an opened folder has an entry of that name."""
+    """Tell whether the folder with descriptor `folder` has an entry `name`."""
     with suppress(FileNotFoundError):
         os.lstat(name, dir_fd=folder)
         return True
@@ -115,7 +126,7 @@ def _open_at(name: str, flags: int, folder: int) -> int:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        # A link, where none may be followed: ELOOP, and ENOTDIR where a folder was asked for.
+        # O_NOFOLLOW on a link gives ELOOP, or ENOTDIR together with O_DIRECTORY.
         if _is_link(name, folder):
             raise PathChanged(errno.ELOOP, "is a symbolic link now", name) from None
         raise

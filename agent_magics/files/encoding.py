@@ -1,6 +1,6 @@
-"""How the bytes of a file are to be read: what it says itself, else UTF-8, else a told guess.
+"""Detects a text file's encoding: byte order mark, else UTF-8, else a guess that is reported.
 
-Nothing is guessed in silence: what is no text in the encoding is counted and shown byte by byte.
+Undecodable bytes are counted and shown as escapes, never dropped.
 """
 
 import codecs
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from agent_magics.protocol.errors import RespondToModel
 
 SNIFFED_BYTES = 8 * 1024
-_TOLERATED_LOSS = 0.3  # share of undecodable bytes at the start that text in Latin-1 stays below
+_TOLERATED_LOSS = 0.3  # share of undecodable bytes; Latin-1 text has fewer
 _TOLERATED_BYTES = 16
-# UTF-32 first: its mark begins as that of UTF-16 does.
+# UTF-32 before UTF-16, whose mark is the beginning of UTF-32's.
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -20,8 +20,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_GUESS = "cp1252"  # a superset of what Latin-1 prints: most old text of Western Europe
-LOST_BYTE = re.compile("[\udc80-\udcff]")  # how `surrogateescape` keeps an undecodable byte
+_GUESS = "cp1252"  # a superset of printable Latin-1: most old text of Western Europe
+LOST_BYTE = re.compile("[\udc80-\udcff]")  # an undecodable byte, as `surrogateescape` decodes it
 _KINDS = (
     (b"\x1f\x8b", "gzip data; decompress it first, such as with zcat or Python's gzip"),
     (b"BZh", "bzip2 data; decompress it first, such as with bzcat or Python's bz2"),
@@ -43,12 +43,12 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the bytes of a text file are to be read.
+    """The encoding of a text file.
 
     Attributes:
         name: the codec's name, without the byte order mark.
-        mark: bytes of the byte order mark at the start.
-        guessed: nothing in the file says that this is its encoding.
+        mark: length in bytes of the byte order mark at the start.
+        guessed: whether nothing in the file declares this encoding.
     """
 
     name: str
@@ -57,25 +57,25 @@ class Encoding:
 
     @property
     def width(self) -> int:
-        """Bytes that a line break takes."""
+        """Bytes of a line break."""
         return {"utf-16": 2, "utf-32": 4}.get(self.name[:6], 1)
 
     @property
     def errors(self) -> str:
-        """How wrong bytes are kept; UTF-16 and UTF-32 can only mark them."""
+        """The codec error handler; UTF-16 and UTF-32 cannot preserve invalid bytes."""
         return "surrogateescape" if self.width == 1 else "replace"
 
 
 def detect_encoding(head: bytes, size: int, shown: str) -> Encoding:
-    """Return how a file that starts with `head` is to be read.
+    """Detect the encoding of a text file from its first bytes.
 
     Args:
         head: its first `SNIFFED_BYTES`, or all of it.
-        size: its bytes in all.
-        shown: how messages name it.
+        size: its whole size in bytes.
+        shown: its name in messages.
 
     Raises:
-        RespondToModel: it is no text.
+        RespondToModel: it is not text.
     """
     for mark, name in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
@@ -85,7 +85,7 @@ def detect_encoding(head: bytes, size: int, shown: str) -> Encoding:
     if b"\0" in head or lost > max(_TOLERATED_LOSS * len(head), _TOLERATED_BYTES):
         raise RespondToModel(f"{shown} ({size:,} bytes) is {_kind_of(head)}.")
     wide = 0 if text.isascii() else sum(character > "\x7f" for character in text) - lost
-    if lost > wide:  # a few broken characters among whole ones are damage, not another encoding
+    if lost > wide:  # with more valid than broken characters it is damaged UTF-8
         return Encoding(_GUESS, guessed=True)
     return Encoding("utf-8")
 
@@ -103,5 +103,5 @@ def _kind_of(head: bytes) -> str:
 
 
 def show_lost(text: str) -> str:
-    r"""Return `text` with each byte that could not be decoded as ``\xNN``."""
+    r"""Return `text` with each undecodable byte written as ``\xNN``."""
     return LOST_BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)

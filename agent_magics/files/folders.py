@@ -1,4 +1,4 @@
-"""Lists of folders, and the walk through them that listing and searching share."""
+"""Lists and walks folders, applying ignore files and protection of paths."""
 
 import heapq
 import os
@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agent_magics.backends.beneath import folder_of, open_folder
-from agent_magics.backends.files import explain
-from agent_magics.backends.ignore_rules import (
+from agent_magics.files.beneath import folder_of, open_folder, real_path
+from agent_magics.files.ignore_rules import (
     IGNORE_FILE,
     IgnoreFile,
     IgnoreRules,
     read_ignore_file,
     rules_above,
 )
-from agent_magics.backends.name_globs import name_matcher
-from agent_magics.backends.paths import printable, read_judge
+from agent_magics.files.name_globs import name_matcher
+from agent_magics.files.paths import printable
+from agent_magics.files.windows import explain
 from agent_magics.protocol.errors import RespondToModel
 
 Sort = Literal["name", "size", "mtime"]
@@ -31,14 +31,14 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing in a folder.
+    """One entry of a folder.
 
     Attributes:
-        path: relative to the folder that was listed.
+        path: relative to the listed folder.
         kind: "folder", "file", "link" or "other" (a FIFO, a socket, a device).
         size: bytes of a file, else None.
-        target: what a link says it leads to, else "".
-        modified: when it was last changed; None where it went away meanwhile.
+        target: where a symbolic link points, as it is written, else "".
+        modified: time of the last change; None where it disappeared meanwhile.
     """
 
     path: str
@@ -58,16 +58,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page of a folder's entries, and the true counts.
+    """One page of a folder's entries, and counts over the whole folder.
 
     Attributes:
-        total: entries in all, of which `entries` are a part.
+        total: number of all entries, of which `entries` are a part.
         hidden: entries left out because their name starts with a dot, or is .git.
         ignored: entries left out because of ignore files.
-        ignored_names: the first of them; folders end with "/".
-        protected: protected folders that were named but not entered.
-        unreadable: folders that this user may not look into.
-        complete: False when the walk was ended by its limit; `total` is then a lower bound.
+        ignored_names: the first of these; folders end with "/".
+        protected: protected folders that were listed but not entered.
+        withheld: entries that are not listed, because a rule forbids reading them.
+        unreadable: folders that this user has no right to read.
+        complete: False when the walk reached its limit; `total` is then a lower bound.
     """
 
     entries: tuple[Entry, ...]
@@ -78,14 +79,15 @@ class Listing:
     protected: int = 0
     unreadable: int = 0
     complete: bool = True
+    withheld: int = 0
 
 
 class FolderItem(NamedTuple):
-    """One name of a folder, as it was when the folder was read.
+    """One directory entry, as it was when the folder was read.
 
     Attributes:
         path: absolute.
-        kind: as of `Entry`; a link to a folder is a link.
+        kind: as in `Entry`; a link to a folder is a link.
     """
 
     name: str
@@ -95,14 +97,16 @@ class FolderItem(NamedTuple):
 
 @dataclass(slots=True)
 class FolderWalk:
-    """One walk over a folder: what was asked for, and what was counted on the way.
+    """One recursive walk over a folder: its options and its counts.
 
-    What `.gitignore` files name is left out: those below the root, and where the root stands in a
-    git repository those above it too. What is named by its own path is walked all the same.
+    Entries that `.gitignore` files name are left out: by the files below the root, and where the
+    root is in a git repository by those above it too. A root that is itself ignored is walked all
+    the same.
 
     Attributes:
-        depth: levels to go down, None for all.
-        judge: names protected folders, which are not entered; None enters all.
+        depth: levels to descend, None for all.
+        judge: returns why a folder is protected, which is then not entered; None enters all.
+        is_withheld: tells which paths are not even listed; for links also their targets.
     """
 
     root: str
@@ -110,6 +114,8 @@ class FolderWalk:
     include_hidden: bool
     is_cancelled: Callable[[], bool]
     judge: Callable[[str], str] | None
+    is_withheld: Callable[[str], bool] | None = None
+    withheld: int = 0
     hidden: int = 0
     ignored: int = 0
     ignored_names: list[str] = field(default_factory=list)
@@ -117,10 +123,10 @@ class FolderWalk:
     unreadable: int = 0
 
     def entries(self) -> Iterator[tuple[str, FolderItem]]:
-        """Yield (relative path, entry), folders before files, each folder before what it holds.
+        """Yield (relative path, entry), folders before files, each folder before its contents.
 
-        Every folder is opened without following a link, so that one which is swapped for a link
-        while the walk goes on is not entered.
+        Every folder is opened without following a link, so one that is replaced by a link during
+        the walk is not entered.
         """
         root = open_folder(self.root)
         try:
@@ -158,7 +164,7 @@ class FolderWalk:
     def _read(
         self, root: int, folder: str, rules: IgnoreRules
     ) -> tuple[list[FolderItem], IgnoreRules]:
-        """Return a folder's entries in order, and the rules that hold in it."""
+        """Return a folder's entries in order, and the ignore rules that apply in it."""
         try:
             items, own = _read_folder(root, folder, f"{self.root.rstrip('/')}/{folder}")
         except OSError:
@@ -168,6 +174,7 @@ class FolderWalk:
             return [], rules
         if own is not None:
             rules = rules.with_file(own)
+        items = self._without_withheld(items)
         shown = [item for item in items if not self._is_hidden(item.name)]
         self.hidden += len(items) - len(shown)
         if rules.files:
@@ -175,12 +182,19 @@ class FolderWalk:
         shown.sort(key=_in_order)
         return shown, rules
 
+    def _without_withheld(self, items: list[FolderItem]) -> list[FolderItem]:
+        if self.is_withheld is None:
+            return items
+        shown = [item for item in items if not any(map(self.is_withheld, _places_of(item)))]
+        self.withheld += len(items) - len(shown)
+        return shown
+
     def _without_ignored(
         self, folder: str, items: list[FolderItem], rules: IgnoreRules
     ) -> list[FolderItem]:
         shown = []
         for number, item in enumerate(items):
-            if number % _ASKED_EVERY == 0:  # many rules make one large folder slow
+            if number % _ASKED_EVERY == 0:  # with many rules a single large folder takes long
                 self._stop_if_cancelled()
             is_folder = item.kind == "folder"
             if not rules.ignores(item.name, is_folder):
@@ -206,30 +220,34 @@ def list_folder(
     include_hidden: bool = False,
     offset: int = 0,
     limit: int | None = None,
-    guarded: bool = False,
+    judge: Callable[[str], str] | None = None,
+    is_withheld: Callable[[str], bool] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Listing:
-    """List what is in a folder; links are shown and never followed, .git is left out.
+    """List the entries of a folder; links are listed and never followed, .git is left out.
 
     Args:
         path: an absolute path without symlinks.
-        shown: how messages name it.
-        depth: levels to go down, 1 for the folder's own entries, None for all.
+        shown: its name in messages.
+        depth: levels to descend, 1 for the folder's own entries, None for all.
         pattern: glob that an entry's name (or, with a "/", its path) has to match.
-        kinds: of entries that are listed, None for all.
-        sort: "name" for folders first, each before what it holds; "size" for the largest first;
+        kinds: kinds of entries to list, None for all; see `Entry`.
+        sort: "name" for folders first, each before its contents; "size" for the largest first;
             "mtime" for the latest change first.
         include_hidden: list names that start with a dot too.
-        offset: entries to leave out at the start.
-        limit: most entries of the page; None for all.
-        guarded: do not enter protected folders.
-        is_cancelled: asked now and then; True ends the walk.
+        offset: number of entries to skip.
+        limit: maximal number of entries of the page; None for all.
+        judge: returns why a path is protected, or ""; such folders are not entered.
+        is_withheld: tells whether a path is not even listed.
+        is_cancelled: polled during the walk; True ends it.
+
+    Returns:
+        The page, and counts over the whole folder.
 
     Raises:
-        RespondToModel: it is no folder, may not be read, or the walk was cancelled.
+        RespondToModel: it is not a folder, may not be read, or the walk was cancelled.
     """
-    judge = read_judge() if guarded else None
-    walk = FolderWalk(str(path), depth, include_hidden, is_cancelled, judge)
+    walk = FolderWalk(str(path), depth, include_hidden, is_cancelled, judge, is_withheld)
     fitting = _Fitting(walk, name_matcher(pattern), kinds)
     try:
         if sort == "name":
@@ -239,7 +257,7 @@ def list_folder(
     except NotADirectoryError:
         raise RespondToModel(f"{shown} is not a folder; use read_file for a file.") from None
     except OSError as error:
-        raise RespondToModel(explain(error, path, shown)) from None
+        raise RespondToModel(explain(error, path, shown, is_withheld)) from None
     return Listing(
         tuple(page),
         fitting.total,
@@ -249,12 +267,13 @@ def list_folder(
         walk.protected,
         walk.unreadable,
         fitting.complete,
+        walk.withheld,
     )
 
 
 @dataclass(slots=True)
 class _Fitting:
-    """The entries of a walk that were asked for, and how many they are."""
+    """Filters the entries of a walk by name and kind, and counts those that pass."""
 
     walk: FolderWalk
     matches: Callable[[str], bool]
@@ -263,7 +282,7 @@ class _Fitting:
     complete: bool = True
 
     def page(self, offset: int, limit: int | None) -> list[Entry]:
-        """Return a page in the walk's own order; only what is on it is looked at."""
+        """Return a page in the order of the walk; only entries on it are examined with lstat."""
         page: list[Entry] = []
         for name, item in self._items():
             if self.total > offset and (limit is None or len(page) < limit):
@@ -271,7 +290,7 @@ class _Fitting:
         return page
 
     def sorted_page(self, sort: Sort, offset: int, limit: int | None) -> list[Entry]:
-        """Return a page in another order; no more is kept than its end needs."""
+        """Return a page in another order; at most `offset` + `limit` entries are held in memory."""
         entries = (_as_entry(name, item) for name, item in self._items())
         key = _by_size if sort == "size" else _by_time
         if limit is None:
@@ -301,7 +320,7 @@ def _by_time(entry: Entry) -> datetime:
 
 
 def _read_folder(root: int, folder: str, path: str) -> tuple[list[FolderItem], IgnoreFile | None]:
-    """Return a folder's entries as they come, and its ignore file."""
+    """Return a folder's entries, unsorted, and its parsed ignore file."""
     opened = open_folder(folder, start=root)
     try:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
@@ -324,13 +343,18 @@ def _kind(entry: os.DirEntry[str]) -> str:
     return "link" if entry.is_symlink() else "other"
 
 
+def _places_of(item: FolderItem) -> tuple[str, ...]:
+    """Return the path of an entry and, for a link, its resolved target."""
+    return (item.path, real_path(item.path)) if item.kind == "link" else (item.path,)
+
+
 def _as_entry(name: str, found: FolderItem) -> Entry:
     try:
         with folder_of(found.path) as (folder, own_name):
             status = os.lstat(own_name, dir_fd=folder)
             is_link = found.kind == "link"
             target = os.readlink(own_name, dir_fd=folder) if is_link else ""
-    except OSError:  # it went away while we looked
+    except OSError:  # it was deleted meanwhile
         return Entry(name, "file" if found.kind == "link" else found.kind)
     size = status.st_size if found.kind == "file" else None
     modified = datetime.fromtimestamp(status.st_mtime, UTC).astimezone()

@@ -1,24 +1,24 @@
-"""What ``.gitignore`` files say, read exactly as git reads them.
+"""Applies ``.gitignore`` files exactly as git does.
 
-The rules are those of gitignore(5) and of git's own matcher, down to its bytes: a ``?`` is one byte
-of a name. So texts and names are handled here as Latin-1, where each character is one byte. No
-pattern, whoever wrote it, makes the matching slow: no regex made here tries a name's characters
-more often than a fixed number of times.
+The rules are those of gitignore(5) and of git's own matcher, which compares bytes: a ``?`` is one
+byte of a name. So texts and names are decoded as Latin-1 here, where each character is one byte.
+Matching takes linear time for any pattern, also a hostile one: no regex made here backtracks
+without bound.
 """
 
 import os
 import re
-import stat
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from agent_magics.backends.beneath import open_file, open_folder
+from agent_magics.files.beneath import open_folder
+from agent_magics.files.plain_files import read_plain
 
 IGNORE_FILE = ".gitignore"
-# Of an ignore file; a larger one is not looked at. No pattern is slow, but 100,000 of them are.
+# Limit of an ignore file; a larger one is not read. One pattern is fast, 100,000 are not.
 _MOST_BYTES = 64 * 1024
 _NEVER = "(?!)"
 _BYTES = frozenset(map(chr, range(256)))
@@ -39,7 +39,7 @@ _POSIX = {
 
 
 def as_bytes(name: str) -> str:
-    """Return a file's name with each of its bytes as one character."""
+    """Return a file name decoded as Latin-1, so that each byte is one character."""
     return name if name.isascii() else os.fsencode(name).decode("latin-1")
 
 
@@ -48,11 +48,11 @@ def as_bytes(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One line of an ignore file.
+    """One pattern of an ignore file.
 
     Attributes:
-        parts: one regex a folder of the path, None for ``**``.
-        by_name: held against the name alone, at any depth.
+        parts: one regex for each path component, None for ``**``.
+        by_name: whether it is matched against the name alone, at any depth.
     """
 
     parts: tuple[re.Pattern[str] | None, ...]
@@ -71,7 +71,7 @@ class _Rule:
         return len(self.parts) in reached
 
     def _step(self, reached: set[int], part: str) -> set[int]:
-        """Follow all ways through the pattern at once; its time is that of one pass."""
+        """Advance all matching positions by one component, as an NFA does, in linear time."""
         following = set()
         waiting = list(reached)
         while waiting:
@@ -80,7 +80,7 @@ class _Rule:
                 continue
             regex = self.parts[at]
             if regex is None:
-                # In the end `**` takes one name and all after it, elsewhere also none.
+                # A final `**` matches one or more components, any other zero or more.
                 following.add(at)
                 if at + 1 == len(self.parts):
                     following.add(at + 1)
@@ -92,7 +92,9 @@ class _Rule:
 
 
 def _parse_line(line: str) -> tuple[_Rule, str | None] | None:
-    """Return the rule of a line, and the one name it means where it is so plain; None for none."""
+    """Return a line's rule, and its text if it is a plain name without wildcards; None for a
+    line without rule.
+    """
     if not line or line.startswith("#"):
         return None
     line = _without_trailing_spaces(line.removesuffix("\r"))
@@ -116,7 +118,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _split(pattern: str) -> Iterator[str]:
-    """Cut a pattern at its slashes; those within brackets are none."""
+    """Split a pattern at its slashes, except those within brackets."""
     start = at = 0
     while at < len(pattern):
         if pattern[at] == "[":
@@ -136,7 +138,9 @@ def _split(pattern: str) -> Iterator[str]:
 
 
 def _compiled(part: str) -> re.Pattern[str]:
-    """Return a regex for one name; the text between two stars, once found, is not sought again."""
+    """Return a regex for one component; atomic groups keep its time linear in the number of
+    stars.
+    """
     pieces, at = [""], 0
     while at < len(part):
         character = part[at]
@@ -165,7 +169,7 @@ def _compiled(part: str) -> re.Pattern[str]:
 
 
 def _read_class(text: str, at: int) -> tuple[str, int] | None:
-    """Return (regex, end) of the bracket at `at`; None where it has no end or means nothing."""
+    """Return (regex, end) of the bracket expression at `at`; None if it is unclosed or invalid."""
     at += 1
     negated = text[at : at + 1] in ("!", "^")
     at += negated
@@ -202,7 +206,9 @@ def _read_class(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _posix_class(text: str, at: int) -> tuple[set[str] | None, int]:
-    """Return (characters, last place) of ``[:name:]``; (None, `at`) where it is no such class."""
+    """Return (characters, last index) of the class ``[:name:]`` at `at`; (None, `at`) if it is
+    none.
+    """
     end = text.find("]", at + 2)
     if end < 0:
         return None, -1
@@ -216,7 +222,7 @@ def _posix_class(text: str, at: int) -> tuple[set[str] | None, int]:
 
 
 class IgnoreFile:
-    """The rules of one ignore file."""
+    """The parsed rules of one ignore file."""
 
     def __init__(self, text: str) -> None:
         rules, plain_names, name_regexes = [], set(), []
@@ -238,12 +244,12 @@ class IgnoreFile:
         self._depths = frozenset(len(rule.parts) for rule in by_path)
 
     def verdict(self, folders: Sequence[str], name: str, is_folder: bool) -> bool | None:
-        """Tell whether an entry is ignored; None where no rule here speaks of it.
+        """Tell whether an entry is ignored; None where no rule of this file matches.
 
         Args:
-            folders: names of the folders between this file's and the entry.
-            name: the entry's own; both as `as_bytes` has them.
-            is_folder: whether it is a folder, and no link to one.
+            folders: names of the folders between this file's folder and the entry, see `as_bytes`.
+            name: name of the entry, see `as_bytes`.
+            is_folder: whether it is a folder, and not a link to one.
         """
         if not (
             name in self._plain_names
@@ -260,34 +266,26 @@ class IgnoreFile:
 
 @lru_cache(256)
 def parse_ignore_file(data: bytes) -> IgnoreFile:
-    """Return the rules of an ignore file's bytes."""
+    """Parse the bytes of an ignore file."""
     return IgnoreFile(data.decode("latin-1"))
 
 
 def read_ignore_file(name: str, folder: int) -> IgnoreFile | None:
-    """Read an ignore file in an opened folder; None where there is none that git would read."""
+    """Read an ignore file in an opened folder; None where git would read none."""
     try:
-        descriptor = open_file(name, folder)
+        return parse_ignore_file(read_plain(name, _MOST_BYTES, folder=folder))
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            return None
-        try:
-            return parse_ignore_file(file.read(_MOST_BYTES))
-        except OSError:
-            return None
 
 
-# -- the files that hold for a folder -------------------------------------------------------------
+# -- the files that apply to a folder -------------------------------------------------------------
 
 
 class IgnoreRules(NamedTuple):
-    """The ignore files that speak of the entries of one folder, those nearest to it last.
+    """The ignore files that apply to the entries of one folder, the nearest last.
 
     Attributes:
-        files: each with the names of the folders between its own and this one.
+        files: each with the names of the folders between its own folder and this one.
     """
 
     files: tuple[tuple[IgnoreFile, tuple[str, ...]], ...] = ()
@@ -302,19 +300,19 @@ class IgnoreRules(NamedTuple):
         return False
 
     def with_file(self, file: IgnoreFile | None) -> "IgnoreRules":
-        """Return the rules with those of the folder's own ignore file."""
+        """Return these rules extended by the folder's own ignore file."""
         return self if file is None else IgnoreRules((*self.files, (file, ())))
 
     def below(self, name: str) -> "IgnoreRules":
-        """Return the rules for a folder in the folder."""
+        """Return the rules that apply in the subfolder `name`."""
         name = as_bytes(name)
         return IgnoreRules(tuple((file, (*folders, name)) for file, folders in self.files))
 
 
 def rules_above(folder: str) -> IgnoreRules:
-    """Return what the ignore files of a git repository say above `folder`, a folder in it.
+    """Return the rules from the ignore files above `folder` in its git repository.
 
-    Where they ignore the folder itself they are left out: who names it wants to see into it.
+    If they ignore `folder` itself they are left out: a caller who names it wants its contents.
     """
     parts = folder.strip("/").split("/")
     for depth in range(len(parts), 0, -1):

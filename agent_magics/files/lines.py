@@ -1,27 +1,28 @@
-"""Lines of text out of bytes: passed over, counted, or cut, never held whole."""
+"""Skips, counts and splits lines of a file without holding a long line in memory."""
 
 import codecs
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from agent_magics.backends.text_encoding import LOST_BYTE, Encoding, show_lost
+from agent_magics.files.encoding import LOST_BYTE, Encoding, show_lost
 from agent_magics.protocol.errors import RespondToModel
 
 LINE_CHARACTERS = 2_000
-_WINDOW_BYTES = 16 * 1024 * 1024  # most bytes that one window reads after its first line
+_WINDOW_BYTES = 16 * 1024 * 1024  # maximal bytes of one window after its first line
 _CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a window: its first `LINE_CHARACTERS` characters, and how long it really is.
+    """One line of a file: its first `LINE_CHARACTERS` characters, and its true length.
 
     Attributes:
-        length: characters of the whole line without its end; for an unfinished one, at least that.
-        size: bytes of the whole line with its end.
-        ended: False when the window's own limit came before the end of the line.
-        ends_crlf: whether it ends as lines do on Windows.
+        length: characters of the whole line without its line break; for an unfinished one, at least
+            that.
+        size: bytes of the whole line with its line break.
+        ended: False when the byte limit of the window was reached before the end of the line.
+        ends_crlf: whether it ends with CR LF.
     """
 
     text: str
@@ -34,7 +35,7 @@ class Line:
 def skip_lines(
     descriptor: int, start: int, count: int, is_cancelled: Callable[[], bool]
 ) -> tuple[int, int]:
-    """Pass over up to `count` lines that end; return (how many, byte where the next one starts)."""
+    """Skip up to `count` complete lines; return (number skipped, byte offset of the next line)."""
     passed, at, line_start = 0, start, start
     while passed < count and (chunk := os.pread(descriptor, _CHUNK_BYTES, at)):
         _check(is_cancelled)
@@ -54,7 +55,7 @@ def skip_lines(
 def count_lines(
     descriptor: int, at: int = 0, is_cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """Return how many lines there are from a byte on; a last one without an end counts."""
+    """Count the lines from byte `at` on; a last one without line break counts."""
     passed, last = 0, b"\n"
     while chunk := os.pread(descriptor, _CHUNK_BYTES, at):
         _check(is_cancelled)
@@ -72,20 +73,24 @@ def _check(is_cancelled: Callable[[], bool]) -> None:
 def decoded(
     descriptor: int, start: int, encoding: Encoding, is_cancelled: Callable[[], bool]
 ) -> Iterator[tuple[int, str]]:
-    """Yield (byte where it starts, text) of a file, chunk by chunk."""
+    """Yield (byte offset, text) of a file, chunk by chunk."""
     decoder = codecs.getincrementaldecoder(encoding.name)(encoding.errors)
     while chunk := os.pread(descriptor, _CHUNK_BYTES, start):
         _check(is_cancelled)
-        held_back = len(decoder.getstate()[0])  # the start of a character cut by the last chunk
+        held_back = len(decoder.getstate()[0])  # bytes of a character that the last chunk cut
         yield start - held_back, decoder.decode(chunk)
         start += len(chunk)
     yield start - len(decoder.getstate()[0]), decoder.decode(b"", final=True)
 
 
 class LineReader:
-    """Cuts a stream of text into lines without ever holding more of a line than is shown.
+    r"""Splits a stream of text into lines, holding of each line only the part that is shown.
 
-    A line ends with "\\n"; a "\\r" before it belongs to the end. A last line without an end counts.
+    A line ends with "\\n"; a "\\r" before it belongs to the line break. A last line without one
+    counts.
+
+    Attributes:
+        lost: undecodable bytes in the lines taken so far.
     """
 
     def __init__(self, chunks: Iterator[tuple[int, str]], encoding: Encoding) -> None:
@@ -98,11 +103,11 @@ class LineReader:
 
     @property
     def byte_position(self) -> int:
-        """Byte of the file that comes next; right as soon as `at_end` was asked."""
+        """Byte offset of the next line; exact after a call of `at_end`."""
         return self._buffer_start + self._size_of(self._buffer[: self._position])
 
     def at_end(self) -> bool:
-        """Tell whether all text was taken or passed over."""
+        """Tell whether all text was taken or skipped; loads the next chunk if needed."""
         while self._position >= len(self._buffer):
             following = next(self._chunks, None)
             if following is None:
@@ -112,7 +117,7 @@ class LineReader:
         return False
 
     def skip(self, count: int) -> int:
-        """Pass over `count` lines, or as many as there are; return how many."""
+        """Skip `count` lines, or as many as there are; return how many."""
         passed = 0
         unfinished = False
         while passed < count and not self.at_end():
@@ -128,7 +133,7 @@ class LineReader:
         return passed + unfinished
 
     def skip_all(self) -> int:
-        """Pass over the rest; return how many lines it has."""
+        """Skip the rest; return its number of lines."""
         passed, last = 0, "\n"
         while not self.at_end():
             passed += self._buffer.count("\n", self._position)
@@ -137,7 +142,7 @@ class LineReader:
         return passed + (last != "\n")
 
     def take(self, count: int) -> Iterator[Line]:
-        """Yield the next `count` lines, as far as the window's limit in bytes goes."""
+        """Yield the next `count` lines, up to the byte limit of a window."""
         left = _WINDOW_BYTES
         for _ in range(count):
             if left <= 0 or self.at_end():

@@ -1,4 +1,4 @@
-"""Globs of files below a folder, matched in the time of one pass whatever stars they have."""
+"""Matches relative paths against globs, in linear time."""
 
 import fnmatch
 import re
@@ -11,13 +11,14 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Return what tells whether a relative path fits a glob.
+    """Return a predicate that tells whether a relative path matches a glob.
 
-    A pattern without "/" is held against the name alone, one with "/" against the whole relative
-    path, where ``**`` stands for any folders or none. ``{a,b}`` means either.
+    A pattern without "/" is matched against the name alone, one with "/" against the whole relative
+    path, where ``**`` matches any number of folders. ``{a,b}`` means either. None matches
+    everything.
 
     Raises:
-        RespondToModel: the braces of `pattern` stand for too many globs.
+        RespondToModel: the braces of `pattern` expand to too many globs.
     """
     if pattern is None:
         return lambda path: True
@@ -38,7 +39,7 @@ def _as_parts(glob: str) -> _GlobParts:
 
 
 def _fits(globs: _GlobParts, parts: list[str]) -> bool:
-    """Follow all ways through `globs` at once; the time is that of one pass, whatever the stars."""
+    """Match path components against `globs`, tracking all positions at once, as an NFA does."""
     reached = _past_stars(globs, {0})
     for part in parts:
         following = set()
@@ -63,7 +64,7 @@ def _past_stars(globs: _GlobParts, reached: set[int]) -> set[int]:
 
 
 def _without_braces(pattern: str) -> list[str]:
-    """Write ``a{b,c}d`` out as ``abd``, ``acd``; an unbalanced brace stands for itself."""
+    """Expand ``a{b,c}d`` to ``abd``, ``acd``; an unbalanced brace is literal."""
     globs = [pattern]
     while found := next(filter(None, map(_BRACES.search, globs)), None):
         choices = found[1].split(",")

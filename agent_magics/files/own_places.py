@@ -1,5 +1,8 @@
-"""What runs later by itself with the person's rights: start files in their home, this kernel's own
-programs and modules. A model that could write there would have left its sandbox.
+"""Lists files that other programs execute later with the person's rights, which a model must not
+write.
+
+These are start files in home folders, and this kernel's own programs and modules. A model that
+could write there would have escaped its sandbox.
 """
 
 import os
@@ -9,18 +12,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 
-from agent_magics.backends.beneath import real_path
+from agent_magics.files.beneath import real_path
 
-# Our own: servers that start, rules that allow, tools that load, and what a person has trusted.
+# Our own: configuration of servers, approval rules, tools to load, digests of trusted files.
 OWN_PARTS = (
     ".config/agent-magics",
-    *(f".local/state/agent-magics/trusted-{what}" for what in ("mcp", "rules", "tools")),
+    *(
+        f".local/state/agent-magics/trusted-{what}"
+        for what in ("mcp", "memory", "prompts", "rules", "settings", "skills", "tools")
+    ),
 )
-# In a home that is itself the workspace (Binder): what a shell, Python, Jupyter, an editor, git or
-# the desktop runs by itself the next time. Not every name with a dot (.gitignore and .github are
-# part of a project), and not what their programs change all the time by themselves.
+# For a home that is itself the workspace (Binder): files that a shell, Python, Jupyter, an editor,
+# git or the desktop runs at its next start. Not every name with a dot (.gitignore and .github are
+# part of a project), and not files that these programs change all the time.
 HOME_PARTS = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".kshrc", ".cshrc", ".tcshrc", ".login"),
@@ -40,37 +45,42 @@ HOME_PARTS = (
     *(".cargo/bin", ".cargo/config.toml", "bin"),
     *OWN_PARTS,
 )
-_MOST_HOMES = 20  # of other people, where their folders can be looked into
+_MOST_HOMES = 20  # maximal number of other users' homes to examine
 _HOMES = ("/home", "/Users")
-_PACKAGE = real_path(Path(__file__).parents[1])
+_PACKAGE = real_path(os.path.dirname(str(sys.modules["agent_magics"].__file__)))
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Tell whether `path` is one of `folders` or stands below one; by their text."""
+    """Tell whether `path` is one of `folders` or below one; compares their text only."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def places_that_run_later(writable: Sequence[str]) -> list[str]:
-    """Return such places below `writable`, as symlink-free absolute paths; some may be absent.
+    """Return the files and folders below `writable` that other programs execute later.
 
     Args:
-        writable: absolute paths without symlinks. One that is such a place itself does not count:
+        writable: absolute paths without symlinks. One that is itself such a place does not count:
             the person has opened it as the workspace.
+
+    Returns:
+        Absolute paths without symlinks; some may not exist.
     """
     at_home = (
         f"{home}/{part}" for home in homes() if is_below(home, writable) for part in HOME_PARTS
     )
-    places = {*at_home, *_kernel_places(sys.prefix, sys.base_prefix)}
+    places = {*at_home, *kernel_places()}
     return [path for path in places if is_below(path, writable) and path not in writable]
 
 
 def make_own_places(writable: Sequence[str]) -> None:
-    """Make our own folders in a home that commands may write: what is absent cannot be held.
+    """Create our own folders in a home that commands may write, so that the sandbox can protect
+    them.
 
-    A command that outlives its call could else put a server's settings there, which would start it.
+    A missing folder cannot be protected: a command that outlives its call could create it and
+    configure an MCP server there, which would be started.
 
     Args:
-        writable: as of `places_that_run_later`.
+        writable: as in `places_that_run_later`.
     """
     home = real_path(os.path.expanduser("~"))
     if is_below(home, writable):
@@ -80,18 +90,25 @@ def make_own_places(writable: Sequence[str]) -> None:
 
 
 def what_runs_later(path: str, writable: Sequence[str]) -> str:
-    """Say why a symlink-free `path` below `writable` stays as it is, or return ""."""
+    """Return why a symlink-free `path` below `writable` must not change, or ""."""
     for place in places_that_run_later(writable):
         if is_below(path, (place,)):
-            at_home = place not in _kernel_places(sys.prefix, sys.base_prefix)
+            at_home = place not in kernel_places()
             return "a program's start files" if at_home else "this kernel's own programs"
     return ""
+
+
+def kernel_places() -> frozenset[str]:
+    """Return the folders of this kernel's own programs and modules, with links resolved."""
+    return _kernel_places(sys.prefix, sys.base_prefix)
 
 
 @lru_cache(maxsize=4)
 def _kernel_places(prefix: str, base_prefix: str) -> frozenset[str]:
     folders = {prefix, base_prefix, *site.getsitepackages(), site.getusersitepackages(), _PACKAGE}
-    # Where the prefix is the workspace itself, these are what must stay.
+    # The standard library, in case /usr is the workspace.
+    folders.add(os.path.dirname(os.__file__))
+    # In case the prefix is the workspace itself, its parts that must not change.
     folders |= {f"{prefix}/{name}" for name in ("bin", "lib", "pyvenv.cfg")}
     return frozenset(real_path(folder) for folder in folders)
 
@@ -100,13 +117,13 @@ def _kernel_places(prefix: str, base_prefix: str) -> frozenset[str]:
 
 
 def homes() -> tuple[str, ...]:
-    """Return the home folders of this machine that may be looked into, one's own first."""
+    """Return the accessible home folders of this machine, one's own first."""
     return _homes(os.path.expanduser("~"), os.getuid(), tuple(map(folder_stamp, _HOMES)))
 
 
 @lru_cache(maxsize=4)
 def _homes(own: str, uid: int, stamps: tuple[int, ...]) -> tuple[str, ...]:
-    """Look the homes up; an equal `stamps` says that none has come or gone."""
+    """List home folders; a new `stamps` invalidates the cache when one is added or removed."""
     found = [own, *_home_of(uid), "/root"]
     for folder in _HOMES:
         try:
@@ -125,7 +142,9 @@ def _home_of(uid: int) -> list[str]:
 
 
 def folder_stamp(folder: str) -> int:
-    """Return what changes with every name that comes or goes in it; -1 where there is no folder."""
+    """Return a folder's modification time (ns), which changes when an entry is added or removed;
+    -1 without a folder.
+    """
     try:
         return os.stat(folder).st_mtime_ns
     except OSError:

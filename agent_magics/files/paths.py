@@ -1,19 +1,28 @@
-"""Where a path really leads, and whether it may be read or written: the only judge of paths.
+"""Resolves paths and decides whether each may be read or written; no other module decides that.
 
-A path is judged by what it leads to, after every symlink, never by its text alone.
+A path is judged by its target after resolving every symlink, never by its text alone.
 """
 
 import difflib
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from agent_magics.backends.beneath import PathChanged, real_path
-from agent_magics.backends.own_places import is_below, what_runs_later
-from agent_magics.backends.secret_places import REASON_OF, is_second_name, moved_places
+from agent_magics.files.beneath import PathChanged, real_path
+from agent_magics.files.own_places import is_below, what_runs_later
+from agent_magics.files.secret_places import (
+    REASON_OF,
+    Inodes,
+    inodes_of,
+    moved_places,
+    secret_places,
+)
+from agent_magics.files.survey import survey
 from agent_magics.protocol.errors import RespondToModel
 
 _ANY_PLACE = re.compile(f"/({'|'.join(map(re.escape, REASON_OF))})/")
@@ -35,14 +44,14 @@ _MOST_NAMES_COMPARED = 5_000
 
 
 def resolve_path(path: str, cwd: Path) -> Path:
-    """Return `path` as an absolute path with every symlink followed; it need not exist.
+    """Return `path` as an absolute path with every symlink resolved; it need not exist.
 
     Args:
         path: as a person or a model wrote it; ``~`` is expanded.
-        cwd: where a relative path starts.
+        cwd: the folder to which a relative path is relative.
 
     Raises:
-        RespondToModel: `path` is empty or no file can have that name.
+        RespondToModel: `path` is empty or not a possible file name.
     """
     return Path(_real(literal_path(path, cwd)))
 
@@ -54,11 +63,23 @@ def _real(path: str | os.PathLike[str]) -> str:
         raise RespondToModel(f"{path} {error.strerror}; call again when it is at rest.") from None
 
 
-def literal_path(path: str, cwd: Path) -> Path:
-    """Return `path` as an absolute path by its text alone: ``~`` expanded, no symlink followed.
+def entry_path(path: str, cwd: Path) -> Path:
+    """Return the absolute path of the entry that `path` names, resolving its folder but not a final
+    link.
 
     Raises:
-        RespondToModel: `path` is empty or no file can have that name.
+        RespondToModel: `path` is empty or not a possible file name.
+    """
+    literal = literal_path(path, cwd)
+    entry = Path(_real(literal.parent)) / literal.name
+    return entry if literal.name != ".." and entry.is_symlink() else Path(_real(literal))
+
+
+def literal_path(path: str, cwd: Path) -> Path:
+    """Return `path` as an absolute path, with ``~`` expanded and no symlink resolved.
+
+    Raises:
+        RespondToModel: `path` is empty or not a possible file name.
     """
     if not path:
         raise RespondToModel(
@@ -76,50 +97,72 @@ def literal_path(path: str, cwd: Path) -> Path:
 
 
 def shown_path(path: Path, cwd: Path) -> str:
-    """Return `path` for people and models: relative to `cwd` where it is inside, and one line.
+    """Return `path` for display: relative to `cwd` where it is inside, and on one line.
 
-    Characters that do not print (line breaks, escapes, undecodable bytes) are shown escaped, so
-    that a file's name cannot pass for a line of ours.
+    Unprintable characters (line breaks, escapes, undecodable bytes) are escaped, so that a file's
+    name cannot be mistaken for a line of our own output.
     """
     base = Path(_real(cwd))
     return printable(str(path.relative_to(base) if path.is_relative_to(base) else path))
 
 
 def printable(name: str) -> str:
-    """Return `name` with every character that does not print shown as an escape."""
+    """Return `name` with every unprintable character escaped."""
     if name.isprintable():
         return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
-def is_denied_read(path: Path) -> str:
-    """Say why `path` is readable by nobody but the person, or return "" when it is not protected.
+def is_denied_read(path: Path, roots: Sequence[Path] = ()) -> str:
+    """Return why reading `path` is denied to the model, or "" when it is allowed.
 
-    Both the text of `path` and what it leads to are looked at.
+    Both the text of `path` and its resolved target are checked.
 
     Args:
         path: an absolute path; it need not exist.
+        roots: the workspace's folders; hard links to protected files in them are denied too.
 
     Returns:
         The reason in a few words, such as "SSH keys".
     """
-    judge = read_judge()
     real, text = _real(path), os.path.normpath(path)
-    return judge(real) or ("" if real == text else judge(text)) or _second_name_reason(real)
+    judge = read_judge(roots)
+    return judge(real) or ("" if real == text else judge(text))
 
 
-def _second_name_reason(real: str) -> str:
-    try:
-        status = os.lstat(real)
-    except OSError:
-        return ""
-    return "a second name of a protected file" if is_second_name(status) else ""
+def is_second_name(status: os.stat_result, roots: Sequence[Path]) -> bool:
+    """Tell whether a file is a hard link to a protected file.
+
+    Args:
+        status: the file's status.
+        roots: the workspace's folders; protected files in them count beside the machine's.
+    """
+    return second_name_judge(roots)(status)
 
 
-def read_judge() -> Callable[[str], str]:
-    """Return what `is_denied_read` judges one symlink-free path with, for walking whole trees.
+def second_name_judge(roots: Sequence[Path]) -> Callable[[os.stat_result], bool]:
+    """Return a function that judges as `is_second_name` does, and lists the secrets once."""
 
-    The environment is looked at once, now, and not for every path.
+    @cache
+    def inodes() -> Inodes:
+        found = survey(tuple(map(_real, roots)), read_judge())
+        return inodes_of((*secret_places(), *found.secrets))
+
+    def is_second(status: os.stat_result) -> bool:
+        has_several = status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
+        return has_several and (status.st_dev, status.st_ino) in inodes()
+
+    return is_second
+
+
+def read_judge(roots: Sequence[Path] | None = None) -> Callable[[str], str]:
+    """Return a function that judges one symlink-free path as `is_denied_read` does, for walking
+    trees.
+
+    It reads the environment once, now, and not for every path.
+
+    Args:
+        roots: the workspace's folders; None judges by the path's text alone.
     """
     moved = moved_places()
 
@@ -132,7 +175,21 @@ def read_judge() -> Callable[[str], str]:
             or (_protected_elsewhere(path, moved) if moved else "")
         )
 
-    return judge
+    if roots is None:
+        return judge
+    is_second = second_name_judge(roots)
+
+    def judge_file(path: str) -> str:
+        return judge(path) or _second_name_reason(path, is_second)
+
+    return judge_file
+
+
+def _second_name_reason(path: str, is_second: Callable[[os.stat_result], bool]) -> str:
+    try:
+        return "a second name of a protected file" if is_second(os.lstat(path)) else ""
+    except OSError:
+        return ""
 
 
 def _protected_by_place(folded: str) -> str:
@@ -152,7 +209,7 @@ def _protected_by_name(name: str, path: str) -> str:
 
 
 def _protected_in_system(folded: str) -> str:
-    """Protect what the system only shows as files, but for what tells how large the machine is."""
+    """Protect /proc, /sys and /dev, except entries that describe the machine's capacity."""
     if not folded.startswith(_SYSTEM_FOLDERS) or folded.startswith(_HARMLESS_IN_SYSTEM):
         return ""
     first = folded.removeprefix("/proc/").partition("/")[0]
@@ -172,26 +229,31 @@ def _protected_elsewhere(path: str, moved: list[tuple[str, str]]) -> str:
 
 
 def _folded(text: str) -> str:
-    """Return `text` as a case-folding file system sees it: no case, no invisible characters."""
+    """Return `text` as a case-insensitive file system compares it: casefolded, without invisible
+    characters.
+    """
     if text.isascii():
         return text.lower()
     composed = unicodedata.normalize("NFC", text)
     return "".join(c for c in composed if unicodedata.category(c) != "Cf").casefold()
 
 
-def write_kind(path: Path, roots: Sequence[Path], read_only: bool) -> tuple[bool, str]:
-    """Tell whether `path` may be written without leaving what the run was given.
+def write_kind(
+    path: Path, roots: Sequence[Path], read_only: bool, *, follow: bool = True
+) -> tuple[bool, str]:
+    """Tell whether `path` may be written by this run without approval.
 
     Args:
-        path: an absolute path, best as it was written: both its own names and what it leads to,
-            through every symlink, are judged. It need not exist.
+        path: an absolute path, preferably as it was written: both its own names and its target
+            after resolving every symlink are judged. It need not exist.
         roots: the folders below which files may be written.
         read_only: whether nothing may be written at all.
+        follow: whether a link at its end is followed; not where the link itself is removed.
 
     Returns:
-        (allowed, why not); the reason is "" when it is allowed.
+        (allowed, reason); the reason is "" when it is allowed.
     """
-    real = Path(_real(path))
+    real = Path(_real(path)) if follow else Path(_real(path.parent)) / path.name
     if read_only:
         return False, "the sandbox is read-only"
     if not is_below(str(real), [_real(root) for root in roots]):
@@ -199,15 +261,15 @@ def write_kind(path: Path, roots: Sequence[Path], read_only: bool) -> tuple[bool
     for part in (*real.parts, *path.parts):
         if _folded(part) in _NEVER_WRITTEN_BELOW:
             return False, f"protected: {_NEVER_WRITTEN_BELOW[_folded(part)]}"
-    for name, why in _NEVER_WRITTEN_BELOW.items():  # a link there may lead to another name
+    for name, why in _NEVER_WRITTEN_BELOW.items():  # this name may be a link to another one
         if any(real.is_relative_to(_real(root / name)) for root in roots):
             return False, f"protected: {why}"
-    denied = is_denied_read(path) or what_runs_later(str(real), list(map(_real, roots)))
+    denied = is_denied_read(path, roots) or what_runs_later(str(real), list(map(_real, roots)))
     return (False, f"protected: {denied}") if denied else (True, "")
 
 
 def open_notebook() -> Path | None:
-    """Return the notebook that this kernel runs, where Jupyter Server has named it."""
+    """Return the path of this kernel's notebook, if Jupyter Server has set JPY_SESSION_NAME."""
     name = os.environ.get("JPY_SESSION_NAME", "")
     # An absolute path, or relative to the server's folder; a kernel runs beside its notebook.
     return (
@@ -217,8 +279,13 @@ def open_notebook() -> Path | None:
     )
 
 
-def nearest_names(path: Path) -> list[str]:
-    """Return up to three names beside `path` that look like its own, the nearest first."""
+def nearest_names(path: Path, is_withheld: Callable[[str], bool] | None = None) -> list[str]:
+    """Return up to three names beside `path` that are similar to its own, the most similar first.
+
+    Args:
+        path: absolute, without symlinks.
+        is_withheld: tells whether a path may not be named.
+    """
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, _MOST_NAMES_COMPARED)]
@@ -227,5 +294,8 @@ def nearest_names(path: Path) -> list[str]:
     by_folded: dict[str, str] = {}
     for name in sorted(names):
         by_folded.setdefault(_folded(name), name)
-    alike = difflib.get_close_matches(_folded(path.name), by_folded, n=3, cutoff=0.6)
-    return [by_folded[match] for match in alike]
+    # More than three, since some may be withheld.
+    alike = difflib.get_close_matches(_folded(path.name), by_folded, n=20, cutoff=0.6)
+    found = (by_folded[match] for match in alike)
+    shown = (n for n in found if is_withheld is None or not is_withheld(str(path.parent / n)))
+    return list(islice(shown, 3))

@@ -1,21 +1,25 @@
-"""Which places only the person may read, and where on this machine they stand.
+"""Lists the files and folders on this machine that hold the person's secrets.
 
-The judge of paths (`paths.py`) takes one path and the names below; the sandbox needs the list of
-what there is, before any path is named.
+`paths.py` judges single paths by the tables below; the sandbox needs the list of existing ones,
+before any path is named.
 """
 
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 
-from agent_magics.backends.beneath import real_path
-from agent_magics.backends.own_places import folder_stamp, homes
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import folder_stamp, homes
 
-# A path is protected when one of these runs of parts stands anywhere in it, so that every home is
-# covered, whoever's it is and however it is mounted. Compared without case.
+Inodes = frozenset[tuple[int, int]]  # device, number
+
+# A path is protected when it contains one of these sequences of components anywhere, so that every
+# user's home is covered, wherever it is mounted. Compared without case.
 _PROTECTED_PLACES = {
     "SSH keys": (".ssh", "etc/ssh"),
     "cloud credentials": (
@@ -50,7 +54,7 @@ _PROTECTED_PLACES = {
 }
 REASON_OF = {place: why for why, places in _PROTECTED_PLACES.items() for place in places}
 
-# Variables that name such a place elsewhere; some hold several, as PATH does.
+# Variables that name such a place elsewhere; some hold a list, as PATH does.
 _PROTECTED_BY_VARIABLE = {
     "JUPYTER_RUNTIME_DIR": "Jupyter's keys and settings",
     "JUPYTER_CONFIG_DIR": "Jupyter's keys and settings",
@@ -67,7 +71,7 @@ _PROTECTED_BY_VARIABLE = {
     "PIP_CONFIG_FILE": "package and service credentials",
     "GNUPGHOME": "encryption keys and stored passwords",
 }
-# Variables that move a whole family of places, and the name that family has in the table above.
+# Variables that move a whole folder of places, and that folder's name in the table above.
 _MOVED_FAMILIES = {
     "XDG_CONFIG_HOME": "/.config/",
     "XDG_DATA_HOME": "/.local/share/",
@@ -76,8 +80,9 @@ _MOVED_FAMILIES = {
 
 _MOVING_VARIABLES = (*_PROTECTED_BY_VARIABLE, *_MOVED_FAMILIES, "HOME")
 
-_MOST_FILES = 300  # of one protected folder, known by their inode
-# What a variable may name by mistake.
+_MOST_FILES = 300  # of one protected folder, identified by inode
+_LATELY = 10.0  # seconds for which the list of those with several names is kept
+# Folders that a variable may name by mistake.
 _NEVER_HIDDEN = frozenset(
     {"/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/tmp", "/usr", "/var"}
 )
@@ -86,8 +91,8 @@ _NEVER_HIDDEN = frozenset(
 def secret_places() -> tuple[str, ...]:
     """Return every protected file or folder that exists here, as symlink-free absolute paths.
 
-    What the workspace holds (``.env`` files and the like) is not among them. The answer is kept
-    until a folder in which one of them stands, or could stand, changes.
+    Files in the workspace (``.env`` files and the like) are not among them. The result is cached
+    until a folder changes in which one of them is, or could be created.
     """
     bases, variables = homes(), tuple(map(os.environ.get, _MOVING_VARIABLES))
     return _existing(bases, variables, tuple(map(folder_stamp, _parents(bases, variables))))
@@ -95,9 +100,10 @@ def secret_places() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _parents(bases: tuple[str, ...], variables: tuple[str | None, ...]) -> tuple[str, ...]:
-    """Return the folders in which a protected place would stand; `variables` only tell of change.
+    """Return the parent folders of all possible protected places; `variables` only invalidates the
+    cache.
 
-    A folder that is not there yet counts: it may be made.
+    Missing folders are included, because they may be created.
     """
     return tuple(dict.fromkeys(os.path.dirname(place) for place in _candidates(bases)))
 
@@ -106,13 +112,13 @@ def _parents(bases: tuple[str, ...], variables: tuple[str | None, ...]) -> tuple
 def _existing(
     bases: tuple[str, ...], variables: tuple[str | None, ...], stamps: tuple[int, ...]
 ) -> tuple[str, ...]:
-    """Look the places up; an equal `variables` and `stamps` say that none has come or gone."""
+    """Return the places that exist; `variables` and `stamps` only invalidate the cache."""
     found = {real_path(place) for place in _candidates(bases) if os.path.lexists(place)}
     return tuple(sorted(place for place in found - _NEVER_HIDDEN if os.path.lexists(place)))
 
 
 def _candidates(bases: tuple[str, ...]) -> Iterator[str]:
-    """Yield where each protected place would stand."""
+    """Yield every path at which a protected place may exist."""
     for place in REASON_OF:
         first = place.partition("/")[0]
         if first in ("etc", "run"):
@@ -142,36 +148,45 @@ def _named_by_variables() -> Iterator[str]:
 
 
 def _connection_files() -> Iterator[str]:
-    """Yield the file with this kernel's ports and key, as the kernel was told of it."""
-    for word in sys.orig_argv:
-        path = word.partition("=")[2] if word.startswith("-") else word
+    """Yield this kernel's connection file (ports and key), as given on its command line."""
+    for argument in sys.orig_argv:
+        path = argument.partition("=")[2] if argument.startswith("-") else argument
         if os.path.isabs(path) and path.endswith(".json"):
             folder = os.path.dirname(path)
-            # A folder of that name holds those of all kernels, and the server's own keys.
+            # A folder of that name holds the files of all kernels, and the server's own keys.
             yield folder if os.path.basename(folder) == "runtime" else path
 
 
-def is_second_name(status: os.stat_result) -> bool:
-    """Tell whether a file is also a protected one, under another name (a hard link)."""
-    if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
-        return False
-    return (status.st_dev, status.st_ino) in secret_inodes()
+def inodes_of(places: Iterable[str], *, linked: bool = False) -> Inodes:
+    """Return the identities (device, inode) of files, and of those in folders.
+
+    Args:
+        places: the files and folders.
+        linked: only of files that have more than one name.
+    """
+    return frozenset(
+        (status.st_dev, status.st_ino)
+        for status in _statuses(places)
+        if not linked or (status.st_nlink > 1 and stat.S_ISREG(status.st_mode))
+    )
 
 
-def secret_inodes() -> frozenset[tuple[int, int]]:
-    """Return the identities of the protected files: the places, and what is in their folders."""
-    return frozenset(_identities(secret_places()))
+def linked_secrets() -> Inodes:
+    """Return the identities of the protected files that have several names, of the last seconds."""
+    return _linked_secrets(os.environ.get("HOME"), int(time.monotonic() / _LATELY))
 
 
-def _identities(places: Iterable[str]) -> Iterator[tuple[int, int]]:
+@lru_cache(maxsize=1)
+def _linked_secrets(home: str | None, moment: int) -> Inodes:
+    return inodes_of(secret_places(), linked=True)
+
+
+def _statuses(places: Iterable[str]) -> Iterator[os.stat_result]:
     for place in places:
-        # A browser's profile holds thousands; the keys of the others are among their first.
+        # A browser profile holds thousands of files; elsewhere the keys are among the first.
         for path in (place, *islice(_files_in(place), _MOST_FILES)):
-            try:
-                status = os.lstat(path)
-            except OSError:
-                continue
-            yield status.st_dev, status.st_ino
+            with suppress(OSError):
+                yield os.lstat(path)
 
 
 def _files_in(folder: str) -> Iterator[str]:
@@ -180,11 +195,20 @@ def _files_in(folder: str) -> Iterator[str]:
 
 
 def moved_places() -> list[tuple[str, str]]:
-    """Return (file or folder, reason or family) for what stands elsewhere on this machine.
+    """Return (path, meaning) of protected places that variables or links move elsewhere on this
+    machine.
 
-    A family, such as "/.config/", means that the folder stands for that one: what is protected
-    there is protected here.
+    The meaning is a reason, or a folder such as "/.config/": then the path stands in for that
+    folder, and protects the same names below it. The environment is read each time, links in the
+    home once a second: a command asks several times, and to look at them all takes a third of a
+    millisecond.
     """
+    variables = tuple(map(os.environ.get, _MOVING_VARIABLES))
+    return _moved_places(variables, int(time.monotonic()))
+
+
+@lru_cache(maxsize=8)
+def _moved_places(variables: tuple[str | None, ...], second: int) -> list[tuple[str, str]]:
     named = [
         (place, meaning)
         for variable, meaning in (_PROTECTED_BY_VARIABLE | _MOVED_FAMILIES).items()

@@ -1,4 +1,6 @@
-"""Windows of text files: reading costs what is shown, not what is there."""
+"""Reads ranges of lines from text files, at a cost that depends on the range and not on the
+file.
+"""
 
 import codecs
 import errno
@@ -10,19 +12,19 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from agent_magics.backends.beneath import PathChanged, open_file
-from agent_magics.backends.paths import nearest_names, printable
-from agent_magics.backends.text_encoding import (
+from agent_magics.files.beneath import PathChanged, open_file
+from agent_magics.files.encoding import (
     LOST_BYTE,
     SNIFFED_BYTES,
     Encoding,
     detect_encoding,
 )
-from agent_magics.backends.text_lines import Line, LineReader, count_lines, decoded, skip_lines
+from agent_magics.files.lines import Line, LineReader, count_lines, decoded, skip_lines
+from agent_magics.files.paths import nearest_names, printable
 from agent_magics.protocol.errors import RespondToModel
 
-COUNTED_BYTES = 64 * 1024 * 1024  # up to this size all lines of a file are counted
-# What the first five bits of a character's first byte say of its length; 1 and the rest aside.
+COUNTED_BYTES = 64 * 1024 * 1024  # lines are counted up to this file size
+# Length of a multi-byte character, by the upper five bits of its first byte.
 _UTF8_LENGTHS = {**dict.fromkeys(range(24, 28), 2), **dict.fromkeys(range(28, 30), 3), 30: 4}
 _KINDS = {
     stat.S_IFDIR: "a folder; use list_dir",
@@ -36,10 +38,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of a file exactly as they stand there.
+    """Lines of a file with their line breaks, unshortened.
 
     Attributes:
-        lost: bytes that are not text in this encoding; each stands as U+FFFD.
+        lost: number of undecodable bytes; each is replaced by U+FFFD.
     """
 
     text: str
@@ -49,15 +51,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some lines of a file, and what is known of the rest.
+    """A range of lines of a file, and facts about the rest.
 
     Attributes:
-        first: number of the first line, counted from 1; from `offset`, where that was given.
+        first: number of the first line, from 1; counted from `offset`, where that was given.
         total: number of lines in the whole file, or None when they were not counted.
-        more: whether the file goes on after these lines.
-        offset: byte at which the first of these lines starts.
+        more: whether the file continues after these lines.
+        offset: byte offset of the first of these lines.
         size: bytes of the whole file.
-        lost: bytes that are not text in this encoding, in the lines read.
+        lost: undecodable bytes in these lines.
     """
 
     lines: tuple[Line, ...]
@@ -70,24 +72,25 @@ class Window:
     lost: int = 0
 
 
-def open_regular(path: Path, shown: str) -> int:
+def open_regular(path: Path, shown: str, is_withheld: Callable[[str], bool] | None = None) -> int:
     """Open a regular file for reading and return its descriptor, which the caller closes.
 
-    No link is followed and it is the opened file that is looked at, so that nothing can be put in
-    its place meanwhile; a FIFO or a device neither blocks nor is touched.
+    No link is followed, and the opened file itself is checked, so that it cannot be replaced in
+    between; a FIFO or a device neither blocks nor is read.
 
     Args:
         path: an absolute path without symlinks.
-        shown: how messages name it.
+        shown: its name in messages.
+        is_withheld: tells whether messages may not name a path.
 
     Raises:
-        RespondToModel: there is no such file, it is no regular file, or it may not be read.
+        RespondToModel: there is no such file, it is not regular, or it may not be read.
     """
     try:
         _refuse_irregular(os.lstat(path), shown)
         descriptor = open_file(str(path))
     except OSError as error:
-        raise RespondToModel(explain(error, path, shown)) from None
+        raise RespondToModel(explain(error, path, shown, is_withheld)) from None
     try:
         _refuse_irregular(os.fstat(descriptor), shown)
     except RespondToModel:
@@ -97,21 +100,28 @@ def open_regular(path: Path, shown: str) -> int:
 
 
 def opened_path(descriptor: int) -> Path | None:
-    """Return where the opened file really stands, or None where the system does not tell."""
+    """Return the current path of an opened file, or None where the system does not report it."""
     try:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
     except OSError:
         return None
 
 
-def explain(error: OSError, path: Path, shown: str) -> str:
-    """Say in one sentence why `path` could not be used, and what there is instead."""
+def explain(
+    error: OSError,
+    path: Path,
+    shown: str,
+    is_withheld: Callable[[str], bool] | None = None,
+) -> str:
+    """Return one sentence on why `path` could not be used, with similar names where it is
+    missing.
+    """
     if isinstance(error, PathChanged):
         return f"{shown} leads elsewhere now than it did when it was checked. Call again."
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         if not os.path.isdir(path.parent):
             return f"There is no {shown}: its folder does not exist."
-        near = ", ".join(printable(name) for name in nearest_names(path))
+        near = ", ".join(printable(name) for name in nearest_names(path, is_withheld))
         return f"There is no {shown}." + (
             f" Did you mean, in the same folder: {near}?" if near else ""
         )
@@ -134,29 +144,30 @@ def read_window(
     offset: int | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Window:
-    """Read `count` lines of an opened file, from line `first` on; memory is that of the window.
+    """Read `count` lines of an opened file from line `first` on, holding only these in memory.
 
     Args:
         descriptor: the opened file.
-        shown: how messages name it.
+        shown: its name in messages.
         first: number of the first line wanted, from 1; counted from `offset` where that is given.
-        count: most lines to read.
-        offset: byte to start at instead of the start of the file, which costs no time.
-        is_cancelled: asked now and then; True ends the reading.
+        count: maximal number of lines to read.
+        offset: byte to start at instead of the start of the file; reached without reading what
+            precedes.
+        is_cancelled: polled while reading; True ends it.
 
     Raises:
-        RespondToModel: the file is no text, ends before `first` or `offset`, or was cancelled.
+        RespondToModel: the file is not text, ends before `first` or `offset`, or was cancelled.
     """
     encoding, start = _where_to_start(descriptor, shown, offset)
     size = os.fstat(descriptor).st_size
     skipped = 0
-    if encoding.width == 1:  # lines are passed over as bytes, which takes a fifth of the time
+    if encoding.width == 1:  # lines are skipped as bytes, which takes a fifth of the time
         skipped, start = skip_lines(descriptor, start, first - 1, is_cancelled)
     text = LineReader(decoded(descriptor, start, encoding, is_cancelled), encoding)
     skipped += text.skip(first - 1 - skipped)
     if skipped < first - 1 or (first > 1 and text.at_end()):
         raise RespondToModel(_too_short(shown, skipped, first))
-    text.at_end()  # looks ahead, so that the position is that of the line to come
+    text.at_end()  # loads the next chunk, so that the position is that of the next line
     begin = text.byte_position
     lines = tuple(text.take(count))
     lost, more, total = text.lost, not text.at_end(), None
@@ -173,17 +184,17 @@ def read_window(
 def read_text(
     descriptor: int, shown: str, first: int = 1, count: int | None = None, offset: int | None = None
 ) -> Text:
-    """Return lines of an opened file exactly as they stand there; without limits, the whole text.
+    """Return lines of an opened file with their line breaks; without limits, the whole text.
 
     Args:
         descriptor: the opened file.
-        shown: how messages name it.
+        shown: its name in messages.
         first: number of the first line wanted, from 1; counted from `offset` where that is given.
-        count: most lines to return, None for all.
+        count: maximal number of lines to return, None for all.
         offset: byte to start at instead of the start of the file.
 
     Raises:
-        RespondToModel: the file is no text, or ends before `first` or `offset`.
+        RespondToModel: the file is not text, or ends before `first` or `offset`.
     """
     encoding, start = _where_to_start(descriptor, shown, offset)
     with open(descriptor, "rb", closefd=False) as raw:
@@ -202,7 +213,7 @@ def read_start(descriptor: int, shown: str, size: int) -> Text:
     """Return the text of an opened file's first `size` bytes; see `read_text`.
 
     Raises:
-        RespondToModel: the file is no text.
+        RespondToModel: the file is not text.
     """
     encoding, start = _where_to_start(descriptor, shown, None)
     decoder = codecs.getincrementaldecoder(encoding.name)(encoding.errors)
@@ -225,7 +236,7 @@ def _too_short(shown: str, lines: int, first: int) -> str:
 
 
 def _character_start(descriptor: int, offset: int, encoding: Encoding) -> int:
-    """Move `offset` to the start of the next character, so that none is read in half."""
+    """Move `offset` to the next start of a character, so that none is read in half."""
     offset = max(offset, encoding.mark)
     if encoding.name != "utf-8":
         return offset + -offset % encoding.width

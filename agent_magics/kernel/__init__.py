@@ -1,1 +1,4 @@
-"""Floor 5: the only place that knows IPython."""
+"""The magics ``%%agent`` and ``%agent`` in a Jupyter kernel: the only folder that knows IPython.
+
+Read ``magics`` first, then ``notebook`` and ``cell/run``.
+"""

@@ -1,47 +1,82 @@
-"""What the tab key offers after ``%%agent`` and ``%agent``."""
+"""Completes words after ``%%agent`` and ``%agent`` on the tab key."""
 
 import argparse
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from agent_magics import tools as builtin
-from agent_magics.kernel.control import WORDS
-from agent_magics.kernel.mcp_words import MCP_WORDS
-from agent_magics.kernel.namespace import own_tools
-from agent_magics.kernel.recordings import RECORDING_WORDS
-from agent_magics.kernel.serving import SERVE_WORDS
-from agent_magics.kernel.tool_list import TOOL_WORDS
+from agent_magics.kernel.commands.control import WORDS
+from agent_magics.kernel.commands.conversations.sub_agents import AGENT_WORDS
+from agent_magics.kernel.commands.mcp.control import MCP_WORDS
+from agent_magics.kernel.commands.project.memory import MEMORY_WORDS
+from agent_magics.kernel.commands.project.overview import PROJECT_WORDS
+from agent_magics.kernel.commands.project.prompts import PROMPT_WORDS
+from agent_magics.kernel.commands.project.skills import SKILL_WORDS
+from agent_magics.kernel.commands.recordings.report import RECORDING_WORDS
+from agent_magics.kernel.commands.serving import SERVE_WORDS
+from agent_magics.kernel.commands.tool_list import TOOL_WORDS
+from agent_magics.kernel.live.namespace import own_tools
+from agent_magics.project.prompts import find_prompts, usable_prompts
 from agent_magics.protocol.ops import DECISIONS
 
+_MORE: dict[str, Iterable[str]] = {
+    "answer": (*DECISIONS, "--unattended"),
+    "mcp": MCP_WORDS,
+    "project": PROJECT_WORDS,
+    "prompts": PROMPT_WORDS,
+    "recording": RECORDING_WORDS,
+    "serve": SERVE_WORDS,
+    "skills": SKILL_WORDS,
+    "agents": AGENT_WORDS,
+    "memory": MEMORY_WORDS,
+    "tools": TOOL_WORDS,
+}
 
-def complete(line: str, parser: argparse.ArgumentParser, namespace: Mapping[str, Any]) -> list[str]:
-    """Return the words that fit at the end of `line`.
+
+def complete(
+    line: str,
+    parser: argparse.ArgumentParser,
+    namespace: Mapping[str, Any],
+    workspace: Path = Path(),
+) -> list[str]:
+    """Return the completions at the end of `line`.
 
     Args:
-        parser: knows the options of ``%%agent`` and their choices.
-        namespace: the person's, for their own tools.
+        line: the line from ``%%agent`` or ``%agent`` up to the cursor.
+        parser: the options of ``%%agent`` with their choices.
+        namespace: the person's variables, for their own tools.
+        workspace: the folder of the agent, for its prompts.
     """
-    words = line.split()
-    if words[:1] == ["%agent"]:
-        more = {
-            "answer": [*DECISIONS, "--unattended"],
-            "mcp": list(MCP_WORDS),
-            "recording": RECORDING_WORDS,
-            "serve": list(SERVE_WORDS),
-            "tools": list(TOOL_WORDS),
-        }
-        return more.get("".join(words[1:2]), list(WORDS))
-    before = words[-1] if line.endswith(" ") else (words[-2:-1] or [""])[0]
-    for action in parser._actions:
-        if before in action.option_strings and action.choices:
-            return list(action.choices)
-    if _is_after_tools(line):
+    *words, begun = re.split(r"[\s=,]+", line)
+    if words[0] == "%agent":
+        fitting = WORDS if len(words) == 1 else _MORE.get(words[1], ())
+    else:
+        fitting = _fitting_options(words, begun, parser, namespace)
+        if "--prompt" in words:
+            fitting = [*_fitting_prompts(words, workspace), *fitting]
+    return [word for word in fitting if word.startswith(begun)]
+
+
+def _fitting_prompts(words: list[str], workspace: Path) -> Iterable[str]:
+    """Return the names of the prompts; after a name, the fields that are not given yet."""
+    _, *given = words[words.index("--prompt") :]
+    prompts = usable_prompts(find_prompts(workspace))
+    if not given:
+        return prompts
+    fields = prompts[given[0]].fields if given[0] in prompts else ()
+    return [f"{field}=" for field in fields if field not in given]
+
+
+def _fitting_options(
+    words: list[str], begun: str, parser: argparse.ArgumentParser, namespace: Mapping[str, Any]
+) -> Iterable[str]:
+    options = {name: action for action in parser._actions for name in action.option_strings}
+    last = next((word for word in reversed(words) if word.startswith("--")), "")
+    if last == "--tools" and not begun.startswith("-"):
         own = [fn.tool_options.name for fn in own_tools(namespace)]
         return [*builtin.TOOL_SETS, *builtin.__all__, *own]
-    options = [name for action in parser._actions for name in action.option_strings]
+    if last == words[-1] and (action := options.get(last)) and action.choices:
+        return list(action.choices)
     return [name for name in options if name.startswith("--")]
-
-
-def _is_after_tools(line: str) -> bool:
-    options = [word for word in line.split() if word.startswith("--")]
-    return options[-1:] == ["--tools"] and not line.rstrip().endswith(" -")

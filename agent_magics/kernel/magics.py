@@ -1,77 +1,37 @@
-"""``%%agent`` and ``%agent``: their options and settings; what they do stands in ``notebook``.
+"""Defines ``%%agent`` and ``%agent`` with their options and settings; ``notebook`` implements them.
 
-Loading the extension must be quick, so everything else is imported at the first use, or by a
-thread in the background before that.
+Loading the extension must be quick, so everything else is imported at the first use, or by a thread
+in the background before that.
 """
 
 import functools
 import importlib
+import re
 import threading
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
-from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode, Union
 
-from agent_magics.engine.surroundings import SURROUNDINGS, Lent
-from agent_magics.kernel.lab_link import LabLink
+from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
+from agent_magics.kernel.lab.link import LabLink, asker_of
+from agent_magics.kernel.setting_traits import SettingTraits, add_options
 from agent_magics.kernel.transform import AwaitTopLevelCell
-from agent_magics.protocol.config import DEFAULT_MODEL, ApprovalPolicy, SandboxPolicy
 
-APPROVALS = [str(policy) for policy in ApprovalPolicy]
-SANDBOXES = [str(policy) for policy in SandboxPolicy]
-_COMPLETED = ("%%agent", "%agent")
+if TYPE_CHECKING:
+    from agent_magics.app import Agent
+    from agent_magics.kernel.notebook import NotebookAgents
+
+# A line of ours up to the cursor; `plan = %agent tools` is one too.
+_OURS = re.compile(r"\s*(?:[\w, ]+= *)?(%%?agent\s.*)")
 
 
 @magics_class
-class AgentMagics(Magics):
+class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made from the table
     """An agent in the notebook. Settings: ``%config AgentMagics.model = "..."``."""
-
-    model = Unicode(DEFAULT_MODEL, help="The model's name at the provider.").tag(config=True)
-    name = Unicode("default", help="Which agent runs where --name is not given.").tag(config=True)
-    tools = Union(
-        [List(Unicode()), Unicode()], default_value=["data"], help="Tools that are offered."
-    ).tag(config=True)
-    cwd = Unicode(".", help="The workspace.").tag(config=True)
-    instructions = Unicode("", help="Added to the instructions for the model.").tag(config=True)
-    approval = Enum(APPROVALS, "on-request", help="When you are asked.").tag(config=True)
-    sandbox = Enum(SANDBOXES, "workspace-write", help="What commands may touch.").tag(config=True)
-    network = Bool(False, help="Sandboxed commands may reach ports 80 and 443.").tag(config=True)
-    writable_roots = List(Unicode(), help="More folders that may be written.").tag(config=True)
-    base_url = Unicode("", help="An OpenAI-compatible server.").tag(config=True)
-    replay = Unicode("auto", help="A recording; auto: x.agent.jsonl beside x.ipynb.").tag(
-        config=True
-    )
-    replay_strict = Bool(False, help="Drift from the recording is an error.").tag(config=True)
-    record = Unicode("", help="A file to record the model's side to.").tag(config=True)
-    max_turns = Int(100, min=1, help="Requests to the model in one cell.").tag(config=True)
-    max_tokens = Int(None, min=1, allow_none=True, help="Tokens of one cell, in and out.").tag(
-        config=True
-    )
-    max_cost = Float(None, allow_none=True, help="USD of one cell.").tag(config=True)
-    output_budget = Int(10_000, min=1, help="Characters the model reads of one output.").tag(
-        config=True
-    )
-    context_window = Int(
-        None, min=1, allow_none=True, help="Tokens the model can read; None: as known."
-    ).tag(config=True)
-    loops = Dict(help="When repetition is stopped, such as {'identical': 5}.").tag(config=True)
-    python = Enum(["live", "scratch", "off"], "live", help="Where the model's code runs.").tag(
-        config=True
-    )
-    features = Dict(
-        help="What is switched on ({'web_search': True}) or chosen otherwise for a model."
-    ).tag(config=True)
-    hooks = List(help="Objects with before_tool, after_tool, before_model or on_event.").tag(
-        config=True
-    )
-    mcp_servers = Dict(help="MCP servers: {'name': {'command': ..., 'args': [...]}}.").tag(
-        config=True
-    )
-    tool_budget = Int(
-        10_000, min=0, help="Estimated tokens of all tools, above which some are deferred."
-    ).tag(config=True)
-    allow_dangerous = Bool(False, help="Dangerous commands run under never.").tag(config=True)
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell=shell)
@@ -81,31 +41,27 @@ class AgentMagics(Magics):
     # -- the magics --------------------------------------------------------------------------------
 
     @functools.cached_property
-    def notebook(self) -> Any:
-        """The agents of this kernel (`NotebookAgents`)."""
-        return importlib.import_module("agent_magics.kernel.notebook").NotebookAgents(
-            self.shell, self
-        )
+    def notebook(self) -> "NotebookAgents":
+        """The agents of this kernel."""
+        module = importlib.import_module("agent_magics.kernel.notebook")
+        agents: NotebookAgents = module.NotebookAgents(self.shell, self)
+        return agents
 
     @property
-    def agents(self) -> dict[str, Any]:
+    def agents(self) -> "dict[str, Agent]":
         """The agents by name."""
         return self.notebook.agents
 
     @no_var_expand
     @magic_arguments()
-    @argument("--model", "-m", help="The model's name at the provider.")
-    @argument("--name", help="Which agent; each has its own conversation.")
-    @argument("--tools", nargs="+", help="Tools, sets (such as data), own functions.")
-    @argument("--approval", choices=APPROVALS, help="When you are asked.")
-    @argument("--sandbox", choices=SANDBOXES, help="What commands may touch.")
-    @argument("--max-turns", type=int, help="Requests to the model in this cell.")
-    @argument("--max-tokens", type=int, help="Tokens of this cell, in and out.")
-    @argument("--max-cost", type=float, metavar="USD", help="What this cell may cost.")
+    @add_options
+    @argument("--prompt", nargs="+", metavar="NAME", help="A prompt's name, then field=value.")
+    @argument("--plan", action="store_true", help="Only read, and end with a plan to run.")
     @argument("--into", metavar="VAR", help="Bind the final answer to this variable.")
     @argument("--output", metavar="TYPE", help="The answer's type, such as 'list[Row]'.")
-    @argument("--replay", metavar="FILE", help="Play the model's side from this recording.")
-    @argument("--record", metavar="FILE", help="Record the model's side to this file.")
+    @argument("--map", metavar="ROWS", help="Ask this of each row: a variable, or a path.")
+    @argument("--ask-above", type=float, metavar="USD", help="With --map: ask me above this cost.")
+    @argument("--parts", metavar="FOLDER", help="With --map: write Parquet files there.")
     @argument("--background", action="store_true", help="Go on while other cells run.")
     @argument("--new", action="store_true", help="Begin a new conversation.")
     @cell_magic("agent")
@@ -118,31 +74,41 @@ class AgentMagics(Magics):
         self.notebook.run_blocking(parse_argstring(self.agent, line), cell)
 
     async def run_awaiting(self, line: str, cell: str) -> None:
-        """What a top-level ``%%agent`` cell awaits; see ``transform``."""
+        """Run a top-level ``%%agent`` cell, which awaits this; see ``transform``."""
         await self.notebook.run_awaiting(parse_argstring(self.agent, line), cell)
 
     @no_var_expand
     @line_magic("agent")
     def agent_line(self, line: str) -> Any:
         """Look at and steer the agent: ``%agent help`` lists the words."""
-        return self.notebook.perform(line)
+        control = importlib.import_module("agent_magics.kernel.commands.control")
+        return control.perform(self.notebook, line)
 
-    def complete(self, shell: Any, event: Any) -> list[str]:
-        """Complete options, tools and words at the cursor (an IPython completer hook)."""
-        completion = importlib.import_module("agent_magics.kernel.completion")
-        return completion.complete(event.line, self.agent.parser, shell.user_ns)
+    @context_matcher(priority=10)
+    def complete(self, context: CompletionContext) -> dict[str, Any]:
+        """Complete options, tools and words at the cursor, instead of Python's (for IPython)."""
+        found: list[str] = []
+        if ours := _OURS.fullmatch(context.text_until_cursor):
+            completion = importlib.import_module("agent_magics.kernel.completion")
+            found = completion.complete(
+                ours[1], self.agent.parser, self.shell.user_ns, Path(self.cwd or ".")
+            )
+        return {"completions": [SimpleCompletion(text) for text in found], "suppress": True}
 
     def before_cell(self, info: Any) -> None:
-        """Give a cell the names that it expects of us; nothing is loaded for any other cell."""
+        """Bind the names that a cell may use, such as ``mcp``; other cells import nothing."""
+        self.lab.forget(asker_of(self.shell).cell)
         if "notebook" in vars(self) or "mcp." in info.raw_cell:
             self.notebook.before_cell(info)
 
-    def lend(self) -> Lent:
-        """Return what `Agent` objects of this process may use."""
-        return self.notebook.lend()
+    def front_end(self) -> FrontEnd:
+        """Return the front end for `Agent` objects of this process."""
+        serving = importlib.import_module("agent_magics.kernel.commands.serving")
+        serve_host = functools.partial(serving.NotebookServeHost, self.notebook)
+        return FrontEnd(self.notebook.host, self.notebook.live_kernel, serve_host)
 
     def close(self) -> None:
-        """End the agents, if there are any, and let no page in any more."""
+        """Close the agents, if there are any, and the connections to pages."""
         self.lab.close()
         if "notebook" in vars(self):
             self.notebook.close()
@@ -158,33 +124,32 @@ def load(shell: Any) -> None:
     magics = AgentMagics(shell=shell)
     shell.register_magics(magics)
     shell.input_transformers_post.append(AwaitTopLevelCell(shell))
-    for key in _COMPLETED:
-        shell.set_hook("complete_command", magics.complete, str_key=key)
+    shell.Completer.custom_matchers.append(magics.complete)
     shell.events.register("pre_run_cell", magics.before_cell)
-    SURROUNDINGS.lend(magics.lend)
+    FRONT_ENDS.register(magics.front_end)
     threading.Thread(target=_warm_up, name="agent-warm-up", daemon=True).start()
 
 
 def _warm_up() -> None:
-    """Import what the first cell needs, half a second that it need not wait for."""
+    """Import the modules that the first cell needs, which takes half a second."""
     importlib.import_module("agent_magics.kernel.notebook")
-    importlib.import_module("agent_magics.models.responses").load_openai()
+    with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
+        importlib.import_module("agent_magics.models.wires.responses.model").load_openai()
 
 
 def unload(shell: Any) -> None:
-    """Take everything away that `load` registered, and end the agents."""
+    """Unregister everything that `load` registered, and close the agents."""
     magics = shell.magics_manager.registry.pop("AgentMagics", None)
     if magics is None:
         return
     # Else %config would go on setting these magics, not those that are loaded next.
     shell.configurables.remove(magics)
-    for key in _COMPLETED:
-        shell.strdispatchers["complete_command"].strs.pop(key, None)
+    shell.Completer.custom_matchers.remove(magics.complete)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("agent", None)
     shell.input_transformers_post[:] = [
         each for each in shell.input_transformers_post if not isinstance(each, AwaitTopLevelCell)
     ]
     shell.events.unregister("pre_run_cell", magics.before_cell)
-    SURROUNDINGS.lend(None)
+    FRONT_ENDS.register(None)
     magics.close()

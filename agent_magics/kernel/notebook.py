@@ -1,11 +1,13 @@
-"""The agents of this kernel and their cells: what the magics do, loaded at their first use."""
+"""Runs the cells and control lines of this kernel's agents; loaded at the magics' first use."""
 
 import asyncio
 import atexit
 import keyword
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,35 +15,47 @@ from weakref import WeakSet
 
 from IPython.core.error import UsageError
 
-from agent_magics.app import Agent
-from agent_magics.dispatch.shelf import join_tools
-from agent_magics.engine.result import RunResult
-from agent_magics.engine.setup import RunSetup
-from agent_magics.engine.surroundings import Lent
-from agent_magics.kernel import control
-from agent_magics.kernel.answers import NotebookHost
-from agent_magics.kernel.cell import CellRun
-from agent_magics.kernel.lab_document import LabDocument
-from agent_magics.kernel.lab_tools import PageTools
-from agent_magics.kernel.live_tools import MCP
-from agent_magics.kernel.namespace import LiveNamespace, interpolate, own_tools
-from agent_magics.kernel.output_type import read_type
-from agent_magics.kernel.rerecording import Rerecording
-from agent_magics.kernel.serving import ServingDesk
-from agent_magics.models.families import tools_config
-from agent_magics.models.recording_file import recording_beside_notebook
+from agent_magics.app import Agent, conversations
+from agent_magics.dispatch.pool import POOL
+from agent_magics.engine.past.rewind import Rewind
+from agent_magics.engine.results.run import RunResult
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.files.paths import open_notebook
+from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
+from agent_magics.kernel.cell.named_prompt import read_prompt
+from agent_magics.kernel.cell.output_type import read_type
+from agent_magics.kernel.cell.plan_first import is_to_run
+from agent_magics.kernel.cell.publishing import is_watched
+from agent_magics.kernel.cell.rerecording import Rerecording
+from agent_magics.kernel.cell.run import CellRun
+from agent_magics.kernel.lab.document import LabDocument
+from agent_magics.kernel.lab.page_tools import PageTools
+from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_tools
+from agent_magics.kernel.live.tools import MCP
+from agent_magics.kernel.questions.ladder import NotebookHost
+from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.recordings.writing import recording_beside_notebook
+from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp_callables import McpNamespace
-from agent_magics.tools.mcp_selection import split_tools
-from agent_magics.tools.toolset import resolve_tools
+from agent_magics.records.index import RecordedConversation
+from agent_magics.render.markdown import code_span
+from agent_magics.rows.result import MapResult
+from agent_magics.settings.sources import Source
+from agent_magics.settings.table import settings_in
+from agent_magics.tools.catalog.sources import entries_of
+from agent_magics.tools.mcp.callables import McpNamespace
+from agent_magics.tools.proposal import RUN_PROMPT
+
+# Seconds for which a cell waits for the list of conversations, before it begins without.
+PATIENCE = 0.1
 
 
 class NotebookAgents:
-    """The agents by name, and what their cells and `%agent` lines need.
+    """The agents of a kernel by name, and the state that their cells share.
 
     Args:
         shell: the IPython shell.
-        settings: the traits of `AgentMagics`; read anew for each cell.
+        settings: the traits of `AgentMagics`; read again for each cell.
     """
 
     def __init__(self, shell: Any, settings: Any) -> None:
@@ -53,22 +67,28 @@ class NotebookAgents:
         self._page_tools = PageTools(settings.lab)
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
-        self.background: dict[str, asyncio.Task[Any]] = {}
+        self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
+        self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
         self.rerecording = Rerecording()
         self._runs: WeakSet[CellRun] = WeakSet()
         self._last_agent: Agent | None = None
-        atexit.register(self.close)  # while the kernel can still say how the sessions ended
+        self.listed: list[str] = []  # conversations, as %agent sessions last showed them
+        self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
+        self._offered_earlier = False
+        atexit.register(self.close)  # while the kernel can still show how the sessions ended
 
     def before_cell(self, info: Any) -> None:
-        """Bind what a cell names: ``mcp``, and results of the last agent such as ``_r7``."""
+        """Bind the names that a cell mentions: ``mcp``, and the last agent's results (``_r7``)."""
         agent = self._last_agent
+        if getattr(info, "cell_id", None):
+            self.live_kernel.cell_ids[info.raw_cell.rstrip("\n")] = info.cell_id
         if "mcp." in info.raw_cell and not self.live_kernel.running:
             self._bind_mentioned()
         if agent is not None and "_r" in info.raw_cell and not self.live_kernel.running:
-            self.live_kernel.bind_kept(info.raw_cell, agent.session.handles)
+            self.live_kernel.bind_kept(info.raw_cell, agent.session.conversation.handles)
 
     def _bind_mentioned(self) -> None:
-        """Have `mcp` there for a cell that names it, also before any agent has run."""
+        """Bind `mcp` for a cell that names it before any agent has run."""
         if MCP in self.shell.user_ns:
             return
         try:
@@ -76,57 +96,222 @@ class NotebookAgents:
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
 
-    def lend(self) -> Lent:
-        """Return what `Agent` objects of this process may use."""
-        return Lent(self.host, self.live_kernel, partial(ServingDesk, self))
-
     # -- cells -------------------------------------------------------------------------------------
 
     def run_blocking(self, options: Any, cell: str) -> None:
         """Run a ``%%agent`` cell that blocks."""
+        if options.map:
+            self._map_blocking(options, cell)
+            return
         if options.background:
             raise UsageError("--background needs a cell of its own at the top level of a notebook.")
-        run, prompt, setup = self._prepare(options, cell)
+        run, prompt = self._prepare(options, cell)
+        if run.agent.session.busy:
+            raise UsageError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
+        setup = self._begin(run, options, prompt)
         with self._binding_interrupted(run, options):
-            self._finish(run.run_blocking(prompt, setup), options)
+            result = run.run_blocking(prompt, setup)
+            if options.plan and is_to_run(result):
+                result = self._next_run(run).run_blocking(RUN_PROMPT, self._run_plan(run, options))
+            self._finish(result, options)
 
     async def run_awaiting(self, options: Any, cell: str) -> None:
         """Run a ``%%agent`` cell that awaits."""
-        run, prompt, setup = self._prepare(options, cell)
+        if options.map:
+            await self._map(options, cell)
+            return
+        run, prompt = self._prepare(options, cell)
+        order = self._orders.setdefault(run.agent.name, asyncio.Lock())
+        if run.agent.session.busy and not order.locked():
+            raise UsageError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
+        setup = None if order.locked() else self._begin(run, options, prompt)
+        running = self._run_in_order(run, prompt, options, order, setup)
         if options.background:
-            self._start_background(run, prompt, setup, options)
+            self._start_background(run, running, options)
             return
         with self._binding_interrupted(run, options):
-            self._finish(await run.run_awaiting(prompt, setup), options)
+            self._finish(await running, options)
 
-    def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str, RunSetup]:
-        if options.into is not None and not _is_name(options.into):
-            raise UsageError(f"--into {options.into}: not a variable's name.")
+    async def _run_in_order(
+        self,
+        run: CellRun,
+        prompt: str,
+        options: Any,
+        order: asyncio.Lock,
+        setup: TurnConfig | None,
+    ) -> RunResult:
+        """Run a cell after the earlier cells of its agent.
+
+        Args:
+            run: the cell's run.
+            prompt: the text for the model.
+            options: the cell's options.
+            order: the lock that the agent's cells acquire in turn.
+            setup: the configuration; None where it is built when the cell's turn has come.
+        """
+        await run.wait_for(order)
         try:
-            prompt = interpolate(cell.strip(), self.shell.user_ns)
-            if not prompt:
-                raise FatalError("The cell is empty: write what the agent should do below %%agent.")
-            agent = self.agent_named(options.name or self.settings.name, new=options.new)
-            if agent.session.busy:
-                raise FatalError(
-                    f"Agent {agent.name!r} is at work; wait for it, stop it with "
-                    f"%agent stop {agent.name}, or use another one (--name)."
+            setup = setup or self._begin(run, options, prompt)
+            result = await run.run_awaiting(prompt, setup, background=options.background)
+            if options.plan and is_to_run(result):
+                result = await self._next_run(run).run_awaiting(
+                    RUN_PROMPT, self._run_plan(run, options), background=options.background
                 )
+        finally:
+            order.release()
+        return result
+
+    # -- cells that map ----------------------------------------------------------------------------
+
+    def _map_blocking(self, options: Any, cell: str) -> None:
+        """Run a ``%%agent --map`` cell that blocks."""
+        run, asked = self._prepare_map(options, cell)
+        try:
+            self._bind_map(run.run_blocking(**asked), options)
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+
+    async def _map(self, options: Any, cell: str) -> None:
+        """Run a ``%%agent --map`` cell that awaits; its agent stays free for other cells."""
+        run, asked = self._prepare_map(options, cell)
+
+        async def work() -> None:
+            try:
+                self._bind_map(await run.run(**asked), options)
+            except FatalError as error:
+                raise UsageError(str(error)) from None
+
+        if not options.background:
+            await work()
+            return
+        tasks = self.background.setdefault(run.agent.name, [])
+        task = asyncio.get_running_loop().create_task(work(), name="background map")
+        tasks.append(task)
+        task.add_done_callback(tasks.remove)
+
+    def _prepare_map(self, options: Any, cell: str) -> tuple[MapCell, dict[str, Any]]:
+        _check_into(options)
+        namespace = self.shell.user_ns
+        try:
+            agent = self.agent_named(options.name or self.settings.name)
+            asked = {
+                "prompt": cell.strip(),
+                "rows": read_rows(options.map, namespace),
+                "output": read_type(options.output, namespace),
+                "cell": self._cell_settings(options, self._recording(options)[0]),
+                "options": map_options(options),
+            }
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+        return MapCell(self.shell, self.host, agent), asked
+
+    def _bind_map(self, result: MapResult, options: Any) -> None:
+        self.shell.user_ns["_agent"] = result
+        if options.into:
+            self.shell.user_ns[options.into] = result.frame
+
+    def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str]:
+        _check_into(options)
+        try:
+            prompt = self._prompt(options, cell)
+            agent = self.agent_named(options.name or self.settings.name, new=options.new)
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+        run = CellRun(self.shell, self.host, agent)
+        self._runs.add(run)
+        return run, prompt
+
+    def _next_run(self, run: CellRun) -> CellRun:
+        """Return a further run of the same agent in the same cell."""
+        following = CellRun(self.shell, self.host, run.agent)
+        self._runs.add(following)
+        self.views[run.agent.name] = following.view
+        return following
+
+    def _run_plan(self, run: CellRun, options: Any) -> TurnConfig:
+        """Return the configuration of the turn that carries a plan out: of an ordinary one."""
+        options.plan = False
+        try:
+            return self._setup(run.agent, options)[0]
+        except FatalError as error:
+            raise UsageError(str(error)) from None
+
+    def _prompt(self, options: Any, cell: str) -> str:
+        """Return the text for the model: the named prompt, then the cell's own text."""
+        namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
+        named = read_prompt(options.prompt, workspace, namespace) if options.prompt else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(cell.strip(), namespace))))
+        if not prompt:
+            raise FatalError("The cell is empty: write what the agent should do below %%agent.")
+        return prompt
+
+    def _begin(self, run: CellRun, options: Any, prompt: str) -> TurnConfig:
+        """Return the configuration of a cell's turn, when that begins."""
+        agent = run.agent
+        try:
             setup, notes = self._setup(agent, options, self._take(agent, options, prompt))
         except FatalError as error:
             raise UsageError(str(error)) from None
-        run = CellRun(self.shell, self.host, agent, notes)
-        self._runs.add(run)
+        if not (notes or options.record or self.settings.record):
+            run.name_conversation()
+        for note in notes:
+            run.note(note)
+        self._offer_earlier(run, notes)
         self._last_agent = agent
         self.views[agent.name] = run.view
-        return run, prompt, setup
+        return setup
 
-    def setup_of(self, agent: Agent) -> RunSetup:
-        """Return what a run of `agent` runs with where its cell has no options."""
+    def earlier(self) -> RecordedConversation | None:
+        """Return this notebook's last conversation of an earlier kernel; None for none."""
+        return self._earlier_of(conversations())
+
+    def _earlier_of(self, recorded: Sequence[RecordedConversation]) -> RecordedConversation | None:
+        here = open_notebook()
+        named = {page.conversation for page in self.settings.lab.pages if page.conversation}
+        now = {agent.session.conversation.id for agent in self.agents.values()}
+        for each in recorded:
+            is_ours = each.id in named or (here is not None and each.notebook == str(here))
+            if is_ours and each.turns and each.id not in now:
+                return each
+        return None
+
+    def _offer_earlier(self, run: CellRun, notes: Sequence[str]) -> None:
+        """Show a notice once per kernel that an earlier conversation can be resumed.
+
+        It is not shown where a recording is played or nobody watches, so that those outputs stay
+        unchanged. Thousands of records are listed in a second, on another thread: the turn goes on.
+        """
+        is_first, self._offered_earlier = not self._offered_earlier, True
+        has_turns = bool(run.agent.session.conversation.history.turns)
+        if notes or not is_first or has_turns or not is_watched(self.shell):
+            return
+        listing = POOL.submit(conversations)
+        try:
+            self._tell_earlier(run, listing.result(PATIENCE))
+        except TimeoutError:
+            loop, context = asyncio.get_running_loop(), copy_context()  # by which the cell is found
+
+            def tell_later(done: Future[list[RecordedConversation]]) -> None:
+                tell = partial(self._tell_earlier, run, done.result())
+                loop.call_soon_threadsafe(tell, context=context)
+
+            listing.add_done_callback(tell_later)
+
+    def _tell_earlier(self, run: CellRun, recorded: Sequence[RecordedConversation]) -> None:
+        earlier = self._earlier_of(recorded)
+        if earlier is not None:
+            run.note(
+                f"This notebook has an earlier conversation ({code_span(earlier.title)}, "
+                f"{earlier.turns} turns), which this cell does not know: `%agent resume "
+                f"{earlier.id[:8]}` goes on with it."
+            )
+
+    def setup_of(self, agent: Agent) -> TurnConfig:
+        """Return the configuration of a run of `agent` in a cell without options."""
         return self._setup(agent, self.settings.agent.parser.parse_argstring(""))[0]
 
     def _take(self, agent: Agent, options: Any, prompt: str) -> tuple[Path, str] | None:
-        """Return where the cell is recorded anew, and a note, where that is wanted."""
+        """Start to record the cell anew if requested; return the new recording, and a note."""
         path, _ = self._recording(options)
         if path is None:
             return None
@@ -134,43 +319,36 @@ class NotebookAgents:
 
     def _setup(
         self, agent: Agent, options: Any, take: tuple[Path, str] | None = None
-    ) -> tuple[RunSetup, list[str]]:
+    ) -> tuple[TurnConfig, list[str]]:
         replay, notes = (None, [take[1]]) if take else self._recording(options)
-        settings, namespace = self.settings, self.shell.user_ns
-        model = options.model or settings.model
-        features = settings.features or agent.config.features
-        forms = tools_config(model, features)
-        named = self._with_notebook(options.tools or settings.tools)
+        namespace = self.shell.user_ns
         self._page_tools.give(agent)
-        known = {**agent.toolbox.named_in(named), **namespace}
-        named, mcp_names = split_tools(named, known)
-        wanted = resolve_tools(named, known, live=True, forms=forms)
+        named = self._with_notebook(_split_at_commas(options.tools) or self.settings.tools)
         setup = agent.setup(
-            tools=wanted if options.tools else join_tools(wanted, own_tools(namespace)),
+            tools=named if options.tools else [*named, *own_tools(namespace)],
+            namespace=namespace,
             more=not options.tools,
-            mcp_names=mcp_names,
-            model=model,
-            features=features,
-            replay=replay,
-            record=take[0] if take else options.record or settings.record or None,
-            approval=options.approval or settings.approval,
-            sandbox=options.sandbox or settings.sandbox,
-            max_turns=settings.max_turns if options.max_turns is None else options.max_turns,
-            max_tokens=settings.max_tokens if options.max_tokens is None else options.max_tokens,
-            max_cost=settings.max_cost if options.max_cost is None else options.max_cost,
-            output=read_type(options.output, namespace),
-            network=settings.network,
-            output_budget=settings.output_budget,
-            context_window=settings.context_window,
-            loops=settings.loops,
-            python=settings.python,
-            allow_dangerous=settings.allow_dangerous,
+            output=None if options.plan else read_type(options.output, namespace),
+            plan=options.plan,
+            **self._cell_settings(options, replay, take[0] if take else None),
         )
         self._bind_servers(agent)
-        return setup, notes
+        return setup, [*notes, *agent.new_notes()]
+
+    def _cell_settings(
+        self, options: Any, replay: Path | None, record: Path | None = None
+    ) -> dict[str, Any]:
+        """Return the settings that a cell gives, with the recording that it plays or makes."""
+        given = {
+            name: value
+            for name in settings_in(Where.CELL)
+            if name not in ("name", "tools") and (value := getattr(options, name)) is not None
+        }
+        record = record or options.record or self.settings.record or None
+        return {**given, "replay": replay, "record": record}
 
     def _bind_servers(self, agent: Agent) -> None:
-        """Bind the tools of the agent's MCP servers as `mcp`, unless that is the person's name."""
+        """Bind the tools of the agent's MCP servers as `mcp`, unless the person uses that name."""
         namespace, there = self.shell.user_ns, self.shell.user_ns.get(MCP)
         if there is not None and not isinstance(there, McpNamespace):
             return
@@ -181,12 +359,12 @@ class NotebookAgents:
             del namespace[MCP]
 
     def _with_notebook(self, named: Any) -> list[Any]:
-        """Return the names of tools; with "data" those of the open notebook, where one answers."""
-        names = [named] if isinstance(named, str) else list(named)
+        """Add the notebook's tools to "data" in a list of tool names, where a page is connected."""
+        names = entries_of(named)
         return [*names, "notebook"] if "data" in names and self.settings.lab.pages else names
 
     def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
-        """Return the recording to play, and a note that says so."""
+        """Return the recording to play, and notes about it."""
         if options.record or self.settings.record:
             return None, []
         chosen = options.replay or self.settings.replay
@@ -205,34 +383,39 @@ class NotebookAgents:
         return path, [note]
 
     def agent_named(self, name: str, *, new: bool = False) -> Agent:
-        """Return the agent of that name, made at first use; `new` begins its conversation anew."""
+        """Return the agent of that name, made at its first use; `new` resets its conversation."""
+        given = self.given()
         agent = self.agents.get(name)
-        if agent is None:
-            settings = self.settings
-            agent = self.agents[name] = Agent(
-                settings.model,
-                name=name,
-                cwd=settings.cwd,
-                instructions=settings.instructions or None,
-                writable_roots=settings.writable_roots,
-                base_url=settings.base_url or None,
-                replay_strict=settings.replay_strict,
-                approval=settings.approval,
-                sandbox=settings.sandbox,
-                network=settings.network,
-                hooks=settings.hooks,
-                mcp_servers=settings.mcp_servers,
-            )
-        elif new:
+        if agent is not None and new:
             agent.reset()
-        agent.replay_strict = self.settings.replay_strict
-        agent.toolbox.budget = self.settings.tool_budget
-        agent.use_servers(self.settings.mcp_servers)
+            if agent.is_elsewhere(given):  # its conversation has ended, so nothing is lost
+                agent.close()
+                agent = None
+        if agent is None:
+            cwd = {key: given.values[key] for key in ("cwd",) if key in given.values}
+            agent = self.agents[name] = Agent(name=name, **cwd)
+        agent.use(Source(given.name, {**given.values, "name": name}))
         return agent
+
+    def given(self) -> Source:
+        """Return the settings of this notebook for all of its cells."""
+        values = given_in(self.settings)
+        # A cell chooses among these itself; see `_setup` and `_recording`.
+        for name in ("name", "tools", "replay", "record"):
+            values.pop(name, None)
+        return Source("%config", values)
+
+    def settings_now(self) -> Settings:
+        """Return the settings of the next cell.
+
+        Raises:
+            FatalError: one of them is invalid.
+        """
+        return self.agent_named(self.settings.name).settings
 
     @contextmanager
     def _binding_interrupted(self, run: CellRun, options: Any) -> Iterator[None]:
-        """Bind `_agent` also where the person interrupts: it says what was done until then."""
+        """Bind `_agent` also where the person interrupts, to the result until then."""
         try:
             yield
         except KeyboardInterrupt:
@@ -250,14 +433,14 @@ class NotebookAgents:
         self._bind(result, options)
 
     def _bind(self, result: RunResult, options: Any) -> None:
-        """Bind the answer; where a budget ended the run before it, the cell has said so."""
+        """Bind the answer to the variable of ``--into``, unless a budget ended the run early."""
         if options.into and options.output is None:
             self.shell.user_ns[options.into] = result.text
         elif options.into and not result.budget:
             self.shell.user_ns[options.into] = result.value
 
     def _settle(self, options: Any, result: RunResult | None) -> None:
-        """Keep what was recorded anew, or forget it where the cell failed or was interrupted."""
+        """Keep the new recording of a cell, or discard it where the cell did not succeed."""
         name = options.name or self.settings.name
         try:
             ended_well = result is not None and result.status == "completed"
@@ -265,32 +448,34 @@ class NotebookAgents:
         except FatalError as error:
             raise UsageError(str(error)) from None
 
-    def _start_background(self, run: CellRun, prompt: str, setup: RunSetup, options: Any) -> None:
+    def _start_background(
+        self, run: CellRun, running: Coroutine[Any, Any, RunResult], options: Any
+    ) -> None:
         async def work() -> None:
             try:
-                result = await run.run_awaiting(prompt, setup, background=True)
+                result = await running
+                self._settle(options, result)
             except KeyboardInterrupt:
                 return
-            self._settle(options, result)
+            except UsageError as error:  # no cell is left to end with it
+                run.note(str(error), "error")
+                return
             self.shell.user_ns["_agent"] = result
             if result.status == "completed":
                 self._bind(result, options)
 
-        name = options.name or self.settings.name
+        name = run.agent.name
         task = asyncio.get_running_loop().create_task(work(), name=f"background agent {name}")
-        self.background[name] = task
+        tasks = self.background.setdefault(name, [])
+        tasks.append(task)
+        task.add_done_callback(tasks.remove)
 
-    # -- the control line --------------------------------------------------------------------------
-
-    def perform(self, line: str) -> Any:
-        """Do what a ``%agent`` line says, and return the value that it asks for, if any."""
-        try:
-            return control.perform(self, line)
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+    def doing(self, agent: Agent) -> str:
+        """Return the present activity of an agent's cell as text, "" where none is running."""
+        return next((run.doing for run in self._runs if run.agent is agent and run.doing), "")
 
     def close(self) -> None:
-        """End the agents and what they run; no live widget is left in a cell."""
+        """Close the agents and all that they run, and remove live widgets from the cells."""
         atexit.unregister(self.close)
         for agent in self.agents.values():
             agent.close()
@@ -298,5 +483,19 @@ class NotebookAgents:
             run.draw_rest()
 
 
+def _at_work(agent: Agent) -> str:
+    return f"Agent {agent.name!r} is at work; wait for it, or use another one (--name)."
+
+
+def _check_into(options: Any) -> None:
+    if options.into is not None and not _is_name(options.into):
+        raise UsageError(f"--into {options.into}: not a variable's name.")
+
+
 def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _split_at_commas(names: Sequence[str] | None) -> list[str]:
+    """Split the names of ``--tools`` at commas."""
+    return [name for words in names or () for name in words.split(",") if name]

@@ -1,9 +1,9 @@
-"""Makes a top-level ``%%agent`` cell awaitable, and leaves every other way to run one alone.
+"""Makes a top-level ``%%agent`` cell awaitable, and leaves every other use of the magic unchanged.
 
-While a cell awaits, clicks reach the kernel (ipykernel >= 7.4) and an interrupt comes through. A
-magic cannot await, so the one line that IPython makes of the cell is rewritten to a different
-call. Inside another cell (``%%time``, ``ip.run_cell``, ``%run``) an await would be a syntax error
-or meet a loop that is already running; there the blocking magic stays.
+While a cell awaits, clicks reach the kernel (ipykernel >= 7.4) and an interrupt arrives. A magic
+cannot await, so the one line that IPython makes of the cell is rewritten to a different call.
+Inside another cell (``%%time``, ``ip.run_cell``, ``%run``) an await would be a syntax error or meet
+a loop that is already running; there the blocking magic stays.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ AWAITED_CALL = "await get_ipython().magics_manager.registry['AgentMagics'].run_a
 
 
 class AwaitTopLevelCell:
-    """An entry of ``shell.input_transformers_post``."""
+    """An entry of ``shell.input_transformers_post`` that rewrites top-level ``%%agent`` cells."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

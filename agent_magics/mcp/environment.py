@@ -1,4 +1,4 @@
-"""What the servers of one agent have in common: where they run, and whom they tell."""
+"""Defines what an agent's MCP servers share: folders, environment, callbacks for changes."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -12,19 +12,19 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 
 
 class SecretStore(Protocol):
-    """Keeps the tokens of logins where only the person can read them.
+    """Interface of a store for login tokens that only the person can read.
 
-    Its methods may block (a keyring asks): they are called in a thread.
+    Its methods may block (a keyring may ask the person), so they are called in a thread.
     """
 
     def get(self, name: str) -> str | None:
-        """Return what is kept under `name`, None where there is nothing."""
+        """Return the value stored under `name`, or None."""
 
     def put(self, name: str, value: str) -> None:
-        """Keep `value`."""
+        """Store `value`."""
 
     def delete(self, name: str) -> None:
-        """Forget it; nothing happens where there is nothing."""
+        """Delete the value, if there is one."""
 
 
 def _tell_nobody(state: McpServerState) -> None:
@@ -32,15 +32,15 @@ def _tell_nobody(state: McpServerState) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every server of an agent is given.
+class McpEnvironment:
+    """Context shared by all servers of an agent.
 
     Attributes:
-        spawn: starts a coroutine on the loop that owns the connections; from any thread.
-        roots: the folders that servers are told to work in; the first one is where they run.
-        environment: what their variables are taken from.
-        changed: is told of every new state of a server, on the loop.
-        secrets: where tokens of logins are; None keeps none.
+        spawn: starts a coroutine on the event loop that owns the connections; from any thread.
+        roots: the folders reported to servers; they run in the first one.
+        environment: source of their environment variables.
+        changed: called on the loop with every new state of a server.
+        secrets: stores the tokens of logins; None stores none.
     """
 
     spawn: Spawn

@@ -1,17 +1,16 @@
-"""What a server writes beside the protocol: kept as far as there is room, and counted beyond."""
+"""Keeps the end of a server's output beside the protocol, and counts the rest."""
 
 from collections import deque
 from collections.abc import Callable
 
 MOST_KEPT = 256 * 1024  # bytes of one server
-_LONGEST_LINE = 2_000  # characters of a line of ours
+_LONGEST_LINE = 2_000  # characters of a line added by us
 
 
 class LogRing:
-    """The last of what one server wrote, and how much came before it.
+    """A ring buffer of what one server wrote, with the number of dropped bytes.
 
-    Pieces stay as they came; only whoever reads them pays for decoding and redacting, so that a
-    flood costs next to nothing.
+    Decoding and redacting are done only when the log is read, so that a flood costs little.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -22,7 +21,7 @@ class LogRing:
         self.dropped = 0
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes as the server wrote them."""
+        """Append bytes of the server."""
         if not data:
             return
         self._at_line_start = data.endswith(b"\n")
@@ -38,16 +37,16 @@ class LogRing:
             self.dropped += len(oldest)
 
     def note(self, text: str) -> None:
-        """Take in a line of our own."""
+        """Append a line of our own."""
         line = " ".join(text[:_LONGEST_LINE].splitlines())
         start = "" if self._at_line_start else "\n"
         self.feed(f"{start}[{line}]\n".encode("utf-8", "replace"))
 
     def text(self) -> str:
-        """Return what is there, without secrets; where something was dropped, how much."""
+        """Return the kept text, without secrets, and the number of dropped bytes if any."""
         kept = b"".join(self._pieces)
         dropped = self.dropped
-        if dropped:  # a line that was cut could begin with half a secret
+        if dropped:  # a truncated line could begin with half a secret
             cut = kept.find(b"\n") + 1
             dropped += cut
             kept = kept[cut:]
@@ -55,9 +54,9 @@ class LogRing:
         return f"[{dropped:,} bytes before this were dropped]\n{text}" if dropped else text
 
     def last_words(self) -> str:
-        """Return its last line that is not ours, as the end of a sentence; "" without one."""
+        """Return the server's last line, as the end of a sentence; "" without one."""
         for line in reversed(self.text().splitlines()):
-            words = " ".join(line.split())
-            if words and not words.startswith("["):
-                return f"; it said: {words[:300]}"
+            text = " ".join(line.split())
+            if text and not text.startswith("["):
+                return f"; it said: {text[:300]}"
         return ""

@@ -1,32 +1,30 @@
-"""Takes the secrets that a server was given out of what is shown or logged of it."""
+"""Redacts the secrets given to a server in whatever is shown or logged about it."""
 
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.protocol.secrets import SECRET_NAME
 
 REDACTED = "[redacted]"
-_SHORTEST = 6  # characters; shorter ones stand in every second line by chance
-_SHORTEST_SECRET = 4  # of what is certainly meant as a secret
-_SECRET_NAME = re.compile(
-    r"KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|(^|_)PAT($|_)", re.I
-)
-# A folder, a number, a switch: said everywhere, and no secret.
+_SHORTEST = 6  # characters; shorter texts occur by chance
+_SHORTEST_SECRET = 4  # characters, for values that are certainly secrets
+# Folders, numbers and booleans: common texts that are not secrets.
 _HARMLESS = re.compile(r"[/~.][^\s:@]*|[\d.]+|true|false|yes|no|on|off", re.I)
 
 
 class Redactor:
-    """Knows what one server was given, and takes it out of texts."""
+    """Removes the values given to one server from texts."""
 
     def __init__(self, config: McpServerConfig, environment: Mapping[str, str]) -> None:
         self._known: set[str] = set()
         self._sure: set[str] = set()
         passed = {name: environment[name] for name in config.env_vars if name in environment}
         for name, value in {**passed, **config.env}.items():
-            self._learn(value, sure=bool(_SECRET_NAME.search(name)))
+            self._learn(value, sure=bool(SECRET_NAME.search(name)))
         for name, value in config.headers.items():
-            self._learn(value.rpartition(" ")[2], sure=bool(_SECRET_NAME.search(name)))
+            self._learn(value.rpartition(" ")[2], sure=bool(SECRET_NAME.search(name)))
         if config.bearer_token_env_var:
             self.add(environment.get(config.bearer_token_env_var, ""))
         if config.url:
@@ -34,15 +32,15 @@ class Redactor:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is certainly a secret, the longest first."""
+        """The values that are certainly secrets, the longest first."""
         return _longest_first(self._sure)
 
     def add(self, secret: str) -> None:
-        """Take this one out as well, from now on."""
+        """Redact this secret too, from now on."""
         self._learn(secret, sure=True)
 
     def __call__(self, text: str) -> str:
-        """Return `text` without them."""
+        """Return `text` redacted."""
         for secret in _longest_first(self._known):
             if secret in text:
                 text = text.replace(secret, REDACTED)
@@ -67,7 +65,7 @@ class Redactor:
         if parts.password:
             self.add(parts.password)
         for name, value in parse_qsl(parts.query):
-            self._learn(value, sure=bool(_SECRET_NAME.search(name)))
+            self._learn(value, sure=bool(SECRET_NAME.search(name)))
 
 
 def _longest_first(secrets: Iterable[str]) -> tuple[str, ...]:

@@ -1,1 +1,4 @@
-"""Floor 2: the doors to models; the only room that imports ``openai``."""
+"""Clients of model providers, recordings of their answers, and clients that replay recordings.
+
+Read ``base`` first: the interface of every client. Only this folder imports ``openai``.
+"""

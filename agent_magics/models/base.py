@@ -1,40 +1,40 @@
-"""The door to a model, as the engine sees it: one request in, a stream of model events out."""
+"""Defines the interface of a model client: one request in, a stream of model events out."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from agent_magics.models.tape import Tape
+from agent_magics.models.wire_capture import WireCapture
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item, Json, Usage
 from agent_magics.protocol.tools import ConfiguredToolSpec
 
 Finish: TypeAlias = Literal["completed", "length", "content_filter", "incomplete"]
-"""How an answer ended; "incomplete" is short of its end for a reason that we have no word for."""
+"""How an answer ended; "incomplete" means that it was truncated for an unlisted reason."""
 
 
 class Transcript(Protocol):
-    """A conversation as one wire writes it, growing item by item.
+    """A conversation encoded in the format of one wire API, extended item by item.
 
-    It may keep the last message open (on the chat wire several items are one message), but what it
-    was given is encoded once.
+    Several items may form one message (in Chat Completions), so the last message may stay open.
+    Each item is encoded only once.
     """
 
     def add(self, item: Item) -> None:
-        """Encode one more item."""
+        """Append an item."""
         ...
 
     def encoded(self) -> bytes:
-        """Everything so far as the elements of a JSON array, joined by commas."""
+        """Return all items as elements of a JSON array, joined by commas."""
         ...
 
 
 TranscriptMaker: TypeAlias = Callable[[], Transcript]
-"""Makes an empty transcript; equal makers make transcripts of the same form."""
+"""Creates an empty transcript; equal makers create transcripts of the same format."""
 
 
 class RequestHistory(Protocol):
-    """The conversation as a request carries it."""
+    """The conversation that a request carries."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -43,31 +43,39 @@ class RequestHistory(Protocol):
 
     @property
     def sent(self) -> Sequence[Item]:
-        """Those that the request carries: of a long conversation a shorter form."""
+        """The items that the request carries; a shortened form of a long conversation."""
         ...
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
-        """What is sent as the transcript of `maker` writes them; each is encoded once, ever.
+        """Return the sent items, encoded by the transcript of `maker`; each is encoded only once,
+        ever.
 
-        This is what keeps the cost of a turn flat: a request posts bytes that are already there.
+        So the cost of a request does not grow with the conversation: its bytes exist already.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request.
+    """One request to a model.
 
     Attributes:
-        prompt: the person's words that began the turn; with `number` it finds a recorded exchange.
+        model: the model's name at the provider.
+        instructions: the system prompt.
+        history: the conversation.
+        tools: the tools offered.
+        prompt: the person's message that began the turn; with `number` it identifies a recorded
+            exchange.
         number: 1 for the turn's first request, 2 for the next, and so on.
         conversation: stable id of the conversation (the provider's prompt cache key).
+        parallel_tool_calls: whether the model may call several tools in one answer.
         tool_choice: "auto", "none", "required", or the name of the function that must be called.
         service_tier: the provider's class of service ("flex", "priority"), "" for its default.
         reasoning_summary: "auto", "concise" or "detailed"; "" asks for no summary.
-        output_schema: JSON schema (of an object) of the answer; sent where the server can hold
-            the model to it, and the instructions have it in any case.
-        tape: takes down what the provider says, for a recording; None where nobody wants it.
+        output_schema: JSON schema (of an object) of the answer; sent where the server can enforce
+            it. The instructions contain it in any case.
+        capture: records the provider's bytes, or None.
+        stream: whether the answer is sent in events while it is made, or whole at its end.
     """
 
     model: str
@@ -82,37 +90,51 @@ class ModelRequest:
     service_tier: str = ""
     reasoning_summary: str = ""
     output_schema: Mapping[str, Json] | None = None
-    tape: Tape | None = None
+    capture: WireCapture | None = None
+    stream: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """More of the answer."""
+    """A fragment of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningChunk:
-    """More of the reasoning summary."""
+    """A fragment of the reasoning summary."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
+class CallChunk:
+    """More of a call's arguments, only to be counted while they come.
+
+    Attributes:
+        name: the tool; "" where the server has not said it yet.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ItemDone:
-    """A whole item; calls are only acted on from here, never from pieces."""
+    """A complete item; calls are acted on only from here, never from fragments."""
 
     item: Item
 
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """The provider's own web search goes on; what it did is told when it has ended.
+    """Progress of the provider's built-in web search; its final action is reported when it has
+    ended.
 
     Attributes:
-        call_id: which search, unique in this answer.
-        action: what was done, as in `WebSearchCall`; {} until that is known.
+        call_id: identifies the search within this answer.
+        action: the search's action, as in `WebSearchCall`; {} until it is known.
     """
 
     call_id: str
@@ -132,7 +154,7 @@ class RetryWait:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the person should know about this answer (a recording that drifted, say)."""
+    """A message for the person about this answer, such as a difference from its recording."""
 
     message: str
 
@@ -146,7 +168,14 @@ class ResponseDone:
 
 
 ModelEvent: TypeAlias = (
-    TextChunk | ReasoningChunk | ItemDone | SearchProgress | RetryWait | Notice | ResponseDone
+    TextChunk
+    | ReasoningChunk
+    | CallChunk
+    | ItemDone
+    | SearchProgress
+    | RetryWait
+    | Notice
+    | ResponseDone
 )
 
 
@@ -155,15 +184,15 @@ class ContextOverflow(FatalError):
 
 
 class Model(Protocol):
-    """What every door offers.
+    """The interface of every model client."""
 
-    `source` tells people in a few words where the answers come from ("OpenAI", "recording x").
-    """
+    @property
+    def source(self) -> str:
+        """Where the answers come from, in a few words for people ("OpenAI", "recording x")."""
+        ...
 
-    source: str
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Send `request` and yield what comes, `ResponseDone` last.
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Send `request` and yield the events of the answer, `ResponseDone` last.
 
         Raises:
             FatalError: no key, wrong key, unknown model, no answer: one sentence for the person.
@@ -171,5 +200,14 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back connections; the door may be used again afterwards."""
+        """Close connections; the client may be used again afterwards."""
+        ...
+
+
+@runtime_checkable
+class RemembersOutputs(Protocol):
+    """A model client whose answers were recorded, together with the outputs of their calls."""
+
+    def recorded_output(self, call_id: str) -> str | None:
+        """Return the recorded output of a call of the last answer; None where there is none."""
         ...

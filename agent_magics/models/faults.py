@@ -1,13 +1,12 @@
-"""What can go wrong at a provider, sorted: what passes by itself, and one sentence for the rest.
+"""Classifies provider errors into transient and permanent ones, with one sentence for the person.
 
-Both wires come here with the openai package's errors, with what breaks while an answer is read, and
-with the error objects that servers put into a stream.
+Both wire APIs use it for the openai package's errors, for broken connections, and for the error
+objects that servers put into a stream.
 """
 
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from agent_magics.models.base import ContextOverflow
 from agent_magics.protocol.errors import FatalError
@@ -18,20 +17,21 @@ CUT_SHORT = (
 )
 GARBLED = "The model's answer holds an event that is {what}; run the cell again."
 
-# As many tries as the policy allows; see `RetryPolicy`.
+# No limit of its own: as many tries as `RetryPolicy` allows.
 ALL_TRIES = 1000
-# Nobody listens, or nothing comes: it rarely helps to go on for long.
+# For a refused connection or a silent server, where many retries rarely help.
 FEW_TRIES = 3
 
 
 class Fault(FatalError):
-    """A request failed; its text is the sentence for the person.
+    """A failed request; the message is the sentence for the person.
 
     Attributes:
-        passing: whether the same request may go through later.
-        reason: a few words for the countdown until then.
-        tries: how many requests are worth making altogether.
-        retry_after: seconds after which the server wants to be asked again, or None.
+        passing: whether the error is transient: the same request may succeed later.
+        reason: a few words for the countdown before a retry.
+        tries: maximal number of requests that are worth making.
+        retry_after: seconds after which the server asks to be called again, or None.
+        kind: a few words that faults of one sort share ("status 500", "timed out").
     """
 
     def __init__(
@@ -42,49 +42,59 @@ class Fault(FatalError):
         reason: str = "",
         tries: int = ALL_TRIES,
         retry_after: float | None = None,
+        kind: str = "",
     ) -> None:
         super().__init__(sentence)
         self.passing = passing
         self.reason = reason or sentence
         self.tries = tries
         self.retry_after = retry_after
+        self.kind = kind
 
 
-class NoSuchDoor(Fault):
-    """The server does not have this wire API at all; another one may be there."""
+class UnsupportedWire(Fault):
+    """The server does not have this wire API at all; it may have another one."""
 
 
 class UnknownModel(Fault):
-    """The server does not know the model; its list of models may have one like it."""
+    """The server does not know the model."""
 
 
 class Garbled(Fault):
-    """An event cannot be read; at the end of the bytes that is only one that was cut off."""
+    """An event cannot be parsed; at the end of the stream it is one that was cut off."""
 
     def __init__(self, what: str = "not JSON") -> None:
-        said = GARBLED.format(what=what)
-        super().__init__(said, passing=True, reason="The answer was garbled", tries=FEW_TRIES)
+        sentence = GARBLED.format(what=what)
+        super().__init__(
+            sentence,
+            passing=True,
+            reason="The answer was garbled",
+            tries=FEW_TRIES,
+            kind="garbled",
+        )
 
 
 def cut_short(cause: str = "") -> Fault:
-    """Return the fault of an answer whose end did not come."""
+    """Return the error for an answer that broke off before its end."""
     sentence = f"{CUT_SHORT} ({cause})" if cause else CUT_SHORT
-    return Fault(sentence, passing=True, reason="The answer was cut off in the middle")
+    reason = "The answer was cut off in the middle"
+    return Fault(sentence, passing=True, reason=reason, kind="cut off")
 
 
 def silent(address: str, timeout: float) -> Fault:
-    """Return the fault of an answer in which nothing came for `timeout` seconds."""
+    """Return the error for an answer of which nothing arrived for `timeout` seconds."""
     return Fault(
         f"No answer from {address} in time (nothing came for {timeout:g} seconds): try again.",
         passing=True,
         reason=f"Nothing came for {timeout:g} seconds",
         tries=FEW_TRIES,
+        kind="timed out",
     )
 
 
-# -- what a provider says ------------------------------------------------------------------------
+# -- a provider's error messages ------------------------------------------------------------------
 
-# Codes and types by which providers say that the conversation is too long.
+# Error codes and types that mean that the conversation is too long.
 OVERFLOW_CODES = frozenset(
     (
         "context_length_exceeded",  # OpenAI, and most that follow it
@@ -93,7 +103,7 @@ OVERFLOW_CODES = frozenset(
         "model_max_prompt_tokens_exceeded",  # GitHub's endpoint
     )
 )
-# The words of those that have no code for it.
+# Error texts of providers that have no code for it.
 OVERFLOW_WORDS = re.compile(
     r"context[ _-](?:length|window|size)[^.]{0,40}exceed"  # OpenAI, llama.cpp
     r"|exceed\w*[^.]{0,40}context[ _-](?:length|window|size)"
@@ -106,7 +116,7 @@ OVERFLOW_WORDS = re.compile(
     r"|greater than the context length",  # LM Studio
     re.IGNORECASE,
 )
-# Error types and codes inside a stream or an error body that pass by themselves.
+# Transient error types and codes inside a stream or an error body.
 PASSING_CODES = frozenset(
     (
         "server_error",
@@ -122,15 +132,17 @@ PASSING_CODES = frozenset(
         "vector_store_timeout",
     )
 )
-# A 429 that no waiting helps: the account is empty.
+# Codes of status 429 for which waiting does not help: the account is empty.
 SPENT_CODES = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
+_STATUS = re.compile(r"[1-5][0-9]{2}")
+_SECONDS = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{0,9})?")
 PASSING_STATUSES = frozenset((408, 409, 425, 429))
 NEVER_STATUSES = frozenset((501, 505))
 
-# 404, 405 and 501 say that the address has no such door. Others say it in words: OpenAI itself and
+# 404, 405 and 501: the address has no such wire API. Others report it as text: OpenAI itself and
 # llama.cpp ("Invalid URL", "File Not Found"), LM Studio ("Unexpected endpoint", even with 200).
-NO_DOOR_STATUSES = frozenset((404, 405, 501))
-NO_DOOR_WORDS = re.compile(
+NO_WIRE_STATUSES = frozenset((404, 405, 501))
+NO_WIRE_WORDS = re.compile(
     r"(?:unknown|invalid|unrecogni[sz]ed) (?:request )?url|unexpected endpoint|no such endpoint"
     r"|responses api is not (?:supported|enabled|available)",
     re.IGNORECASE,
@@ -138,7 +150,7 @@ NO_DOOR_WORDS = re.compile(
 
 
 def passes(status: int | None, code: str = "") -> bool:
-    """Return whether a request that failed with `status` and `code` may go through later."""
+    """Tell whether a request that failed with `status` and `code` may succeed later."""
     if code in SPENT_CODES:
         return False
     if status is None:
@@ -146,79 +158,73 @@ def passes(status: int | None, code: str = "") -> bool:
     return status in PASSING_STATUSES or (status >= 500 and status not in NEVER_STATUSES)
 
 
-def is_overflow(code: str, said: str) -> bool:
-    """Return whether a provider says that the conversation is too long for the model."""
-    return code in OVERFLOW_CODES or OVERFLOW_WORDS.search(said) is not None
+def is_overflow(code: str, message: str) -> bool:
+    """Tell whether an error means that the conversation is too long for the model."""
+    return code in OVERFLOW_CODES or OVERFLOW_WORDS.search(message) is not None
 
 
-def overflow(said: str) -> ContextOverflow:
-    """Return the error of a conversation that is too long."""
+def overflow(message: str) -> ContextOverflow:
+    """Return the error for a conversation that is too long."""
     return ContextOverflow(
-        f"The conversation is too long for the model ({brief(said) or 'no reason given'}); "
+        f"The conversation is too long for the model ({brief(message) or 'no reason given'}); "
         "begin a new one, or use a model with a larger context."
     )
 
 
-def stated_fault(error: Any) -> FatalError:
-    """Return the error that a server has put into its answer, after the request had gone through.
+def stated_fault(error: object) -> FatalError:
+    """Return the error for an error object inside an answer that began successfully.
 
     Args:
         error: the error's JSON: an object with ``message`` and ``code`` or ``type``, or a text.
     """
     fields = error if isinstance(error, Mapping) else {"message": error}
-    said = brief(message_of(fields)) or brief(str(fields.get("code") or "")) or "no reason given"
+    message = brief(message_of(fields)) or brief(str(fields.get("code") or "")) or "no reason given"
     codes = {str(fields.get(name) or "") for name in ("code", "type")}
-    if any(is_overflow(code, said) for code in codes):
-        return overflow(said)
-    if NO_DOOR_WORDS.search(said):
-        return NoSuchDoor(f"The server does not have this API: {said}")
-    status = next((int(code) for code in codes if code.isdecimal()), None)
+    if any(is_overflow(code, message) for code in codes):
+        return overflow(message)
+    if NO_WIRE_WORDS.search(message):
+        return UnsupportedWire(f"The server does not have this API: {message}")
+    status = next((int(code) for code in codes if _STATUS.fullmatch(code)), None)
     passing = any(passes(status, code) for code in codes) and not codes & SPENT_CODES
-    sentence = f"The model's answer failed at the provider: {said}"
-    return Fault(sentence, passing=passing, reason=f"The provider failed ({said})")
+    sentence = f"The model's answer failed at the provider: {message}"
+    return Fault(sentence, passing=passing, reason=f"The provider failed ({message})")
 
 
-def message_of(body: Any) -> str:
-    """Return what an error's body says, in whichever of the usual places."""
-    if isinstance(body, Mapping):
-        for name in ("message", "error", "detail", "msg"):
-            said = body.get(name)
-            if said:
-                return message_of(said) if isinstance(said, Mapping) else str(said)
-        return ""
+def message_of(body: object) -> str:
+    """Return the message of an error body, from whichever of the usual fields has one."""
+    while isinstance(body, Mapping):
+        message = (body.get(name) for name in ("message", "error", "detail", "msg"))
+        body = next(filter(None, message), "")
     return str(body or "")
 
 
 def brief(text: str) -> str:
-    """One line of at most 500 characters; a server may answer with a whole page of HTML."""
+    """Return `text` on one line of at most 500 characters; a server may answer with an HTML
+    page.
+    """
     line = re.sub(r"\s+", " ", text).strip()
     return line if len(line) <= 500 else line[:499] + "…"
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return after how many seconds the server wants to be asked again, or None.
+    """Return the seconds after which the server asks to be called again, or None.
 
-    ``retry-after-ms`` is the finer one (OpenAI, Azure); ``retry-after`` holds seconds or an HTTP
-    date (RFC 9110, section 10.2.3).
+    ``retry-after-ms`` is the more precise one (OpenAI, Azure); ``retry-after`` holds seconds or an
+    HTTP date (RFC 9110, section 10.2.3). Other values are ignored.
 
     Args:
         headers: the answer's headers, names in any case.
-        now: the time of day in seconds since the epoch, for dates.
+        now: the current time in seconds since the epoch, for dates.
     """
     given = {name.lower(): value.strip() for name, value in headers.items()}
-    try:
-        return max(0.0, float(given["retry-after-ms"]) / 1000)
-    except (KeyError, ValueError):
-        pass
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        if _SECONDS.fullmatch(given.get(name, "")):
+            return max(0.0, float(given[name]) / unit)
     value = given.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms, and rarely needed
 
     try:
-        date = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        then = parsedate_to_datetime(value).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    return max(0.0, then - (time.time() if now is None else now))

@@ -1,8 +1,8 @@
-"""What must not stand in a recording: personal paths, keys, ids of command sessions.
+"""Redacts recordings: personal paths, keys, ids of command sessions.
 
-Paths become placeholders such as {cwd}, which become paths again on replay. So do the ids of
-command sessions, which are random: {session1} is the first that the conversation names. Keys are
-taken out for good.
+Paths become placeholders such as {cwd}, which are replaced by paths again on replay. So do the
+random ids of command sessions: {session1} is the first in the conversation. Keys are removed
+irreversibly.
 """
 
 import json
@@ -16,65 +16,66 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_magics.protocol.items import Item, ToolCallOutput, text_of
+from agent_magics.protocol.secrets import KEY_SHAPES, SECRET_PARAMETER
 
 Replacements: TypeAlias = Sequence[tuple[str, str]]
-"""Pairs of a personal text (a path, a session's id) and the name of its placeholder."""
+"""Pairs of a personal text (a path, a session id) and the name of its placeholder."""
 
 PLACEHOLDERS = ("cwd", "home", "tmp")
 NO_KEY = "[API key]"
 
-# A "key" that is shorter is a word for a server that wants none ("EMPTY", "ollama").
+# A shorter "key" is a dummy for a server that needs none ("EMPTY", "ollama").
 SHORTEST_KEY = 8
-# What the keys of providers and code hosts look like: those that nobody has told us about.
-KEY_SHAPES = "|".join(
-    (
-        r"\b[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, Stripe and others
-        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
-        r"\bgithub_pat_\w{22,}",
-        r"\bglpat-[\w-]{20,}",
-        r"\bxox[abprs]-[\w-]{10,}",
-        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-        r"\bAIza[\w-]{35}",
-        r"\bhf_[A-Za-z0-9]{30,}",
-        r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",  # a JSON web token
-    )
-)
-
-# Names in the query of an address whose values are keys.
-KEY_NAMES = re.compile(r"key|token|secret|sig|auth|password|code", re.IGNORECASE)
+# Keys from this length are removed from errors as whole words, unless they consist of letters only.
+_SHORTEST_ALONE = 4
 
 _NAMES = "|".join((*PLACEHOLDERS, r"session[1-9]\d*"))
 _MARK = re.compile(rf"\{{(literal:)?((?:literal:)*(?:{_NAMES}))\}}")
 
 
 def personal_paths(cwd: Path) -> Replacements:
-    """Return the paths that say whose machine this is, each also as JSON text may escape it."""
+    """Return the paths that identify this machine or person, each also as JSON text may escape
+    it.
+    """
     places = {"cwd": Path(cwd), "home": Path.home(), "tmp": Path(tempfile.gettempdir())}
     pairs: dict[str, str] = {}
     for name, place in places.items():
         for path in (os.path.normpath(place.absolute()), os.path.realpath(place)):
-            if len(path) > 1:  # A root folder is nobody's.
+            if len(path) > 1:  # "/" identifies nobody
                 pairs.setdefault(path, name)
                 pairs.setdefault(json.dumps(path)[1:-1], name)
     return sorted(pairs.items(), key=lambda pair: -len(pair[0]))
 
 
 def keys_in_address(address: str) -> tuple[str, ...]:
-    """Return the keys that a server's address holds: a password, or a key in its query."""
+    """Return the keys in a server's address: a password, or keys in its query."""
     parts = urlsplit(address)
     query = parse_qsl(parts.query)
-    found = (value for name, value in query if KEY_NAMES.search(name))
+    found = (value for name, value in query if SECRET_PARAMETER.search(name))
     return tuple(filter(None, (unquote(parts.password or ""), parts.password, *found)))
 
 
+def without_keys(text: str, keys: Iterable[str]) -> str:
+    """Return an error's text without `keys`; keys too short or too common are not removed."""
+    for key in sorted(set(keys), key=len, reverse=True):
+        if len(key) >= SHORTEST_KEY:
+            text = text.replace(key, NO_KEY)
+        elif len(key) >= _SHORTEST_ALONE and not key.isalpha():
+            text = re.sub(rf"(?<![\w-]){re.escape(key)}(?![\w-])", NO_KEY, text)
+    return text
+
+
 class Hider:
-    """Takes out of texts what is personal.
+    """Replaces personal texts by placeholders, and removes secrets.
 
     Args:
-        replacements: what gets a placeholder; of two that begin at one place the first counts.
-        secrets: what is taken out for good.
+        replacements: texts to replace; of two that begin at one place the first counts.
+        secrets: texts to remove irreversibly.
         literals: whether text that already looks like a placeholder (the braces of an f-string,
-            say) is marked, as {literal:cwd}, so that `show_paths` gives it back as it was.
+            say) is marked, as {literal:cwd}, so that `show_paths` restores it.
+
+    Attributes:
+        found_key: whether a secret was removed so far.
     """
 
     def __init__(
@@ -86,11 +87,13 @@ class Hider:
         self.found_key = False
 
     def __call__(self, text: str) -> str:
-        """Return `text` without what is personal."""
+        """Return `text` redacted."""
         return self._pattern.sub(self._instead, text)
 
     def in_pieces(self, pieces: Sequence[str]) -> list[str]:
-        """Return the pieces of one text, also without what stands across several of them."""
+        """Redact a text that is split into pieces, including matches that span several; return
+        the pieces.
+        """
         whole = "".join(pieces)
         edits = [
             (found.start(), found.end(), self._instead(found))
@@ -98,12 +101,15 @@ class Hider:
         ]
         return _edited(pieces, edits) if edits else list(pieces)
 
-    def in_json(self, value: Any, spared: Collection[tuple[int, Any]] = ()) -> Any:
-        """Return a JSON value without what is personal, its texts changed where they stand.
+    def in_json(self, value: object, spared: Collection[tuple[int, Any]] = ()) -> Any:
+        """Redact all texts of a JSON value, in place.
 
         Args:
             value: the value; objects and lists are changed in place.
-            spared: texts that stay, as (id of their container, their name or position there).
+            spared: texts that are kept, as (id of the container, name or index in it).
+
+        Returns:
+            The value; a new one for a text.
         """
         if isinstance(value, str):
             return self(value)
@@ -136,8 +142,8 @@ def _longest(text: str) -> tuple[int, str]:
 def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) -> re.Pattern[str]:
     choices = [f"(?P<key>{'|'.join([*map(re.escape, keys), KEY_SHAPES])})"]
     if places:
-        # Not inside a longer path: /tmp is not in /home/x/tmp or {cwd}/tmp, /home/ann not in
-        # /home/anna.
+        # Not within a longer path: no match of /tmp in /home/x/tmp or {cwd}/tmp, nor of /home/ann
+        # in /home/anna.
         longer = "|".join(map(re.escape, places))
         choices.append(rf"(?P<place>(?<![\w.}}-])(?:{longer})(?![\w-]|\.\w))")
     if literals:
@@ -146,7 +152,7 @@ def _pattern_of(places: tuple[str, ...], keys: tuple[str, ...], literals: bool) 
 
 
 def _edited(pieces: Sequence[str], edits: Sequence[tuple[int, int, str]]) -> list[str]:
-    """Put each edit's text where it begins; what it replaces goes from all pieces it is in."""
+    """Apply edits of the joined text to its pieces; the new text goes where the edit begins."""
     result, offset = [], 0
     todo = list(reversed(edits))
     for piece in pieces:
@@ -164,13 +170,8 @@ def _edited(pieces: Sequence[str], edits: Sequence[tuple[int, int, str]]) -> lis
     return result
 
 
-def hide_paths(text: str, paths: Replacements) -> str:
-    """Return `text` with placeholders for personal paths; see `show_paths`."""
-    return Hider(paths)(text)
-
-
 def show_paths(text: str, places: Mapping[str, str]) -> str:
-    """Return `text` with `places` for its placeholders; the inverse of `hide_paths`."""
+    """Return `text` with placeholders replaced by `places`; the inverse of `Hider`."""
 
     def show(mark: re.Match[str]) -> str:
         literal, name = mark.groups()
@@ -185,18 +186,18 @@ _SESSION = re.compile(r"\bsession (\d{4,9})\b", re.IGNORECASE)
 
 
 class SessionNames:
-    """Names for the command sessions of conversations: "session1" is the first, and so on.
+    """Names the command sessions of conversations "session1", "session2" and so on.
 
-    A conversation's history is read once, however many requests carry it.
+    Each item of a conversation is searched once, however many requests carry it.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, dict[str, str]]] = {}
 
     def of(self, conversation: str, items: Sequence[Item]) -> dict[str, str]:
-        """Return the ids of the sessions that tool outputs among `items` name -> their names."""
+        """Return session id -> name for the sessions that tool outputs among `items` mention."""
         count, names = self._known.get(conversation, (0, {}))
-        if len(items) < count:  # it was begun anew
+        if len(items) < count:  # the conversation was restarted
             count, names = 0, {}
         for item in items[count:]:
             if isinstance(item, ToolCallOutput):

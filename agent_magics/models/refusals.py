@@ -1,19 +1,20 @@
-"""What an error of the openai package means for the person: one sentence, and whether it passes."""
+"""Translates the openai package's errors into one sentence, and tells which are transient."""
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from agent_magics.models.faults import (
     FEW_TRIES,
-    NO_DOOR_STATUSES,
-    NO_DOOR_WORDS,
+    NO_WIRE_STATUSES,
+    NO_WIRE_WORDS,
     SPENT_CODES,
     Fault,
-    NoSuchDoor,
     UnknownModel,
+    UnsupportedWire,
     brief,
     is_overflow,
     message_of,
@@ -23,7 +24,7 @@ from agent_magics.models.faults import (
 )
 from agent_magics.protocol.errors import FatalError
 
-# What llama.cpp's server says with status 500, although the request will never do.
+# Permanent errors that llama.cpp's server reports with status 500.
 NEVER_WORDS = re.compile(
     r"(?:image|audio) input is not supported|failed to parse (?:tools|messages)", re.IGNORECASE
 )
@@ -32,17 +33,14 @@ NEVER_WORDS = re.compile(
 WRONG_KEY_CODES = frozenset(("no_db_connection",))
 WRONG_KEY_WORDS = re.compile(r"api key not valid|(?:invalid|incorrect) api key", re.IGNORECASE)
 
-# By status. {said} is the provider's own message.
+# By status. {said} is the provider's message.
 SENTENCES = {
     400: "{address} rejected the request to {model!r} (400): {said}",
     401: "{address} refused the API key ({status}): {key_way}, and run the cell again.",
     402: "{address} wants to be paid first (402): {said}",
     403: "{address} does not allow this key to use {model!r} (403): {said}",
     404: "{address} does not know the model {model!r}, or has no {api} (404): {said}",
-    429: (
-        "{address} still refuses after several tries, for its rate limit or your quota (429): "
-        "{said}"
-    ),
+    429: "{address} refuses, for its rate limit or your quota (429): {said}",
 }
 ELSEWHERE = (
     "{address} sends requests elsewhere ({status}, to {place}): your key is not sent after them; "
@@ -63,57 +61,89 @@ NO_TLS = (
 )
 
 
-# Status -> what the server does, where a request is made again; 529 is Anthropic's.
-_IN_PASSING = {
+# Status -> short reason for a retry; 529 is Anthropic's.
+_RETRY_REASONS = {
     429: "limits how often it is asked",
     503: "is overloaded",
     529: "is overloaded",
 }
 
 
-def explain_status(error: Any, *, address: str, model: str, api: str, key_way: str) -> FatalError:
-    """Return the error for an answer with an error status.
+class StatusError(Exception):
+    """An HTTP answer with an error status, with what is read here of an ``APIStatusError``.
 
     Args:
-        error: the openai package's ``APIStatusError``.
-        address: where the request went.
-        model: the model that was asked for.
-        api: the wire's name ("Responses API").
-        key_way: how the person gives a valid key.
+        status: the status.
+        headers: the answer's headers.
+        content: the beginning of its body.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        super().__init__(status)
+        self.status_code = status
+        self.headers = headers
+        self.text = content.decode("utf-8", "replace")
+        self.body: Any = self.text
+        with suppress(ValueError, RecursionError):
+            self.body = json.loads(content)
+        if isinstance(self.body, Mapping):
+            self.body = self.body.get("error", self.body)
+        fields = self.body if isinstance(self.body, Mapping) else {}
+        self.code, self.type = fields.get("code"), fields.get("type")
+
+    @property
+    def response(self) -> "StatusError":
+        """The answer, of which headers and text are read."""
+        return self
+
+
+def explain_status(error: Any, *, address: str, model: str, api: str, key_way: str) -> FatalError:
+    """Return the error for an HTTP answer with an error status.
+
+    Args:
+        error: the openai package's ``APIStatusError``, or a `StatusError`.
+        address: the server's address.
+        model: the requested model.
+        api: the name of the wire API ("Responses API").
+        key_way: how the person can give a valid key.
     """
     status = error.status_code
-    said = brief(message_of(_body_of(error)) or _text_of(error)) or "no reason given"
+    message = brief(message_of(_body_of(error)) or _text_of(error)) or "no reason given"
     code = str(getattr(error, "code", None) or "")
     codes = {code, str(getattr(error, "type", None) or "")}
-    if status in (400, 413, 422, 500) and any(is_overflow(code, said) for code in codes):
-        return overflow(said)
-    words = {"address": address, "model": model, "api": api, "said": said, "key_way": key_way}
-    refused = status == 400 and (codes & WRONG_KEY_CODES or WRONG_KEY_WORDS.search(said))
+    if status in (400, 413, 422, 500) and any(is_overflow(code, message) for code in codes):
+        return overflow(message)
+    words = {"address": address, "model": model, "api": api, "said": message, "key_way": key_way}
+    refused = status == 400 and (codes & WRONG_KEY_CODES or WRONG_KEY_WORDS.search(message))
     form = SENTENCES.get(401 if refused else status, OTHER_STATUS)
     sentence = form.format(status=status, **words)
     if 300 <= status < 400:
         place = brief(error.response.headers.get("location", "")) or "nowhere"
-        return Fault(ELSEWHERE.format(address=address, status=status, place=place))
-    if is_about_model(status, codes, said):
-        return UnknownModel(f"{address} does not know the model {model!r} ({status}): {said}")
-    if status in NO_DOOR_STATUSES or (status == 400 and NO_DOOR_WORDS.search(said)):
-        return NoSuchDoor(sentence)
+        sentence = ELSEWHERE.format(address=address, status=status, place=place)
+        return Fault(sentence, kind=f"status {status}")
+    if is_about_model(status, codes, message):
+        return UnknownModel(f"{address} does not know the model {model!r} ({status}): {message}")
+    if status in NO_WIRE_STATUSES or (status == 400 and NO_WIRE_WORDS.search(message)):
+        return UnsupportedWire(sentence)
     return Fault(
         sentence,
-        passing=_is_passing(error, status, codes) and not NEVER_WORDS.search(said),
-        reason=_in_passing(address, status),
+        passing=_is_passing(error, status, codes) and not NEVER_WORDS.search(message),
+        reason=_retry_reason(address, status),
         retry_after=retry_after(error.response.headers),
+        kind=f"status {status}",
     )
 
 
-def _in_passing(address: str, status: int) -> str:
-    """Say in a few words why a request waits; what else the server says may be long."""
+def _retry_reason(address: str, status: int) -> str:
+    """Return in a few words why a request is retried; the server's own message may be long."""
     otherwise = "had a fault" if status >= 500 else "gave no answer"
-    return f"{address} {_IN_PASSING.get(status, otherwise)}: status {status}"
+    return f"{address} {_RETRY_REASONS.get(status, otherwise)}: status {status}"
 
 
 def _body_of(error: Any) -> Any:
-    """The body; of a stream its first event, as LiteLLM's proxy answers what fails at its start."""
+    """Return the body, or the first event of an SSE body, in which LiteLLM's proxy reports
+    errors.
+    """
     body = error.body
     if isinstance(body, str) and body.startswith("data:"):
         with suppress(ValueError, RecursionError):
@@ -122,20 +152,20 @@ def _body_of(error: Any) -> Any:
 
 
 def _text_of(error: Any) -> str:
-    """The body where it is not JSON: of text as it is, of a page nothing."""
+    """Return a body that is not JSON as text, or "" for HTML."""
     text = getattr(error.response, "text", "")
     return "" if "<" in text[:200] else text
 
 
 def _is_passing(error: Any, status: int, codes: set[str]) -> bool:
-    # OpenAI says so itself where it knows better than the status does.
-    told = error.response.headers.get("x-should-retry")
-    if told in ("true", "false"):
-        return told == "true"
+    # OpenAI sets this header where the status alone would mislead.
+    advice = error.response.headers.get("x-should-retry")
+    if advice in ("true", "false"):
+        return bool(advice == "true")
     return passes(status) and not codes & SPENT_CODES
 
 
-# How providers say that they do not know a model, in words; OpenRouter and Mistral with status 400.
+# Error texts for an unknown model; OpenRouter and Mistral send them with status 400.
 NO_MODEL_WORDS = re.compile(
     r"\b(?:models?|deployment)\b.{0,80}(?:not found|does(?: not|n't) exist|not a valid|no longer)"
     r"|(?:unknown|invalid|no such|not a valid) model"
@@ -145,15 +175,15 @@ NO_MODEL_WORDS = re.compile(
 NO_MODEL_CODES = frozenset(("model_not_found", "DeploymentNotFound"))
 
 
-def is_about_model(status: int, codes: set[str], said: str) -> bool:
-    """Return whether an error says that there is no such model (and not: no such address)."""
+def is_about_model(status: int, codes: set[str], message: str) -> bool:
+    """Tell whether an error means that the model is unknown, and not the address."""
     if status not in (400, 404):
         return False
-    return bool(codes & NO_MODEL_CODES or NO_MODEL_WORDS.search(said))
+    return bool(codes & NO_MODEL_CODES or NO_MODEL_WORDS.search(message))
 
 
 def explain_connection(error: BaseException, address: str) -> FatalError:
-    """Return the error for a connection that did not come about."""
+    """Return the error for a connection that could not be established."""
     import ssl  # noqa: PLC0415 - 10 ms; the openai package has it loaded by now
 
     causes = list(_causes(error))
@@ -163,25 +193,26 @@ def explain_connection(error: BaseException, address: str) -> FatalError:
             return Fault(NO_TRUST.format(address=address, cause=cause))
         if isinstance(each, ssl.SSLError):
             return Fault(NO_TLS.format(address=address, cause=cause))
-    proxy = _proxy_to(address)
+    proxy = urlsplit(proxy_to(address)).netloc.rpartition("@")[2]
     sentence = NO_PROXY if proxy else NOT_CONNECTED
     return Fault(
         sentence.format(address=address, cause=cause, proxy=proxy),
         passing=True,
         reason=f"Cannot connect to {address}",
         tries=FEW_TRIES,
+        kind="no connection",
     )
 
 
-def _proxy_to(address: str) -> str:
-    """Return the proxy through which the environment sends what is for `address`, or ""."""
+def proxy_to(address: str) -> str:
+    """Return the URL of the proxy that the environment sets for `address`, or ""."""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 20 ms, rarely needed
 
     there, proxies = urlsplit(address), getproxies()
     proxy = proxies.get(there.scheme) or proxies.get("all", "")
     if not proxy or proxy_bypass(there.netloc.rpartition("@")[2]):
         return ""
-    return urlsplit(proxy if "://" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _causes(error: BaseException | None) -> Any:

@@ -1,4 +1,4 @@
-"""Asking again: after which waits, how often, and without showing anybody the same text twice."""
+"""Retries failed requests with exponential back-off, without showing the same text twice."""
 
 import asyncio
 import random
@@ -31,15 +31,17 @@ CAME_OUT_DIFFERENTLY = (
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request is made, and what is waited in between.
+    """Number of requests, and the waits between them.
 
     Attributes:
-        tries: requests altogether.
-        first_delay: seconds before the second one; doubled each time.
-        longest_delay: the doubling ends here.
-        longest_asked: a server that asks for a longer wait than this is not waited for.
-        wait: waits the given seconds; a test puts its own here.
-        chance: a random number from 0 to 1, which keeps many clients from coming at once.
+        tries: maximal number of requests.
+        first_delay: seconds before the second request; doubled each time.
+        longest_delay: upper limit of the doubled delay, in seconds.
+        longest_asked: longest wait in seconds that a server may ask for; beyond it the request
+            fails.
+        wait: waits the given seconds; tests replace it.
+        chance: returns a random number from 0 to 1 for jitter, so that many clients do not retry at
+            once.
     """
 
     tries: int = 6
@@ -50,28 +52,28 @@ class RetryPolicy:
     chance: Callable[[], float] = random.random
 
     def tries_for(self, fault: Fault) -> int:
-        """Return how many requests are made altogether where each fails with `fault`."""
+        """Return the maximal number of requests if each fails with `fault`."""
         return min(self.tries, fault.tries)
 
     def delay(self, attempt: int, fault: Fault) -> float | None:
-        """Return the seconds to wait after request number `attempt` failed; None: give up."""
+        """Return the seconds to wait after request number `attempt` failed; None means give up."""
         if not fault.passing or attempt >= self.tries_for(fault):
             return None
         if fault.retry_after is not None:
-            # A little later than asked for, never earlier.
-            asked = fault.retry_after * (1 + 0.1 * self.chance())
+            # Jitter only adds to the wait that the server asks for.
+            asked: float = fault.retry_after * (1 + 0.1 * self.chance())
             return asked if fault.retry_after <= self.longest_asked else None
-        delay = min(self.first_delay * 2 ** (attempt - 1), self.longest_delay)
+        delay = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)
         return delay * (1 - 0.25 * self.chance())
 
 
 async def stream_with_retries(
     ask: Callable[[], AsyncGenerator[ModelEvent, None]], policy: RetryPolicy
 ) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the events of ``ask()``, which is called again while its faults are passing ones.
+    """Yield the events of ``ask()``, calling it again after transient errors.
 
     Raises:
-        FatalError: what the last try raised.
+        FatalError: the error of the last request.
     """
     attempt, shown = 0, Shown()
     while True:
@@ -86,14 +88,21 @@ async def stream_with_retries(
         except Fault as fault:
             delay = policy.delay(attempt, fault)
             if delay is None:
-                raise too_long(fault, policy) or fault from None
+                raise too_long(fault, policy) or counted(fault, attempt) from None
             wait = RetryWait(fault.reason, attempt, delay, policy.tries_for(fault))
         yield wait
         await policy.wait(delay)
 
 
+def counted(fault: Fault, tries: int) -> Fault:
+    """Add the number of requests to an error's message, if there were several."""
+    if tries > 1:
+        fault.args = (f"{fault} It was asked {tries} times.", *fault.args[1:])
+    return fault
+
+
 def too_long(fault: Fault, policy: RetryPolicy) -> Fault | None:
-    """Return the sentence for a server that asks for a wait nobody sits through, or None."""
+    """Return the error for a server that asks for a longer wait than the policy allows, or None."""
     asked = fault.retry_after
     if not fault.passing or asked is None or asked <= policy.longest_asked:
         return None
@@ -103,34 +112,39 @@ def too_long(fault: Fault, policy: RetryPolicy) -> Fault | None:
 
 @dataclass(slots=True)
 class Shown:
-    """What has been given on of an answer, so that the same answer is not given on again.
+    """Removes from a repeated answer what was already emitted of the interrupted one.
 
-    A repeated answer is compared with what was shown: as long as it says the same, only what is
-    new goes through. Where it says something else, the text shown so far is ended as a message of
-    its own (people have read it, so the conversation keeps it), a notice says why, and the new
-    answer follows as a whole. Calls, and the reasoning that belongs to them, wait for the answer's
-    end: a call of an answer that was cut off must not run beside those of the repeated one.
+    A repeated answer is compared with the emitted text: while they agree, only new text is emitted.
+    Where they differ, the text so far is ended as a message of its own (people have read it, so the
+    conversation keeps it), a notice says why, and the new answer follows as a whole. Calls, and the
+    reasoning that belongs to them, are held back until the answer ends: a call of an interrupted
+    answer must not run beside those of the repeated one.
     """
 
     _messages: list[str] = field(default_factory=list)
-    _text: str = ""
-    _again: str = ""
+    _pieces: list[str] = field(default_factory=list)
     _number: int = 0
+    _same: int = 0
     _reasoned: bool = False
     _comparing: bool = False
     _waiting: list[ModelEvent] = field(default_factory=list)
     _belonging: list[ModelEvent] = field(default_factory=list)
 
+    @property
+    def _text(self) -> str:
+        """The emitted text of the message that has not ended."""
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
     def begin(self) -> None:
-        """A request is made (again)."""
+        """Prepare for a request, the first or a repeated one."""
         self._waiting.clear()
         self._belonging.clear()
-        self._number = 0
-        self._again = ""
+        self._number = self._same = 0
         self._comparing = bool(self._messages or self._text or self._reasoned)
 
     def receive(self, event: ModelEvent) -> list[ModelEvent]:
-        """Return what of `event` is to be given on now."""
+        """Return the events to emit now for a received `event`."""
         match event:
             case TextChunk(text):
                 return self._receive_text(text)
@@ -144,39 +158,44 @@ class Shown:
 
     def _receive_text(self, text: str) -> list[ModelEvent]:
         if not self._comparing:
-            self._text += text
+            self._pieces.append(text)
             return [TextChunk(text)]
-        self._again += text
-        return self._compare(whole=False)
+        return self._compare(text, whole=False)
 
-    def _compare(self, *, whole: bool) -> list[ModelEvent]:
-        """Go on comparing; `whole` says that the repeated message has no more text."""
+    def _compare(self, text: str, *, whole: bool) -> list[ModelEvent]:
+        """Compare `text` with the emitted text, of which `_same` characters have matched so far.
+
+        Args:
+            text: the next part of the repeated message.
+            whole: whether the message ends with it.
+        """
         is_last = self._number == len(self._messages)
         expected = self._text if is_last else self._messages[self._number]
-        again = self._again
-        if again == expected or (not whole and expected.startswith(again)):
+        rest = len(expected) - self._same
+        if expected.startswith(text, self._same) and (len(text) == rest or not whole):
+            self._same += len(text)
             return []
-        if not is_last or not again.startswith(expected):
-            return self._differ()
+        if not is_last or not text.startswith(expected[self._same :]):
+            return self._differ(expected[: self._same] + text)
         self._comparing = False
-        self._text = again
-        new = again[len(expected) :]
-        return [TextChunk(new)] if new else []
+        self._pieces.append(text[rest:])
+        return [TextChunk(text[rest:])]
 
-    def _differ(self) -> list[ModelEvent]:
+    def _differ(self, again: str) -> list[ModelEvent]:
         ended = [ItemDone(AssistantMessage(self._text))] if self._text else []
-        self._messages, self._text, self._number = [], self._again, 0
+        self._messages, self._pieces, self._number = [], [again], 0
         self._comparing = False
-        new = [TextChunk(self._again)] if self._again else []
+        new = [TextChunk(again)] if again else []
         return [*ended, Notice(CAME_OUT_DIFFERENTLY), *new]
 
     def _missing(self) -> list[ModelEvent]:
-        """The repeated answer has ended, and some of what was shown did not come again."""
-        missing = self._text or self._number < len(self._messages)
-        return self._differ() if self._comparing and missing else []
+        """Return events for an answer that ended before repeating all emitted text."""
+        is_last = self._number == len(self._messages)
+        shown = self._text if is_last else self._messages[self._number]
+        return self._differ(shown[: self._same]) if self._comparing and shown else []
 
     def _receive_reasoning(self, event: ReasoningChunk) -> list[ModelEvent]:
-        """Reasoning comes out in other words each time; it is shown once."""
+        """Emit reasoning of the first answer only; it is worded differently each time."""
         if self._comparing:
             return []
         self._reasoned = True
@@ -198,12 +217,12 @@ class Shown:
         before: list[ModelEvent] = []
         if self._comparing:
             if self._number < len(self._messages) and text == self._messages[self._number]:
-                self._number, self._again = self._number + 1, ""
+                self._number, self._same = self._number + 1, 0
                 return []
-            self._again = text
-            before = self._compare(whole=True)
+            self._same = 0
+            before = self._compare(text, whole=True)
             self._comparing = False
         self._messages.append(text)
         self._number = len(self._messages)
-        self._text = self._again = ""
+        self._pieces.clear()
         return [*before, *events]

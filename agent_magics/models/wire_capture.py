@@ -1,20 +1,20 @@
-"""The provider's side of one request while it comes, as bytes: what a recording is made of."""
+"""Captures the bytes of one request's answers, from which recordings are made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Ending: TypeAlias = Literal["", "error", "cut", "silent", "unreachable"]
-"""How an answer ended: whole (""), with an error that the server stated, with a broken connection,
-with nothing for too long, or without a connection at all."""
+"""How an answer ended: completely (""), with the server's error, with a broken connection, with a
+time-out, or without a connection."""
 
-# What decides how a client goes on; all other headers are about the server or the account.
+# Headers that affect retries; all others describe the server or the account.
 HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
 @dataclass(slots=True)
-class TapedAnswer:
-    """What one HTTP request brought."""
+class CapturedAnswer:
+    """The answer to one HTTP request."""
 
     wire: str
     status: int = 0
@@ -23,33 +23,33 @@ class TapedAnswer:
     ended: Ending = ""
 
 
-class Tape:
-    """Takes down what a door receives for one request, repeated requests included."""
+class WireCapture:
+    """Captures the bytes that a client receives for one request and its retries."""
 
     def __init__(self) -> None:
-        self.answers: list[TapedAnswer] = []
+        self.answers: list[CapturedAnswer] = []
 
     def begin(self, wire: str, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """An answer begins to come on `wire`."""
+        """Begin a new answer on the wire API `wire`."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
         kept = {name: given[name] for name in HEADERS if name in given}
-        self.answers.append(TapedAnswer(wire, status, kept))
+        self.answers.append(CapturedAnswer(wire, status, kept))
 
     def feed(self, data: bytes) -> None:
-        """More of the answer."""
+        """Append bytes of the answer."""
         self.answers[-1].body += data
 
     def end(self, how: Ending) -> None:
-        """The answer ended badly."""
+        """Mark the answer as failed."""
         self.answers[-1].ended = how
 
     def refuse(self, wire: str, error: Any, how: Ending = "unreachable") -> None:
-        """There is no answer: an error status, or no connection.
+        """Record a request without an answer: an error status, or no connection.
 
         Args:
-            wire: the wire that was tried.
+            wire: the wire API of the request.
             error: the openai package's ``APIStatusError``, or another error of a request.
-            how: the ending where the error has no status.
+            how: the ending if the error has no status.
         """
         response = getattr(error, "response", None)
         if response is None:

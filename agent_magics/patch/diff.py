@@ -1,16 +1,16 @@
-"""What a patch does to files, as a unified diff for people."""
+"""Formats the effect of a patch on files as a unified diff for people."""
 
 from collections.abc import Iterator, Sequence
 
-from agent_magics.backends.patch_files import TextFile
-from agent_magics.backends.patch_match import Edit
+from agent_magics.patch.files import TextFile
+from agent_magics.patch.match import Edit
 
 _CONTEXT = 3
 _NO_END = "\\ No newline at end of file"
 
 
 def diff_of_new(name: str, text: TextFile) -> str:
-    """Return the diff of a file that was not there before."""
+    """Return the diff of a created file."""
     lines = text.lines
     header = [f"@@ -0,0 +{_range(0, len(lines))} @@"] if lines else []
     signed = _signed("+", text, lines, 0, len(lines))
@@ -18,7 +18,7 @@ def diff_of_new(name: str, text: TextFile) -> str:
 
 
 def diff_of_removed(name: str, text: TextFile) -> str:
-    """Return the diff of a file that goes."""
+    """Return the diff of a removed file."""
     lines = text.lines
     header = [f"@@ -{_range(0, len(lines))} +0,0 @@"] if lines else []
     signed = _signed("-", text, lines, 0, len(lines))
@@ -37,14 +37,15 @@ def unified_diff(
     *,
     open_end: bool = False,
 ) -> str:
-    """Return the unified diff of known edits; a line matcher would be slow and could only guess.
+    """Return the unified diff of known edits; comparing the files again would be slow and
+    ambiguous.
 
     Args:
         old_name: the file's path before.
         new_name: its path afterwards.
         text: the file before.
-        edits: what is changed, in order.
-        open_end: the last line has no line end any more.
+        edits: the edits, in order.
+        open_end: whether the new last line has no line break.
     """
     lines = text.lines
     shown: list[str] = []
@@ -69,7 +70,7 @@ def unified_diff(
 
 
 def _grouped(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
-    """Yield runs of edits whose context would touch."""
+    """Yield groups of edits whose context would overlap."""
     group: list[Edit] = []
     for edit in edits:
         if group and edit.start - group[-1].end > 2 * _CONTEXT:

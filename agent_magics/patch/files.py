@@ -1,7 +1,7 @@
-"""Text files as they are on disk, read to be changed and replaced all or none.
+"""Reads text files to be changed, and replaces several files atomically.
 
-Law: nothing is written before everything is ready beside its target; each target is then swapped
-in one step, and what was swapped is put back if a later one fails.
+Law: nothing is replaced before all new content is written beside its target; each target is then
+replaced in one step, and earlier replacements are undone if a later one fails.
 """
 
 import os
@@ -11,13 +11,16 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from agent_magics.backends.beneath import exists_at, folder_of, open_file, open_folder
-from agent_magics.backends.exec.tripwire import shared_tripwire
-from agent_magics.backends.patch_match import Edit
+from agent_magics.exec.protected.tripwire import shared_tripwire
+from agent_magics.files.beneath import exists_at, folder_of, open_folder
+from agent_magics.files.plain_files import read_with_status
+from agent_magics.patch.match import Edit
 from agent_magics.protocol.errors import RespondToModel
 
+_MOST_BYTES = 64 << 20  # size limit of a file to change
 _BOM = "\ufeff"
 _NOTHING_DONE = "Nothing was changed; look at it again and make a new patch."
 _KINDS = {
@@ -32,11 +35,12 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A text file's content, apart from its encoding.
+    """The content of a text file as lines.
 
     Attributes:
-        raw: the lines without line feeds; a carriage return of the line end is still there.
-        terminated: the last line has a line end.
+        raw: the lines without line feeds, but with carriage returns before them.
+        terminated: whether the last line has a line break.
+        bom: whether it begins with a byte order mark.
     """
 
     raw: tuple[str, ...] = ()
@@ -45,7 +49,7 @@ class TextFile:
 
     @property
     def lines(self) -> list[str]:
-        """The lines without their line ends."""
+        """The lines without their line breaks."""
         return [line.removesuffix("\r") for line in self.raw]
 
     def encode(self) -> bytes:
@@ -56,8 +60,9 @@ class TextFile:
     def edited(self, edits: Iterable[Edit]) -> "TextFile":
         """Return the file after `edits`, which are in order and do not overlap.
 
-        A line that comes in place of another takes its line end, an inserted one that of the line
-        above; a last line without line end stays so only while it is neither changed nor last.
+        A replaced line keeps its kind of line break, an inserted one gets that of the line
+        above; a missing line break at the end stays missing only while that line is neither changed
+        nor moved.
         """
         raw: list[str] = []
         at = 0
@@ -77,7 +82,9 @@ class TextFile:
         return TextFile(tuple(raw), terminated, self.bom)
 
     def _carriage_return(self, number: int) -> str:
-        """Return "" or the carriage return that ends line `number`, or the nearest whole line."""
+        """Return the carriage return before the line feed of line `number`, or of the nearest
+        complete line, or "".
+        """
         if number == len(self.raw) - 1 and not self.terminated:
             number -= 1
         number = max(number, 0)
@@ -87,7 +94,7 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it was read."""
+    """A file's content and status, as it was read."""
 
     text: TextFile
     status: os.stat_result
@@ -95,13 +102,14 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class FileWrite:
-    """One file's new content, or its end.
+    """The new content of one file, or its removal.
 
     Attributes:
         name: the path as the model wrote it, for messages.
         before: the file as it was read; None where there was none.
         after: the new bytes; None removes the file.
-        like: the file whose permissions and owner the new one takes; None: those of any new file.
+        like: the file whose permissions and owner the new one gets; None for the defaults.
+        is_link: whether a symbolic link itself is written; `after` is then its target.
     """
 
     name: str
@@ -109,10 +117,11 @@ class FileWrite:
     before: FileState | None
     after: bytes | None
     like: FileState | None = None
+    is_link: bool = False
 
 
 def decode_text(data: bytes) -> TextFile:
-    """Read a file's bytes as lines.
+    """Parse a file's bytes as lines.
 
     Raises:
         ValueError: the bytes are not UTF-8 text; the message says why.
@@ -132,10 +141,10 @@ def decode_text(data: bytes) -> TextFile:
 
 
 def read_state(name: str, path: Path) -> FileState | None:
-    """Return the file at `path` as text, None where there is nothing.
+    """Read the file at `path` as text; None where it does not exist.
 
     Raises:
-        RespondToModel: there is something, but not a readable regular file of UTF-8 text.
+        RespondToModel: it exists, but is not a readable regular file of UTF-8 text.
     """
     if ".ipynb" in (path.suffix.lower(), Path(name).suffix.lower()):
         raise RespondToModel(
@@ -144,21 +153,44 @@ def read_state(name: str, path: Path) -> FileState | None:
     if _status(name, path) is None:
         return None
     try:
-        with open(open_file(str(path)), "rb") as file:
-            status = os.fstat(file.fileno())
-            _refuse_irregular(name, status)
-            return FileState(decode_text(file.read()), status)
+        with folder_of(str(path)) as (folder, entry):
+            data, status = read_with_status(entry, _MOST_BYTES, folder=folder)
+        return FileState(decode_text(data), status)
     except ValueError as error:
         raise RespondToModel(f"{name} cannot be patched: {error}") from None
     except OSError as error:
         raise RespondToModel(f"{name} cannot be read: {error.strerror}") from None
 
 
-def _status(name: str, path: Path) -> os.stat_result | None:
-    """Return the state of a regular file, None where there is nothing; refuse all else."""
+def read_link(name: str, path: Path) -> FileState | None:
+    """Read the symbolic link at `path`, with its target as the text; None where there is none.
+
+    Raises:
+        RespondToModel: it cannot be examined.
+    """
     try:
         with folder_of(str(path)) as (folder, entry):
-            return _status_in(folder, entry, name)
+            status = os.lstat(entry, dir_fd=folder)
+            if not stat.S_ISLNK(status.st_mode):
+                return None
+            leads_to = os.readlink(entry, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
+    return FileState(TextFile((leads_to,), terminated=False), status)
+
+
+def is_read_only(status: os.stat_result) -> bool:
+    """Tell whether no write permission is set, as in mode 0444."""
+    return stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222
+
+
+def _status(name: str, path: Path, *, is_link: bool = False) -> os.stat_result | None:
+    """Return the status of a regular file, None where it does not exist; refuse other kinds."""
+    try:
+        with folder_of(str(path)) as (folder, entry):
+            return _status_in(folder, entry, name, is_link=is_link)
     except FileNotFoundError:
         return None
     except NotADirectoryError:
@@ -167,12 +199,15 @@ def _status(name: str, path: Path) -> os.stat_result | None:
         raise RespondToModel(f"{name} cannot be looked at: {error.strerror}") from None
 
 
-def _status_in(folder: int, entry: str, name: str) -> os.stat_result | None:
+def _status_in(
+    folder: int, entry: str, name: str, *, is_link: bool = False
+) -> os.stat_result | None:
     try:
         status = os.lstat(entry, dir_fd=folder)
     except FileNotFoundError:
         return None
-    _refuse_irregular(name, status)
+    if not (is_link and stat.S_ISLNK(status.st_mode)):
+        _refuse_irregular(name, status)
     return status
 
 
@@ -183,13 +218,14 @@ def _refuse_irregular(name: str, status: os.stat_result) -> None:
 
 
 def write_all(writes: Sequence[FileWrite]) -> None:
-    """Bring all of `writes` to disk, or leave everything as it was.
+    """Write all of `writes`, or leave everything unchanged.
 
     Raises:
-        RespondToModel: a file changed since it was read, or the disk refused; nothing is changed.
+        RespondToModel: a file changed since it was read, or could not be written; nothing is
+            changed.
     """
     for write in writes:
-        _check_unchanged(write, lambda write=write: _status(write.name, write.path))
+        _check_unchanged(write, partial(_status, write.name, write.path, is_link=write.is_link))
     swap = _Swap()
     name = ""
     try:
@@ -214,7 +250,7 @@ def write_all(writes: Sequence[FileWrite]) -> None:
     finally:
         swap.clean_up()
         swap.close()
-    # What is written here went through approval; else the next command's end would undo it.
+    # These writes were approved; otherwise the tripwire would undo them after the next command.
     shared_tripwire().accept(str(write.path) for write in writes)
 
 
@@ -238,10 +274,10 @@ def _signature(status: os.stat_result | None) -> tuple[int, ...]:
 
 
 class _Swap:
-    """Files staged beside their targets, backups of what was swapped, folders made for them.
+    """A transaction: files staged beside their targets, backups of replaced files, created folders.
 
     Each folder is opened once, without following a link, and everything in it is done through its
-    descriptor: whatever takes the folder's place meanwhile, nothing elsewhere is touched.
+    descriptor, so that nothing elsewhere is affected if the folder is replaced meanwhile.
     """
 
     def __init__(self) -> None:
@@ -252,13 +288,16 @@ class _Swap:
         self._made: list[tuple[int, str]] = []
 
     def stage(self, write: FileWrite) -> None:
-        """Write the new content beside its target; the target is not touched yet."""
+        """Write the new content beside its target, without changing the target."""
         if write.after is None:
             return
-        # A folder is made for a new file only: one that is gone took the file to change with it.
+        # A folder is created only for a new file: if it is missing, so is a file to change.
         folder = self._folder_of(write.path, self._make_folder if write.before is None else None)
         staged = self._staged[write.path] = self._new_name(folder)
-        # 0o666 so that the person's umask decides about a new file, as in any editor.
+        if write.is_link:
+            os.symlink(os.fsdecode(write.after), staged, dir_fd=folder)
+            return
+        # 0o666, so that the person's umask applies to a new file, as in any editor.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(staged, flags, 0o666, dir_fd=folder)
         with open(handle, "wb") as file:
@@ -267,9 +306,10 @@ class _Swap:
                 _take_over(handle, write.like)
 
     def commit(self, write: FileWrite) -> None:
-        """Swap one target; how to undo that is noted before it is done."""
+        """Replace one target, after recording how to undo that."""
         folder, name = self._folder_of(write.path), write.path.name
-        _check_unchanged(write, lambda: _status_in(folder, name, write.name))
+        is_link = write.is_link
+        _check_unchanged(write, lambda: _status_in(folder, name, write.name, is_link=is_link))
         backup = self._new_name(folder) if write.before else None
         self._backups.append((write, backup))
         if backup and write.after is None:
@@ -280,7 +320,7 @@ class _Swap:
             os.replace(self._staged[write.path], name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def roll_back(self) -> list[str]:
-        """Undo the commits, last one first; return what could not be undone and where it is."""
+        """Undo the commits in reverse order; return what could not be undone and where it is."""
         left = []
         for write, backup in reversed(self._backups):
             folder = self._folders[write.path.parent]
@@ -299,20 +339,22 @@ class _Swap:
         return left
 
     def _take_back(self, write: FileWrite, folder: int) -> None:
-        """Remove a file that was not there before, if it is ours: its staged name is then gone."""
+        """Remove a new file if this transaction created it: then its staged name no longer
+        exists.
+        """
         if not exists_at(self._staged[write.path], folder):
             with suppress(FileNotFoundError):
                 os.unlink(write.path.name, dir_fd=folder)
 
     def clean_up(self) -> None:
-        """Remove what was only needed on the way."""
+        """Remove temporary files."""
         for folder, name in self._litter:
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
         self._litter.clear()
 
     def close(self) -> None:
-        """Give the folders back."""
+        """Close the folders' descriptors."""
         for folder in (*self._folders.values(), *(folder for folder, _ in self._made)):
             os.close(folder)
 
@@ -328,13 +370,13 @@ class _Swap:
         self._made.append((os.dup(parent), name))
 
     def _link_or_copy(self, folder: int, name: str, backup: str) -> None:
-        """Keep a file under a second name; by copy where the file system knows no links."""
+        """Create a hard link to a file as a backup; a copy where hard links are not supported."""
         try:
             os.link(name, backup, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:
             copy = self._new_name(folder)
             _copy(folder, name, copy)
-            # A backup exists whole or not at all: half a copy must never be put back.
+            # The rename makes the backup atomic: an incomplete copy must never be restored.
             os.rename(copy, backup, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _new_name(self, folder: int) -> str:
@@ -356,7 +398,7 @@ def _copy(folder: int, name: str, copy: str) -> None:
 
 
 def _take_over(handle: int, like: FileState) -> None:
-    # Only root may give files away; for anybody else the new file is theirs, as with any editor.
+    # Only root may change a file's owner.
     with suppress(PermissionError):
         os.fchown(handle, like.status.st_uid, like.status.st_gid)
     os.fchmod(handle, stat.S_IMODE(like.status.st_mode))

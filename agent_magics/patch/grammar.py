@@ -1,7 +1,7 @@
-"""The patch format: its grammar for the provider, and its text into typed operations.
+"""Parses the patch format, and defines its grammar for the provider.
 
-Law: a line says what it is by its first characters alone, never by its neighbours, and a carriage
-return at its end is no part of it (line ends belong to the file, not to the patch).
+Law: the first characters of a line alone determine its meaning, never its neighbours, and a
+carriage return at its end is ignored (line breaks belong to the file, not to the patch).
 """
 
 import re
@@ -39,7 +39,7 @@ _MOVE, _END_OF_FILE = "*** Move to:", "*** End of File"
 _HEADERS = "'*** Add File: PATH', '*** Delete File: PATH' or '*** Update File: PATH'"
 
 _HEREDOC = re.compile(r"""\s*(?:apply_?patch\s*)?<<-?\s*(['"]?)(\w+)\1\s*""")
-# What `diff -u` writes; its line numbers are no anchor, models count lines badly.
+# As `diff -u` writes; its line numbers are not used as anchors, since models count lines badly.
 _RANGE = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
 
 
@@ -49,10 +49,11 @@ class Chunk:
 
     Attributes:
         lines: (sign, text) pairs; the sign is " " (context), "-" (removed) or "+" (added).
-        anchors: lines of the file to find first, one below the other.
-        at_end: the chunk must end where the file ends.
-        line: where the chunk starts in the patch, from 1.
-        near: the line of the file, from 0, that it is said to start at; None: nothing is said.
+        anchors: lines of the file to find first, each below the one before.
+        at_end: whether the chunk must end at the end of the file.
+        line: the line of the patch at which it starts, from 1.
+        near: its starting line in the file according to the patch, from 0; None if not given.
+        asked_as: its name in messages, if it is not part of a patch.
     """
 
     lines: tuple[tuple[str, str], ...]
@@ -60,24 +61,25 @@ class Chunk:
     at_end: bool = False
     line: int = 0
     near: int | None = None
+    asked_as: str = ""
 
     @property
     def old(self) -> tuple[str, ...]:
-        """The lines that must be there: context and removed ones."""
+        """The lines that the file must contain: context and removed ones."""
         return tuple(text for sign, text in self.lines if sign != "+")
 
     @property
     def new(self) -> tuple[str, ...]:
-        """The lines that are there afterwards: context and added ones."""
+        """The lines afterwards: context and added ones."""
         return tuple(text for sign, text in self.lines if sign != "-")
 
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """Write a file with these lines, new or in place of what is there.
+    """Writes a file with these lines, creating or replacing it.
 
     Attributes:
-        terminated: the last line has a line end; in a patch it always has.
+        terminated: whether the last line has a line break; in a patch always True.
     """
 
     path: str
@@ -88,7 +90,7 @@ class AddFile:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Remove a file; where its `lines` are given, it must hold them."""
+    """Removes a file, which must contain exactly `lines` if they are given."""
 
     path: str
     line: int = 0
@@ -97,10 +99,10 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFile:
-    """Change a file in places, move it, or both.
+    """Changes parts of a file, moves it, or both.
 
     Attributes:
-        open_end: the last line is to be without a line end; None: a changed one gets its end.
+        open_end: whether the new last line has no line break; None adds one to a changed last line.
     """
 
     path: str
@@ -114,12 +116,12 @@ FileOperation: TypeAlias = AddFile | DeleteFile | UpdateFile
 
 
 def parse_patch(text: str) -> tuple[FileOperation, ...]:
-    """Read a patch; a heredoc around it (``apply_patch <<'EOF'``) is taken off.
+    """Parse a patch; a heredoc around it (``apply_patch <<'EOF'``) is removed.
 
     Raises:
-        RespondToModel: the text is no patch; the message names the line and the reason.
+        RespondToModel: the text is not a patch; the message names the line and the reason.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = _without_margin([line.removesuffix("\r") for line in text.split("\n")])
     check_characters(lines)
     at, stop = _body(lines)
     operations: list[FileOperation] = []
@@ -134,6 +136,15 @@ def parse_patch(text: str) -> tuple[FileOperation, ...]:
     return tuple(operations)
 
 
+def _without_margin(lines: list[str]) -> list[str]:
+    """Remove the common indentation of a patch."""
+    filled = [line for line in lines if line.strip()]
+    margin = filled[0][: -len(filled[0].lstrip())] if filled else ""
+    if not (margin and all(line.startswith(margin) for line in filled)):
+        return lines
+    return [line.removeprefix(margin) for line in lines]
+
+
 def fail_at(at: int, reason: str) -> NoReturn:
     """Refuse the patch because of its line `at`, counted from 0.
 
@@ -144,10 +155,10 @@ def fail_at(at: int, reason: str) -> NoReturn:
 
 
 def check_characters(lines: Sequence[str]) -> None:
-    """Refuse what no UTF-8 text file can hold.
+    """Refuse characters that no UTF-8 text file can contain.
 
     Raises:
-        RespondToModel: there is something of the kind in one of the lines.
+        RespondToModel: a line contains one.
     """
     for at, line in enumerate(lines):
         if "\0" in line:
@@ -157,7 +168,7 @@ def check_characters(lines: Sequence[str]) -> None:
 
 
 def _body(lines: Sequence[str]) -> tuple[int, int]:
-    """Return where the operations start and stop: inside Begin and End, inside a heredoc."""
+    """Return where the operations start and stop, inside Begin and End and inside a heredoc."""
     filled = [at for at, line in enumerate(lines) if line.strip()]
     if not filled:
         fail_at(0, f"the patch is empty; its first line must be '{BEGIN}'")
@@ -165,9 +176,9 @@ def _body(lines: Sequence[str]) -> tuple[int, int]:
     if heredoc and len(filled) > 1 and lines[filled[-1]].strip() == heredoc[2]:
         filled = filled[1:-1] or filled
     first, last = filled[0], filled[-1]
-    if lines[first].rstrip() != BEGIN:
+    if lines[first].strip() != BEGIN:
         fail_at(first, f"the first line must be '{BEGIN}', not {shortened(lines[first])}")
-    if lines[last].rstrip() != _END:
+    if lines[last].strip() != _END:
         end = next((at for at in filled if lines[at].rstrip() == _END), None)
         if end is not None:
             after = next(at for at in filled if at > end)
@@ -177,13 +188,13 @@ def _body(lines: Sequence[str]) -> tuple[int, int]:
 
 
 def shortened(line: str) -> str:
-    """Return a line as a message names it."""
+    """Return a line, shortened and quoted, for a message."""
     return repr(line if len(line) <= 80 else line[:77] + "...")
 
 
 def _read_operation(lines: Sequence[str], at: int, stop: int) -> tuple[FileOperation, int]:
     for header, read in ((_ADD, _read_add), (_DELETE, _read_delete), (_UPDATE, _read_update)):
-        if lines[at].startswith(header):
+        if lines[at].lstrip().startswith(header):
             return read(_path_after(header, lines, at), lines, at, stop)
     if lines[at].startswith(_MOVE):
         fail_at(at, f"'{_MOVE}' must stand right below '{_UPDATE} PATH'")
@@ -191,14 +202,14 @@ def _read_operation(lines: Sequence[str], at: int, stop: int) -> tuple[FileOpera
 
 
 def _path_after(header: str, lines: Sequence[str], at: int) -> str:
-    path = lines[at][len(header) :].strip()
+    path = lines[at].lstrip()[len(header) :].strip()
     if not path:
         fail_at(at, f"'{header}' names no path")
     return path
 
 
 def _read_add(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[AddFile, int]:
-    end = _next_header(lines, at + 1, stop)
+    end = _next_header(lines, at + 1, stop, padded=True)
     for number in range(at + 1, end):
         if not lines[number].startswith("+"):
             reason = f"every line of an added file starts with '+', not {shortened(lines[number])}"
@@ -208,7 +219,7 @@ def _read_add(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[AddF
 
 
 def _read_delete(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[DeleteFile, int]:
-    end = _next_header(lines, at + 1, stop)
+    end = _next_header(lines, at + 1, stop, padded=True)
     if end > at + 1:
         fail_at(at + 1, f"'{_DELETE}' takes no lines, but there is {shortened(lines[at + 1])}")
     return DeleteFile(path, at + 1), end
@@ -230,14 +241,17 @@ def _read_update(path: str, lines: Sequence[str], at: int, stop: int) -> tuple[U
     return UpdateFile(path, tuple(chunks), move_to, header + 1), end
 
 
-def _next_header(lines: Sequence[str], at: int, stop: int) -> int:
-    """Return where the next operation starts, blank lines above it not counted to this one.
+def _next_header(lines: Sequence[str], at: int, stop: int, *, padded: bool = False) -> int:
+    """Return the index after the current operation, without trailing blank lines.
 
-    A blank line without a sign between two operations is there for the eye; inside a chunk it is
-    blank context whose space was lost.
+    A blank line without a sign between two operations is a separator; inside a chunk it is
+    blank context that lost its space. An indented header counts only if `padded`.
     """
     end = at
-    while end < stop and not lines[end].startswith((_ADD, _DELETE, _UPDATE)):
+    while end < stop:
+        line = lines[end].lstrip() if padded else lines[end]
+        if line.startswith((_ADD, _DELETE, _UPDATE)):
+            break
         end += 1
     while end > at and not lines[end - 1]:
         end -= 1
@@ -278,7 +292,7 @@ def _read_chunk(lines: Sequence[str], at: int, end: int) -> tuple[Chunk, int]:
 
 
 def _anchor(lines: Sequence[str], at: int) -> str:
-    """Return the line of the file that an ``@@`` line names, "" where it names none."""
+    """Return the line of the file that an ``@@`` line names, or ""."""
     line = lines[at]
     if _RANGE.match(line):
         return ""

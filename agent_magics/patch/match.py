@@ -1,8 +1,8 @@
-"""Where the chunks of a patch belong in a file, and the edits they come to; no file is touched.
+"""Locates the chunks of a patch in a file and computes the edits; it writes no file.
 
-Law: a chunk goes to the one place it fits or to none. Exact fits are preferred to whitespace ones,
-and where two places are equally good and neither an anchor nor a line number decides, the patch is
-refused.
+Law: a chunk is applied at a unique place or not at all. Exact matches are preferred to inexact
+ones, and if two places match equally well and neither an anchor nor a line number decides, the
+patch is refused.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_magics.backends.patch_grammar import Chunk
+from agent_magics.patch.grammar import Chunk
 from agent_magics.protocol.errors import RespondToModel
 
 _DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
@@ -22,10 +22,16 @@ _PLAIN = _DASHES | _SINGLE_QUOTES | _DOUBLE_QUOTES | _SPACES
 
 
 def _fold(line: str) -> str:
-    return line.translate(_PLAIN).strip()
+    return with_plain_signs(line).strip()
 
 
-# Name of the level in the answer, what two lines are compared by; the first that fits is taken.
+def with_plain_signs(text: str) -> str:
+    """Return `text` with ASCII dashes, quotes and spaces; the length is unchanged."""
+    return text.translate(_PLAIN)
+
+
+# Levels of matching: name for messages, normalisation of lines; the first level that matches is
+# used.
 _LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("", str),
     ("trailing whitespace", str.rstrip),
@@ -35,7 +41,7 @@ _LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
 _IGNORES_INDENT = 2
 _BEGINNING = "beginning of the line"
 
-# Candidates named in an answer; more would not help to choose.
+# Limit of candidates listed in a message.
 _SHOWN = 8
 # Lines of the file, and of the chunk, shown when a chunk is not found.
 _WINDOW = 12
@@ -44,7 +50,7 @@ _LINE_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Lines `start` to `end` (from 0, `end` not included) give way to `lines`."""
+    """Replaces lines `start` to `end` (from 0, `end` not included) by `lines`."""
 
     start: int
     end: int
@@ -53,18 +59,18 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a chunk goes, and by which level it was found."""
+    """Where a chunk is applied, and the level at which it matched."""
 
     start: int
     level: int = 0
 
 
 class LineIndex:
-    """The lines of a file, findable by any of the levels without reading them all again.
+    """An index of a file's lines for each level of matching.
 
     Args:
         lines: the file.
-        asked: every line that will be looked for; a table of all lines would cost most of the time.
+        asked: all lines that will be searched for; indexing all lines would cost most of the time.
     """
 
     def __init__(self, lines: Sequence[str], asked: Iterable[str]) -> None:
@@ -74,7 +80,7 @@ class LineIndex:
         self._sorted: list[tuple[str, int]] = []
 
     def level(self, level: int) -> tuple[list[str], dict[str, list[int]]]:
-        """Return the lines as `level` compares them, and where each asked one stands."""
+        """Return the normalised lines of `level`, and the positions of each searched one."""
         if level not in self._levels:
             normal = _LEVELS[level][1]
             keys = [normal(line) for line in self.lines] if level else list(self.lines)
@@ -87,11 +93,11 @@ class LineIndex:
         return self._levels[level]
 
     def matches(self, pattern: Sequence[str], start: int, level: int) -> Iterator[int]:
-        """Yield where `pattern` stands from line `start` on, in order."""
+        """Yield the positions of `pattern` from line `start` on, in order."""
         keys, table = self.level(level)
         normal = _LEVELS[level][1]
         wanted = [normal(line) for line in pattern]
-        # Only the places of the pattern's rarest line are looked at.
+        # Only the positions of the pattern's rarest line are examined.
         offset = min(range(len(wanted)), key=lambda i: len(table.get(wanted[i], ())))
         places = table.get(wanted[offset], [])
         for at in range(bisect_left(places, start + offset), len(places)):
@@ -117,14 +123,14 @@ class LineIndex:
 
 
 def match_chunks(lines: Sequence[str], chunks: Sequence[Chunk]) -> tuple[list[Edit], list[str]]:
-    """Find the place of each chunk, one below the other.
+    """Locate the chunks, each below the one before.
 
     Returns:
-        The edits in file order, and "line N: applied by: LEVEL" for what did not fit exactly.
+        The edits in file order, and "line N: applied by: LEVEL" for inexact matches.
 
     Raises:
-        RespondToModel: a chunk fits nowhere or in several places; the message says where it nearly
-            does.
+        RespondToModel: a chunk matches nowhere or in several places; the message shows the nearest
+            lines.
     """
     index = LineIndex(lines, _asked(chunks))
     edits: list[Edit] = []
@@ -151,14 +157,14 @@ def _asked(chunks: Sequence[Chunk]) -> Iterator[str]:
 
 
 def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str], drift: int) -> _Place:
-    """Return where a chunk goes.
+    """Return where a chunk is applied.
 
     Args:
         index: the file.
-        chunk: what to find.
-        cursor: the first line it may begin at.
-        notes: takes in what did not fit exactly.
-        drift: lines by which the chunk above was found below its number.
+        chunk: the chunk.
+        cursor: the first line at which it may begin.
+        notes: receives notes about inexact matches.
+        drift: number of lines by which the previous chunk was below its stated line.
     """
     starts = _seek_anchors(index, chunk, cursor, notes) if chunk.anchors else []
     if not chunk.old:
@@ -184,7 +190,7 @@ def _first(found: Iterator[int], limit: int) -> list[int]:
 
 
 def _nearest_to(near: int, places: Iterator[int]) -> list[int]:
-    """Return the place nearest to a line; two where they are equally far."""
+    """Return the position nearest to a line; two if they are equally near."""
     found = list(places)
     least = min((abs(place - near) for place in found), default=0)
     return [place for place in found if abs(place - near) == least]
@@ -198,7 +204,7 @@ def _place_at_end(index: LineIndex, chunk: Chunk, lowest: int, level: int) -> li
 def _places_after(
     index: LineIndex, pattern: Sequence[str], starts: Sequence[int], level: int
 ) -> list[int]:
-    """Return the first place of `pattern` from each of `starts` on; equal ones once."""
+    """Return the first position of `pattern` from each of `starts` on, without duplicates."""
     places: list[int] = []
     for start in starts:
         if places and start <= places[-1]:
@@ -211,7 +217,7 @@ def _places_after(
 
 
 def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequence[int]) -> _Place:
-    """Return where a chunk of added lines alone goes: below its anchor, else at the file's end."""
+    """Return where a chunk of only added lines goes: below its anchor, else at the file's end."""
     if chunk.near is not None:
         return _Place(max(cursor, min(chunk.near, len(index.lines))))
     if not starts or chunk.at_end:
@@ -227,12 +233,12 @@ def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequen
 
 
 def _seek_anchors(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str]) -> list[int]:
-    """Return the lines that the last anchor may mean, each below one of the anchor before it."""
+    """Return the lines that match the last anchor, each below a match of the anchor before it."""
     starts: list[int] = []
     for number, anchor in enumerate(chunk.anchors):
         by, found = _seek(index, anchor, starts if number else [cursor - 1], number == 0)
         if not found and number == 0:
-            # The next chunk of a function often repeats its anchor, which is above by now.
+            # Later chunks of a function often repeat its anchor, which is then above the cursor.
             by, found = _seek(index, anchor, [-1], True)
             found = found[-1:]
         if not found:
@@ -246,7 +252,7 @@ def _seek_anchors(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str])
 def _seek(
     index: LineIndex, anchor: str, above: Sequence[int], every: bool
 ) -> tuple[str, list[int]]:
-    """Return the lines below `above` that are `anchor`: every one, or the first below each."""
+    """Return the lines below `above` that match `anchor`: all, or the first below each."""
     for level, (by, _) in enumerate(_LEVELS):
         if every:
             found = list(index.matches([anchor], above[0] + 1, level))
@@ -261,29 +267,31 @@ def _seek(
     return _BEGINNING, sorted(firsts)
 
 
-# -- what a place comes to --------------------------------------------------------------------
+# -- edits ------------------------------------------------------------------------------------
 
 
 def _edits_of(chunk: Chunk, place: _Place, lines: Sequence[str]) -> list[Edit]:
     """Return one edit for each run of removed and added lines; context keeps the file's text."""
     fit = _Indent(chunk, place, lines) if place.level >= _IGNORES_INDENT else None
     edits: list[Edit] = []
-    start = at = place.start
+    start = at = below = place.start
     added: list[str] = []
     for sign, text in (*chunk.lines, (" ", "")):
         if sign == "+":
-            added.append(fit.adapt(text, at - place.start) if fit else text)
+            below = below if added else at
+            added.append(text)
             continue
         if sign == " ":
             if added or at > start:
-                edits.append(Edit(start, at, tuple(added)))
+                fitting = fit.adapt(added, below - place.start) if fit else added
+                edits.append(Edit(start, at, tuple(fitting)))
             start, added = at + 1, []
         at += 1
     return edits
 
 
 class _Indent:
-    """The file's indentation for lines that a patch adds with another one."""
+    """Adapts the indentation of added lines to that of the file."""
 
     def __init__(self, chunk: Chunk, place: _Place, lines: Sequence[str]) -> None:
         there = lines[place.start : place.start + len(chunk.old)]
@@ -292,20 +300,32 @@ class _Indent:
             for number, (wrote, real) in enumerate(zip(chunk.old, there, strict=True))
             if wrote.strip()
         ]
+        self._written = {wrote for wrote, _, _ in self._pairs}
+        self._there = {real for _, real, _ in self._pairs}
         self._old, self._new, self._ratio = self._units()
 
     def _units(self) -> tuple[str, str, float]:
-        """Return the characters of both indentations, and how many new ones make an old one."""
+        """Return the characters of both indentations, and how many new ones replace an old one."""
         for wrote, real, _ in self._pairs:
             if {wrote[:1], real[:1]} == {" ", "\t"} and len({*wrote}) == len({*real}) == 1:
                 return wrote[0], real[0], len(real) / len(wrote)
         return "", "", 1.0
 
-    def adapt(self, text: str, offset: int) -> str:
-        """Return `text`, added below the chunk's old line `offset`, with the file's indentation.
+    def adapt(self, added: Sequence[str], offset: int) -> list[str]:
+        """Return lines added below the chunk's old line `offset`, with the file's indentation.
 
-        The nearest old line of about the same depth tells what that depth is in the file.
+        If the first added line has an indentation that occurs in the file but not in the chunk's
+        old lines, the added lines already follow the file: then only those indented like the old
+        lines are changed.
         """
+        first = next((_indent(line) for line in added if line.strip()), "")
+        if first in self._written or first not in self._there:
+            return [self._moved(line, offset) for line in added]
+        foreign = self._written - self._there
+        return [self._moved(line, offset) if _indent(line) in foreign else line for line in added]
+
+    def _moved(self, text: str, offset: int) -> str:
+        """Return `text` with the file's indentation of the nearest old line of similar depth."""
         wrote = _indent(text)
         if not self._pairs or wrote == text:
             return text
@@ -331,11 +351,11 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-# -- saying what is wrong ---------------------------------------------------------------------
+# -- error messages ---------------------------------------------------------------------------
 
 
 def _name(chunk: Chunk) -> str:
-    return f"the chunk at line {chunk.line} of the patch"
+    return chunk.asked_as or f"the chunk at line {chunk.line} of the patch"
 
 
 def _ambiguous(what: str, chunk: Chunk, places: Sequence[int]) -> str:
@@ -354,7 +374,7 @@ def _anchor_miss(index: LineIndex, chunk: Chunk, anchor: str, starts: Sequence[i
 
 
 def _miss(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequence[int]) -> str:
-    """Say that a chunk is not there, why that may be, and what is there instead."""
+    """Return the message for a chunk that was not found, with a reason and the nearest lines."""
     wanted = "\n".join(line[:_LINE_LIMIT] for line in chunk.old[:_WINDOW])
     if len(chunk.old) > _WINDOW:
         wanted += f"\n({len(chunk.old) - _WINDOW} more lines)"
@@ -389,12 +409,12 @@ def _anywhere(index: LineIndex, pattern: Sequence[str]) -> int | None:
 
 
 def _nearest(index: LineIndex, pattern: Sequence[str], cursor: int) -> int:
-    """Return where most lines of `pattern` stand together, else where its words are."""
+    """Return where most lines of `pattern` occur together, else the line with most of its words."""
     folded = [_fold(line) for line in pattern]
     _, table = index.level(len(_LEVELS) - 1)
     votes: dict[int, int] = {}
     for offset, line in enumerate(folded):
-        # A line that is everywhere says nothing about where.
+        # Very frequent lines do not help to locate it.
         places = table.get(line, ()) if line else ()
         for place in places if len(places) <= 1000 else ():
             votes[place - offset] = votes.get(place - offset, 0) + 1

@@ -1,20 +1,24 @@
-"""Patches applied as one: every file's new state is known before the first one is written."""
+"""Applies patches atomically: computes every new file before writing the first."""
 
 import difflib
+import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from agent_magics.backends.patch_diff import diff_of_new, diff_of_removed, unified_diff
-from agent_magics.backends.patch_files import (
+from agent_magics.patch.diff import diff_of_new, diff_of_removed, unified_diff
+from agent_magics.patch.files import (
     FileState,
     FileWrite,
     TextFile,
+    is_read_only,
+    read_link,
     read_state,
     write_all,
 )
-from agent_magics.backends.patch_grammar import (
+from agent_magics.patch.grammar import (
     BEGIN,
     AddFile,
     DeleteFile,
@@ -22,15 +26,16 @@ from agent_magics.backends.patch_grammar import (
     UpdateFile,
     parse_patch,
 )
-from agent_magics.backends.patch_match import Edit, match_chunks
-from agent_magics.backends.patch_text import (
+from agent_magics.patch.match import Edit, match_chunks
+from agent_magics.patch.python_syntax import why_unreadable
+from agent_magics.patch.replacement import (
     ReplaceText,
     differences,
     read_content,
     read_replacement,
     replace_text,
 )
-from agent_magics.backends.patch_unified import is_unified, parse_unified
+from agent_magics.patch.unified import is_unified, parse_unified
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
@@ -53,16 +58,21 @@ Resolve = Callable[[str], Path]
 _MOST_NOTES = 20
 
 
+def _nothing(path: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What one operation comes to.
+    """The effect of one operation.
 
     Attributes:
         letter: A (new), M (changed or moved), R (replaced) or D (removed).
-        name: the path that is listed.
+        name: the path to list.
         writes: one write, two for a move.
-        replaced: lines of the file that was there before, for R.
+        replaced: number of lines of the replaced file, for R.
         diff: unified diff, for people.
+        notes: remarks for the model.
     """
 
     letter: str
@@ -81,7 +91,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class PatchResult:
-    """A patch that has been applied; `paths` are as the patch named them."""
+    """The result of an applied patch; `paths` are as the patch named them."""
 
     summary: str
     diff: str
@@ -91,7 +101,9 @@ class PatchResult:
         return self.summary
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return the summary, at most `budget` characters, for the model; the diff for people."""
+        """Return the summary, truncated to `budget` characters, for the model; the diff for
+        people.
+        """
         content = self.summary
         if len(content) > budget:
             content = f"{content[:budget]}\n({len(content) - budget} more characters)"
@@ -100,7 +112,7 @@ class PatchResult:
 
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
-    """The whole new state of every file a patch touches; nothing is written yet."""
+    """The new content of every file in a patch, before anything is written."""
 
     changes: tuple[FileChange, ...]
     notes: tuple[str, ...] = field(default=())
@@ -112,7 +124,7 @@ class PatchPlan:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where these really are."""
+        """The resolved paths."""
         return tuple(write.path for change in self.changes for write in change.writes)
 
     @property
@@ -122,7 +134,7 @@ class PatchPlan:
 
     @property
     def summary(self) -> str:
-        """What the model reads: the files, then what it should know about them."""
+        """Text for the model: the files, then the notes about them."""
         listed = sorted(self.changes, key=lambda change: "AMRD".index(change.letter))
         lines = ["Success. Updated the following files:", *(change.summary for change in listed)]
         notes = [*self.notes, *(note for change in self.changes for note in change.notes)]
@@ -135,14 +147,14 @@ class PatchPlan:
         """Write all files, or none.
 
         Raises:
-            RespondToModel: a file changed since it was read, or the disk refused it.
+            RespondToModel: a file changed since it was read, or could not be written.
         """
         write_all([write for change in self.changes for write in change.writes])
         return PatchResult(self.summary, self.diff, self.paths)
 
 
 def read_patch(text: str) -> tuple[FileOperation, ...]:
-    """Read a patch in our own format, or a unified diff.
+    """Parse a patch in our own format, or a unified diff.
 
     Raises:
         RespondToModel: the text is neither; the message names the line and the reason.
@@ -157,18 +169,21 @@ def touched_paths(operations: Sequence[Operation]) -> tuple[str, ...]:
     return tuple(path for _, path in _numbered_paths(operations))
 
 
-def plan_patch(operations: Sequence[Operation], resolve: Resolve) -> PatchPlan:
-    """Read every file and compute its new state.
+def plan_patch(
+    operations: Sequence[Operation], resolve: Resolve, protects: Callable[[str], str] = _nothing
+) -> PatchPlan:
+    """Read every file and compute its new content.
 
     Args:
-        operations: what `parse_patch` gave, or a replacement.
+        operations: from `parse_patch`, or a replacement.
         resolve: turns a path as the patch names it into a real, absolute one, or raises
-            RespondToModel where it may not be touched.
+            RespondToModel where access is denied.
+        protects: returns why messages must not show a file's content or name, or "".
 
     Raises:
-        RespondToModel: something does not fit; the message lists every operation at fault.
+        RespondToModel: an operation cannot be applied; the message lists all of them.
     """
-    planner = _Planner(operations, resolve)
+    planner = _Planner(operations, resolve, protects)
     changes: list[FileChange] = []
     notes: list[str] = []
     problems: list[str] = []
@@ -181,6 +196,7 @@ def plan_patch(operations: Sequence[Operation], resolve: Resolve) -> PatchPlan:
         if change is None:
             notes.append(f"{operation.path}: unchanged, it is already as the patch wants it")
         else:
+            notes += _read_only_notes(change)
             changes.append(change)
     if problems:
         listed = "\n".join(problems)
@@ -196,9 +212,12 @@ def _numbered_paths(operations: Sequence[Operation]) -> Iterator[tuple[int, str]
 
 
 class _Planner:
-    """Plans the operations of one patch against the files as they are now."""
+    """Plans the operations of one patch against the current files."""
 
-    def __init__(self, operations: Sequence[Operation], resolve: Resolve) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], resolve: Resolve, protects: Callable[[str], str]
+    ) -> None:
+        self._protects = protects
         self._real = {path: resolve(path) for path in touched_paths(operations)}
         self._check_moves(operations)
         self._check_paths_differ(operations)
@@ -208,7 +227,7 @@ class _Planner:
             if not isinstance(operation, UpdateFile) or operation.move_to is None:
                 continue
             source, target = self._real[operation.path], self._real[operation.move_to]
-            # On a file system without case a.txt and A.txt are one file under two paths.
+            # On a case-insensitive file system a.txt and A.txt are the same file.
             if source == target or _same_file(source, target):
                 raise RespondToModel(
                     f"The patch was not applied: line {operation.line + 1} of the patch: "
@@ -227,10 +246,10 @@ class _Planner:
                 )
 
     def plan(self, operation: Operation) -> FileChange | None:
-        """Return what `operation` comes to; None when the file is so already.
+        """Return the effect of `operation`; None if the file is already as wanted.
 
         Raises:
-            RespondToModel: it cannot be done.
+            RespondToModel: it cannot be applied.
         """
         if isinstance(operation, AddFile):
             return self._plan_add(operation)
@@ -239,7 +258,7 @@ class _Planner:
         if isinstance(operation, ReplaceText) and not operation.old:
             name, path = operation.path, self._real[operation.path]
             if read_state(name, path) is None:
-                return self._plan_add(AddFile(name, operation.new_lines, operation.line))
+                return self._plan_add(operation.as_file)
         return self._plan_update(operation)
 
     def _plan_add(self, operation: AddFile) -> FileChange | None:
@@ -259,28 +278,36 @@ class _Planner:
 
     def _plan_delete(self, operation: DeleteFile) -> FileChange:
         name, path = operation.path, self._real[operation.path]
-        before = self._must_exist(name, path, "removed")
+        link = read_link(name, path)
+        before = link or self._must_exist(name, path, "removed")
         if operation.lines is not None and list(operation.lines) != before.text.lines:
             raise RespondToModel(
                 f"{name} cannot be removed: it does not hold what the patch says; read it again"
             )
-        write = FileWrite(name, path, before, None)
+        write = FileWrite(name, path, before, None, is_link=link is not None)
         return FileChange("D", name, (write,), diff_of_removed(name, before.text))
 
     def _plan_update(self, operation: UpdateFile | ReplaceText) -> FileChange | None:
         name, path = operation.path, self._real[operation.path]
+        if isinstance(operation, UpdateFile) and (link := read_link(name, path)):
+            return self._plan_move_of_link(operation, link)
         before = self._must_exist(name, path, "updated")
         old = before.text
         try:
-            edits, found = _edits_of(operation, old)
+            edits, found, terminated = _edits_of(operation, old)
         except RespondToModel as problem:
-            raise RespondToModel(f"{name}: {problem}") from None
+            reason = self._protects(str(path))
+            why = f"the patch does not fit; its lines are not shown: {reason}"
+            raise RespondToModel(f"{name}: {why if reason else problem}") from None
         edits = _complete_last_line(old, edits)
         after = old.edited(edits)
-        if isinstance(operation, UpdateFile) and operation.open_end and after.raw:
-            raw = (*after.raw[:-1], after.raw[-1].removesuffix("\r"))
-            after = replace(after, raw=raw, terminated=False)
-        notes = tuple(f"{name} {note}" for note in found)
+        if terminated is not None:
+            after = _ended(after, terminated)
+        broken = why_unreadable(path.name, old, after)
+        if broken and found:
+            how = "; ".join(found)
+            raise RespondToModel(f"{name}: {how}, and then {broken}; indent the patch as the file")
+        notes = tuple(f"{name} {note}" for note in (*found, *([broken] if broken else [])))
         if isinstance(operation, UpdateFile) and operation.move_to is not None:
             return self._plan_move(operation, before, after, edits, notes)
         if after == old:
@@ -288,6 +315,23 @@ class _Planner:
         write = FileWrite(name, path, before, after.encode(), before)
         diff = unified_diff(name, name, old, edits, open_end=not after.terminated)
         return FileChange("M", name, (write,), diff, notes=notes)
+
+    def _plan_move_of_link(self, operation: UpdateFile, link: FileState) -> FileChange:
+        source, target = operation.path, operation.move_to or ""
+        if operation.chunks:
+            raise RespondToModel(
+                f"{source} is a symbolic link: move it, or change the file that it leads to, in an "
+                "operation of its own"
+            )
+        leads_to = os.fsencode(link.text.raw[0])
+        replaced = read_state(target, self._real[target])
+        writes = (
+            FileWrite(target, self._real[target], replaced, leads_to, is_link=True),
+            FileWrite(source, self._real[source], link, None, is_link=True),
+        )
+        diff = f"rename from {source}\nrename to {target}\n"
+        lines = len(replaced.text.raw) if replaced else 0
+        return FileChange("R" if replaced else "M", target, writes, diff, lines)
 
     def _plan_move(
         self,
@@ -314,29 +358,54 @@ class _Planner:
     def _must_exist(self, name: str, path: Path, done: str) -> FileState:
         state = read_state(name, path)
         if state is None:
-            near = difflib.get_close_matches(path.name, _names_beside(path), n=3)
+            beside = [n for n in _names_beside(path) if not self._protects(str(path.parent / n))]
+            near = difflib.get_close_matches(path.name, beside, n=3)
             hint = f"; beside it there is {', '.join(near)}" if near else ""
             raise RespondToModel(f"{name} cannot be {done}: there is no such file{hint}")
         return state
 
 
-def _edits_of(operation: UpdateFile | ReplaceText, text: TextFile) -> tuple[list[Edit], list[str]]:
+def _edits_of(
+    operation: UpdateFile | ReplaceText, text: TextFile
+) -> tuple[list[Edit], Sequence[str], bool | None]:
+    """Return the edits, notes about inexact matches, and whether the last line shall have a line
+    break.
+    """
     if isinstance(operation, ReplaceText):
-        return replace_text(text, operation), []
-    return match_chunks(text.lines, operation.chunks)
+        found = replace_text(text, operation)
+        return found.edits, found.notes, found.terminated
+    edits, notes = match_chunks(text.lines, operation.chunks)
+    return edits, notes, False if operation.open_end else None
+
+
+def _ended(text: TextFile, terminated: bool) -> TextFile:
+    """Return `text` with or without a line break at its end."""
+    if not text.raw or text.terminated == terminated:
+        return text
+    last = text.raw[-1] if terminated else text.raw[-1].removesuffix("\r")
+    return replace(text, raw=(*text.raw[:-1], last), terminated=terminated)
+
+
+def _read_only_notes(change: FileChange) -> Iterator[str]:
+    for write in change.writes:
+        if write.before is not None and is_read_only(write.before.status):
+            mode = stat.S_IMODE(write.before.status.st_mode)
+            yield f"{write.name} was read-only (mode {mode:04o})"
 
 
 def _rewritten(old: TextFile, operation: AddFile) -> tuple[list[Edit], TextFile]:
-    """Return what makes a file that is there into the one wanted; its line ends stay its own."""
+    """Return the edits and the result of replacing an existing file; it keeps its kind of line
+    breaks.
+    """
     lines = [line.removesuffix("\r") for line in operation.lines]
     edits = _complete_last_line(old, differences(old.lines, lines))
     last = len(old.raw)
     reaches_end = bool(edits) and edits[-1].end == last
     if old.terminated != operation.terminated and not reaches_end:
-        # The same last line, but now with a line end, or without one.
+        # The same last line, but with or without a line break.
         edits.append(Edit(last - 1, last, (old.lines[-1],)))
     elif reaches_end and not operation.terminated and not edits[-1].lines:
-        # The end is cut off: the line above it loses its line end.
+        # The end is removed: the line above it loses its line break.
         edits[-1] = Edit(edits[-1].start - 1, last, (lines[-1],))
     after = old.edited(edits)
     if after.terminated and not operation.terminated:
@@ -359,7 +428,7 @@ def _names_beside(path: Path) -> list[str]:
 
 
 def _complete_last_line(text: TextFile, edits: list[Edit]) -> list[Edit]:
-    """Let lines added below a last line without line end begin by ending that line."""
+    """Include an unterminated last line in the edit of lines added below it."""
     last = len(text.raw)
     at = next((n for n, edit in enumerate(edits) if edit.start == edit.end == last), None)
     if at is None or text.terminated or any(edit.end == last for edit in edits[:at]):

@@ -1,14 +1,14 @@
-"""Unified diffs, as git and ``diff -u`` write them, into the same operations as our own format.
+"""Parses unified diffs, as git and ``diff -u`` write them, into the operations of our own format.
 
-Law: what cannot be honoured (a binary patch, a copy, a mode) is refused by its line, not left out.
-Line numbers only decide between equal places: who writes diffs by hand counts badly.
+Law: unsupported parts (a binary patch, a copy, a mode) are refused with their line, not ignored.
+Line numbers only decide between equal matches, since handwritten ones are often wrong.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_magics.backends.patch_grammar import (
+from agent_magics.patch.grammar import (
     AddFile,
     Chunk,
     DeleteFile,
@@ -37,13 +37,14 @@ _PLAIN_MODE = "100644"
 
 @dataclass(slots=True)
 class _Header:
-    """What stands above a file's hunks.
+    """The lines above a file's hunks.
 
     Attributes:
         line: where it begins, from 1.
-        old: its path before, "" where it was not there; `new`: afterwards.
-        is_git: written by git, whose paths begin with a/ and b/.
-        renamed: it is moved.
+        old: the path before, "" for a new file.
+        new: the path afterwards, "" for a removed file.
+        is_git: whether git wrote it, whose paths begin with a/ and b/.
+        renamed: whether the file is moved.
     """
 
     line: int
@@ -54,16 +55,16 @@ class _Header:
 
 
 def is_unified(text: str) -> bool:
-    """Tell whether a text is a unified diff, perhaps with words above it."""
+    """Tell whether a text contains a unified diff, perhaps after other text."""
     lines = text.split("\n")
     return any(_begins_file(lines, at) for at in range(len(lines)))
 
 
 def parse_unified(text: str) -> tuple[FileOperation, ...]:
-    """Read a unified diff.
+    """Parse a unified diff.
 
     Raises:
-        RespondToModel: it is none, or asks for what is not done; the message names the line.
+        RespondToModel: it is malformed or has unsupported parts; the message names the line.
     """
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     check_characters(lines)
@@ -73,7 +74,7 @@ def parse_unified(text: str) -> tuple[FileOperation, ...]:
         if _begins_file(lines, at):
             operation, at = _read_file(lines, at)
             operations.append(operation)
-        elif lines[at] == "-- ":  # the signature below a mail of `git format-patch`
+        elif lines[at] == "-- ":  # the signature that `git format-patch` appends
             break
         elif lines[at].strip() and lines[at][0] in "+-@ ":
             fail_at(at, f"{shortened(lines[at])} belongs to no hunk; check the hunk above it")
@@ -120,7 +121,9 @@ def _added(header: _Header, chunks: Sequence[Chunk], marks: Sequence[str]) -> Ad
 
 
 def _open_end(marks: Sequence[str]) -> bool | None:
-    """Tell from the lines without a line end whether the new file ends in one; None: not said."""
+    """Tell from the marks of missing line breaks whether the new file ends without one; None if
+    unmarked.
+    """
     if not marks:
         return None
     return any(sign in "+ " for sign in marks)
@@ -144,7 +147,7 @@ def _read_header(lines: Sequence[str], at: int) -> tuple[_Header, int]:
 
 
 def _read_extended(header: _Header, lines: Sequence[str], at: int) -> bool:
-    """Take in one of git's further lines; False where it is none."""
+    """Parse an extended header line of git; return False if it is none."""
     line = lines[at]
     for begin, reason in _REFUSED:
         if line.startswith(begin):
@@ -179,7 +182,7 @@ def _read_names(header: _Header, lines: Sequence[str], at: int) -> None:
 
 
 def _paths_of_git(lines: Sequence[str], at: int) -> tuple[str, str]:
-    """Return both paths of a ``diff --git`` line: without a rename they are the same."""
+    """Return both paths of a ``diff --git`` line, which are equal without a rename."""
     rest = lines[at].removeprefix(_GIT).rstrip()
     if rest.startswith('"'):
         names = re.findall(r'"(?:[^"\\]|\\.)*"|\S+', rest)
@@ -189,7 +192,7 @@ def _paths_of_git(lines: Sequence[str], at: int) -> tuple[str, str]:
     old, new = rest[:middle], rest[middle + 1 :]
     if _without(old, "a/") == _without(new, "b/"):
         return _without(old, "a/"), _without(new, "b/")
-    # Two names; those lines below it say which.
+    # Two different names, which the lines below give.
     return "", ""
 
 
@@ -198,7 +201,7 @@ def _without(path: str, prefix: str) -> str:
 
 
 def _unquoted(path: str) -> str:
-    """Return a path as git means it: in quotes, with escapes, where it holds special characters."""
+    """Decode a path that git has quoted because of special characters."""
     if not (len(path) > 1 and path[0] == path[-1] == '"'):
         return path
 
@@ -213,7 +216,7 @@ def _unquoted(path: str) -> str:
 
 
 def _read_hunk(lines: Sequence[str], at: int) -> tuple[Chunk, list[str], int]:
-    """Return a hunk, the signs of its lines without a line end, and where the next thing begins."""
+    """Return a hunk, the signs of its lines without line break, and the index after it."""
     found = _RANGE.match(lines[at])
     if found is None:
         fail_at(at, f"{shortened(lines[at])} gives no lines; a hunk begins with '@@ -1,3 +1,4 @@'")
@@ -230,13 +233,13 @@ def _read_hunk(lines: Sequence[str], at: int) -> tuple[Chunk, list[str], int]:
             changes.append((line[:1] or " ", line[1:]))
     if not changes:
         fail_at(at, "the hunk has no lines; write what to change below it")
-    near = start - 1 if old else start  # nothing of the old file: below line `start` of it
-    # A line without a line end is the last one of its file.
+    near = start - 1 if old else start  # only additions, below line `start` of the old file
+    # A line without line break is the last one of its file.
     return Chunk(tuple(changes), (), bool(marks), at + 1, max(0, near)), marks, stop
 
 
 def _end_by_count(lines: Sequence[str], at: int, old: int, new: int) -> int | None:
-    """Return where the hunk ends if its numbers are right; None where they are not."""
+    """Return where the hunk ends if its counts are right, else None."""
     while (old > 0 or new > 0) and at < len(lines):
         sign = lines[at][:1] or " "
         if sign not in " +-\\":
@@ -251,7 +254,7 @@ def _end_by_count(lines: Sequence[str], at: int, old: int, new: int) -> int | No
 
 
 def _end_by_look(lines: Sequence[str], at: int) -> int:
-    """Return where the lines end that can be a hunk's; blank ones at the end are not counted."""
+    """Return the end of the lines that can belong to a hunk, without trailing blank ones."""
     start = at
     while at < len(lines) and (not lines[at] or _is_change(lines, at)):
         at += 1

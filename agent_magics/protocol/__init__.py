@@ -1,1 +1,4 @@
-"""Floor 1: the nouns that every other floor speaks; no behaviour, no I/O, no threads."""
+"""Defines the types that all folders share: items, events, ops, errors; no behaviour, no I/O.
+
+Read ``events`` first; ``codec`` brings all of them to JSON and back.
+"""

@@ -1,49 +1,78 @@
-"""Errors, sorted by who must act on them.
+"""Defines the exception classes, grouped by who has to act on them.
 
     AgentMagicsError
-    |-- RespondToModel   the model must act: goes back as the call's output, success=false
-    |   `-- SandboxDenied   a command ran, and the sandbox kept it from something
-    `-- FatalError       the person must act: ends the turn with one clear sentence
+    |-- RespondToModel   the model must act: sent back as the call's output, success=false
+    |   `-- SandboxDenied   a command ran, and the sandbox denied it an operation
+    |-- FatalError       the person must act: ends the turn with one clear sentence
+    `-- TurnAbort        the person or a hook ends the turn
 
-A bug is neither: it propagates. ``asyncio.CancelledError`` is always re-raised.
+A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-raised.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_MOST_TOLD = 10_000  # characters of an error
+
+
+def error_text(error: BaseException) -> str:
+    """Return "TYPE: message" of anybody's error; its class and its message may be hostile."""
+    try:
+        message = "".join((str(error),))
+    except BaseException as failure:  # a stranger's __str__ may raise anything
+        message = f"<its message raised {_type_name(failure)}>"
+    if len(message) > _MOST_TOLD:
+        message = f"{message[:_MOST_TOLD]} … ({len(message) - _MOST_TOLD:,} more characters)"
+    return f"{_type_name(error)}: {message}"
+
+
+def _type_name(error: BaseException) -> str:
+    return str(type.__dict__["__name__"].__get__(type(error)))
+
 
 class AgentMagicsError(Exception):
-    """Base of the errors this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class RespondToModel(AgentMagicsError):
-    """A call could not be done and the model can do better.
+    """A tool call failed for a reason that the model can correct.
 
-    Bad arguments, a rejected approval, a refused path, a time-out, a file that is not there.
-    The message is the text the model reads; it says what was wrong and what to do instead.
+    For example bad arguments, a rejected approval, a refused path, a time-out, a missing file.
+    The message is sent to the model as the call's output; it says what was wrong and what to do
+    instead.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxDenial:
-    """What the sandbox refused a command, and what would allow it.
+    """An operation that the sandbox denied to a command, and the permission that would allow it.
 
     Attributes:
         action: "write", "read", "network" or "other".
         target: the path or the address, "" where the command did not name it.
-        sentence: what the model reads: what was refused, why, how to ask for it.
+        sentence: text for the model: what was denied, why, how to ask for it.
         permission: the `sandbox_permissions` that would allow it.
+        reported: True where the sandbox itself reports the denial; False where it is inferred from
+            the command's output, which is not trustworthy.
     """
 
     action: str
     target: str
     sentence: str
     permission: str = "require_escalated"
+    reported: bool = True
+
+    @property
+    def seen(self) -> str:
+        """The denial as a sentence for people."""
+        if not self.reported:
+            return "The sandbox may have refused it something."
+        return f"The sandbox refused {self.what}."
 
     @property
     def what(self) -> str:
-        """What was refused, in a few words for people."""
+        """The denied operation in a few words, for people."""
         doing = {"write": "writing", "read": "reading", "network": "the network"}
         return " ".join(filter(None, (doing.get(self.action, ""), self.target))) or "something"
 
@@ -52,14 +81,14 @@ class SandboxDenial:
 
 
 class SandboxDenied(RespondToModel):
-    """A command was run in the sandbox, and the sandbox refused it something it needed.
+    """A command ran in the sandbox, which denied it an operation that it needed.
 
-    Raised where the call may be repeated outside (approval "on-failure"); its text is the whole
-    result with the denial's sentence below, so that nothing is lost where nobody catches it.
+    Raised where the call may be repeated outside the sandbox (approval "on-failure"). The message
+    is the whole result followed by the denial's sentence, so nothing is lost if nobody catches it.
 
     Attributes:
-        denial: what was refused.
-        output: the text of the result, as the model reads it.
+        denial: the denied operation.
+        output: text of the result, as the model reads it.
         details: the result's details for people.
     """
 
@@ -74,11 +103,12 @@ class SandboxDenied(RespondToModel):
 
 
 class FatalError(AgentMagicsError):
-    """The run cannot go on and only the person can help: configuration, authentication, engine.
+    """The run cannot continue, and only the person can fix the cause: configuration,
+    authentication.
 
     The message is one sentence: what, where, what to do.
     """
 
 
 class TurnAbort(AgentMagicsError):
-    """The person (or a hook) wants the turn to end now; the message says who and why."""
+    """The person or a hook ends the turn now; the message says who and why."""

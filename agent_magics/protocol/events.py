@@ -1,15 +1,15 @@
-"""Everything the engine tells the outside; frozen, typed, to JSON and back (see ``codec``)."""
+"""Defines the events that the engine emits: frozen dataclasses, converted to JSON by ``codec``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from agent_magics.protocol.items import Content, Item, Json, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Base: `seq` counts the events of a session, `at` is seconds since the epoch."""
+    """Base of all events: `seq` counts them in a session, `at` is seconds since the epoch."""
 
     seq: int = 0
     at: float = 0.0
@@ -22,7 +22,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfigured(Event):
-    """First event of a session: what it runs with."""
+    """First event of a session: its model, workspace, policies and tools."""
 
     session_id: str
     model: str
@@ -37,7 +37,7 @@ class SessionConfigured(Event):
 class TurnStarted(Event):
     """A turn (one cell, one `run`) begins.
 
-    `output` names the type that the answer is to have ("list[Row]"), "" is plain text.
+    `output` is the type that the answer must have ("list[Row]"), or "" for plain text.
     """
 
     prompt: str
@@ -46,13 +46,13 @@ class TurnStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCompleted(Event):
-    """The model has said its last word.
+    """The turn ended with a final answer.
 
     Attributes:
-        text: the answer, or where a budget ended the run the model's summary.
-        cost: USD of all its requests; None where the cost of one is not known.
-        unpriced: the model whose price is not known, "" where all is known.
-        budget: the budget that ended the run ("max_turns=3"), "" where the model did.
+        text: the answer, or the model's summary where a budget ended the run.
+        cost: USD of all its requests; None where the cost of one is unknown.
+        unpriced: the model whose price is unknown, or "".
+        budget: the budget that ended the run ("max_turns=3"), or "" where the model ended it.
     """
 
     text: str
@@ -65,7 +65,7 @@ class TurnCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnAborted(Event):
-    """The person stopped the turn, or an answer did."""
+    """The turn was stopped by the person, or by an answer to a question."""
 
     reason: str
     usage: Usage = Usage()
@@ -74,9 +74,9 @@ class TurnAborted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFailed(Event):
-    """The turn could not go on; `error` is one sentence for the person.
+    """The turn ended with an error; `error` is one sentence for the person.
 
-    `text` is the model's answer where the failure was that it did not fit the wanted type.
+    `text` is the model's answer where that answer did not have the wanted type.
     """
 
     error: str
@@ -85,26 +85,48 @@ class TurnFailed(Event):
     text: str = ""
 
 
-# -- what the model says ---------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class QueuedPrompt:
+    """A prompt that waits for the end of the one at work."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptsQueued(Event):
+    """The prompts that wait, the next one first, as they are after a change."""
+
+    prompts: tuple[QueuedPrompt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptAdded(Event):
+    """Words of the person joined the turn under way: said meanwhile, or queued before."""
+
+    text: str
+
+
+# -- the model's response --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta(Event):
-    """More of the answer; several deltas of the wire may come as one."""
+    """A fragment of the answer; several deltas of the provider's stream may be merged into one."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta(Event):
-    """More of the reasoning summary."""
+    """A fragment of the reasoning summary."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemCompleted(Event):
-    """A whole item has come from the model."""
+    """The model has completed an item of its response."""
 
     item: Item
 
@@ -113,8 +135,20 @@ class ItemCompleted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallArriving(Event):
+    """The model is still writing the arguments of a call: `size` bytes so far.
+
+    `file` is the one that a patch or its path is about, "" where that is not known.
+    """
+
+    name: str
+    size: int
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEvent(Event):
-    """Base of a call's life: pending -> running -> completed | failed."""
+    """Base of a tool call's states: pending -> running -> completed | failed."""
 
     call_id: str
     name: str
@@ -123,19 +157,32 @@ class ToolCallEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallPending(ToolCallEvent):
-    """The call is known; `arguments` is what the model wrote, JSON text or freeform."""
+    """A call was received; `arguments` is the model's text, JSON or freeform."""
 
     arguments: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallChanged(ToolCallEvent):
+    """The arguments of a call were replaced before it ran, by whoever approved it or by a hook.
+
+    Attributes:
+        arguments: the new arguments, in the same form as the model's.
+        by: who replaced them.
+    """
+
+    arguments: str
+    by: Literal["approver", "hook"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRunning(ToolCallEvent):
-    """Checked, approved where that was needed, and now at work."""
+    """A call has been validated, approved where needed, and has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallUpdated(ToolCallEvent):
-    """News from inside the call: a title, a share done (0 to 1), anything in `metadata`."""
+    """Progress of a running call: a title, a fraction done (0 to 1), any `metadata`."""
 
     title: str | None = None
     progress: float | None = None
@@ -144,7 +191,7 @@ class ToolCallUpdated(ToolCallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallCompleted(ToolCallEvent):
-    """The call has succeeded; `output` is what the model reads, `details` what people see."""
+    """A call succeeded; `output` is for the model, `details` for people."""
 
     output: Content
     details: Mapping[str, Json] = field(default_factory=dict)
@@ -153,7 +200,7 @@ class ToolCallCompleted(ToolCallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFailed(ToolCallEvent):
-    """The call did not do what was asked; `output` tells the model why."""
+    """A call failed; `output` says why, for the model."""
 
     output: Content
     details: Mapping[str, Json] = field(default_factory=dict)
@@ -162,10 +209,10 @@ class ToolCallFailed(ToolCallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCommandBegin(Event):
-    """A command starts; with `session_id`, one that has started goes on as this session.
+    """A command starts, or (with `session_id`) a started one continues in the background.
 
-    What it prints from then on, and its end, come with that `session_id`: some time, perhaps in
-    a later turn, and still under the turn and the call that started it.
+    Its later output and its end carry that `session_id`. They may arrive during a later turn, but
+    keep the identifiers of the turn and the call that started the command.
     """
 
     call_id: str
@@ -176,7 +223,7 @@ class ExecCommandBegin(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCommandOutputDelta(Event):
-    """More of a command's output, in arrival order and as it came; never sent again."""
+    """A fragment of a command's output, in order of arrival; each is sent once."""
 
     call_id: str
     text: str
@@ -186,7 +233,7 @@ class ExecCommandOutputDelta(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCommandEnd(Event):
-    """A command has ended; `exit_code` is None where we killed it."""
+    """A command has ended; `exit_code` is None where this package killed it."""
 
     call_id: str
     exit_code: int | None
@@ -204,7 +251,7 @@ class LiveOutput(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchApplyBegin(Event):
-    """A patch has been parsed and approved and is about to be written."""
+    """A parsed and approved patch is about to be applied."""
 
     call_id: str
     paths: tuple[str, ...]
@@ -212,7 +259,7 @@ class PatchApplyBegin(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchApplyEnd(Event):
-    """A patch has been written, or left everything as it was."""
+    """A patch was applied, or failed and left all files unchanged."""
 
     call_id: str
     success: bool
@@ -221,7 +268,7 @@ class PatchApplyEnd(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step of the plan."""
+    """One step of the model's plan."""
 
     id: str
     description: str
@@ -230,7 +277,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanUpdated(Event):
-    """The plan as it now stands."""
+    """The model's plan has changed; `steps` is the whole new plan."""
 
     steps: tuple[PlanStep, ...]
     explanation: str = ""
@@ -242,9 +289,9 @@ class ChangedFile:
 
     Attributes:
         path: relative to the workspace where it is inside.
-        change: what became of it.
-        added, removed: lines; None where they cannot be counted.
-        note: what is to be said beside it: its mode, why its lines are not shown.
+        change: the kind of change.
+        added, removed: numbers of lines; None where they cannot be counted.
+        note: a remark to show beside it: a changed mode, why its lines are not shown.
     """
 
     path: str
@@ -256,13 +303,13 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDiffUpdated(Event):
-    """All changes to files in this turn, as one unified diff; sent after a change, and at the end.
+    """All changes to files in this turn so far; sent after each change and at the turn's end.
 
     Attributes:
-        diff: the unified diff; of a very long one, the beginning.
-        files: what changed, by path.
-        runs: sentences about changed files that run by themselves; known at the turn's end.
-        notes: what was not seen, or cannot be put back.
+        diff: the unified diff, truncated if very long.
+        files: the changed files, by path.
+        runs: warnings about changed files that other programs execute; filled at the turn's end.
+        notes: changes that were not recorded, or cannot be undone.
     """
 
     diff: str
@@ -276,7 +323,7 @@ class TurnDiffUpdated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Event):
-    """Base of what waits for an answer."""
+    """Base of the events that wait for an answer."""
 
     question_id: str
     call_id: str
@@ -284,13 +331,15 @@ class Question(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(Question):
-    """May this call run? `target` is what it would touch.
+    """Asks whether a call may run; `target` is what the call would access.
 
     Attributes:
-        arguments: all of the call as the model wrote it; where it changes text, the diff.
-        scopes: the lasting answers that may be given beside approve / deny / abort.
+        arguments: all of the call as the model wrote it; the diff where it changes a text file.
+        scopes: lasting answers that may be given besides approve, deny and abort.
         covers: scope -> what exactly it would allow, in words.
-        editable: the text that may be changed and approved, such as the command line.
+        editable: text that may be edited and approved, such as the command line.
+        dangerous: whether a mistake would destroy something; a front end should then suggest
+            "deny".
     """
 
     tool: str
@@ -300,21 +349,49 @@ class ApprovalRequested(Question):
     scopes: tuple[str, ...] = ()
     covers: Mapping[str, str] = field(default_factory=dict)
     editable: str = ""
+    dangerous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UserOption:
+    """One of the answers that a question of the model offers."""
+
+    label: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestion:
+    """One question of the model to the person.
+
+    Attributes:
+        id: names it in the answer.
+        header: its subject in a word or two.
+        multi: whether several options may be chosen.
+        free_text: whether text of the person's own is an answer, too.
+    """
+
+    id: str
+    question: str
+    header: str = ""
+    options: tuple[UserOption, ...] = ()
+    multi: bool = False
+    free_text: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInputRequested(Question):
-    """The model asks the person something."""
+    """The model asks the person one to four questions.
 
-    question: str
-    options: tuple[str, ...] = ()
-    multiple: bool = False
-    allow_text: bool = True
+    A program answers with a dict of each question's id to a label, a list of labels, or text.
+    """
+
+    questions: tuple[UserQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationRequested(Question):
-    """An MCP server asks the person something, with a form's schema or an address to visit."""
+    """An MCP server asks the person for input, by a form's `schema` or by a `url` to visit."""
 
     server: str
     message: str
@@ -322,9 +399,13 @@ class ElicitationRequested(Question):
     url: str = ""
 
 
+FormRequested: TypeAlias = UserInputRequested | ElicitationRequested
+"""The questions that are answered by filling in a form."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicToolCallRequest(Event):
-    """A tool that an outside client registered is called; the client answers by call id."""
+    """Asks the client that registered a tool to run it and to answer by `call_id`."""
 
     call_id: str
     tool: str
@@ -333,7 +414,7 @@ class DynamicToolCallRequest(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainThreadWork(Question):
-    """Work for the thread that waits for the run: a person's function, or live-kernel code."""
+    """Asks the thread that waits for the run to run a function or live-kernel code."""
 
     work: Literal["sync", "async", "python"]
     name: str
@@ -341,7 +422,7 @@ class MainThreadWork(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionResolved(Event):
-    """A question has its answer; `by` says who gave it (person, program, policy, beforehand)."""
+    """A question was answered; `by` is "person", "program", "policy" or "beforehand"."""
 
     question_id: str
     decision: str
@@ -351,7 +432,7 @@ class QuestionResolved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(Event):
-    """Whether a call may run was decided: the line of the audit.
+    """Records in the audit log whether a call may run, who decided it and why.
 
     Attributes:
         decision: "run", "refuse", or the answer that was given.
@@ -359,7 +440,7 @@ class ApprovalDecided(Event):
             "program", "beforehand".
         basis: the policy's name, the rule and its file, or what the grant was given for.
         scope: how long an answer holds: "once", "cell", "session", "project".
-        fingerprints: what was decided about; equal ones are the same call under the same
+        fingerprints: digests of the decided actions; equal ones mean the same call under the same
             circumstances.
         sandbox: "inside", "outside", or "" where no command runs.
     """
@@ -390,10 +471,41 @@ class McpServerChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentChanged(Event):
-    """A sub-agent started, went on, or ended."""
+    """A sub-agent started, went on, or ended; sent in the turn that began its work.
+
+    Attributes:
+        sub_agent: its name, unique in the conversation.
+        status: "queued", "running", or how it ended: "completed", "failed", "stopped".
+        agent_type: its type, such as "explore".
+        task: what it was asked to do.
+        doing: the call that it is at, while it runs.
+        text: its last message, or why it failed, once it has ended.
+        steps: its calls so far, one line each.
+        tools: the tools that it has.
+        seconds, requests, tokens, cost: spent so far; a cost of None is not known.
+        conversation: the id of its own record.
+        call_id: the call that began its work.
+    """
 
     sub_agent: str
     status: str
+    agent_type: str = ""
+    task: str = ""
+    doing: str = ""
+    text: str = ""
+    steps: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    seconds: float = 0.0
+    requests: int = 0
+    tokens: int = 0
+    cost: float | None = None
+    conversation: str = ""
+    call_id: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the sub-agent does not work any more."""
+        return self.status not in ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +520,9 @@ class ModelRetry(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensCounted(Event):
-    """Tokens of the request that has just ended, and of the turn so far with its cost in USD."""
+    """Token usage of the request that has just ended, and of the turn so far, with its cost in
+    USD.
+    """
 
     request: Usage
     turn: Usage
@@ -417,13 +531,13 @@ class TokensCounted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryCompacted(Event):
-    """What is sent of the conversation became shorter; this record keeps all of it.
+    """The history sent to the model was shortened; the session's record keeps all of it.
 
     Attributes:
-        items_before, items_after: how many items a request carried before, and carries now.
+        items_before, items_after: numbers of items in a request before and after.
         tokens_before, tokens_after: their tokens, partly estimated.
-        pruned: old tool outputs that one line stands for.
-        summary: the model's summary of the older part; "" where only outputs were taken out.
+        pruned: number of old tool outputs that were each replaced by one line.
+        summary: the model's summary of the older part; "" where only outputs were pruned.
     """
 
     items_before: int
@@ -436,7 +550,7 @@ class HistoryCompacted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceChanged(Event):
-    """Names that live code added, changed or deleted in the person's namespace."""
+    """Names that live code added, changed or deleted in the notebook's namespace."""
 
     call_id: str = ""
     added: tuple[str, ...] = ()
@@ -445,10 +559,24 @@ class NamespaceChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInformed(Event):
-    """The model was told something that it had not asked for, such as the end of a session.
+class VariablesKnown(Event):
+    """What the conversation knows of variables that live code has read or made.
 
-    `shown` is what people are shown of it, without what differs from run to run; "" is nothing.
+    Attributes:
+        variables: by name: "what" it is (type and shape), its "schema" as a fingerprint, and the
+            cell that made it ("made_by"); None where it was deleted.
+    """
+
+    call_id: str = ""
+    variables: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInformed(Event):
+    """An unrequested notification was sent to the model, such as the end of a background command.
+
+    `shown` is the part shown to people, without values that differ from run to run; "" shows
+    nothing.
     """
 
     message: str
@@ -457,7 +585,7 @@ class ModelInformed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
-    """Something the person should know and the run survives."""
+    """A warning for the person; the run continues."""
 
     message: str
 

@@ -1,14 +1,18 @@
-"""What a conversation is made of, the same for every provider.
+"""Defines the items of a conversation, the same for every provider.
 
-An item is one entry of the history: what a person said, what the model said or asked for, what a
-tool answered. The doors in ``models`` translate items to and from a provider's wire.
+An item is one entry of the history: a message of the person or the model, a tool call, its output.
+The clients in ``models`` translate items to and from a provider's wire format.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+# A JSON object as a server, a file or a model gives it. `Any`, since each use checks what it reads;
+# with `Json` it would also have to cast it, which checks nothing.
+JsonObject: TypeAlias = dict[str, Any]
+JsonMapping: TypeAlias = Mapping[str, Any]  # one that is only read
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class InputText:
 
 @dataclass(frozen=True, slots=True)
 class InputImage:
-    """An image in a message or in a tool's output; `image_url` may be a ``data:`` address."""
+    """An image in a message or in a tool's output; `image_url` may be a ``data:`` URL."""
 
     image_url: str
     detail: Literal["auto", "low", "high", "original"] = "auto"
@@ -32,7 +36,7 @@ Content: TypeAlias = str | tuple[ContentPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the person (or the program around the agent) says to the model."""
+    """A message to the model, from the person or from the program around the agent."""
 
     content: Content
     role: Literal["user", "developer"] = "user"
@@ -40,14 +44,14 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source that a part of an answer goes back to: a page, or a file at the provider.
+    """A source of a part of an answer: a web page, or a file at the provider.
 
     Attributes:
-        url: of the page; whatever the provider sent, so look at it before you make a link of it.
-        title: of the page, or the file's name.
-        start: where in the text that part begins, in characters; None where that is not said.
-        end: and where it ends.
-        file_id: of the file, "" for a page.
+        url: URL of the page as the provider sent it; check it before making a link of it.
+        title: title of the page, or name of the file.
+        start: offset in the text where that part begins, in characters; None where unknown.
+        end: offset in the text where that part ends, in characters; None where unknown.
+        file_id: the provider's identifier of the file, or "" for a page.
     """
 
     url: str = ""
@@ -59,7 +63,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model says to the person."""
+    """A message of the model to the person."""
 
     text: str
     id: str | None = None
@@ -68,7 +72,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """The model's reasoning as far as it is shown; `encrypted` is opaque and sent back."""
+    """The model's reasoning: a readable `summary`, and `encrypted` text to send back unchanged."""
 
     summary: tuple[str, ...] = ()
     encrypted: str | None = None
@@ -77,10 +81,10 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class WebSearchCall:
-    """A step of the provider's own web search, which has run there and is sent back as it came.
+    """A step of the provider's built-in web search, which ran there and is sent back unchanged.
 
     Attributes:
-        action: what was done: its "type" ("search", "open_page", "find_in_page"), with "query",
+        action: the step: its "type" ("search", "open_page", "find_in_page"), with "query",
             "queries", "url" or "pattern".
         status: "completed" or "failed".
     """
@@ -112,7 +116,9 @@ class CustomToolCall:
 
 @dataclass(frozen=True, slots=True)
 class LocalShellCall:
-    """The Responses API's native shell call; one without a `call_id` is answered as an error."""
+    """A call of the Responses API's built-in shell; one without a `call_id` is answered by an
+    error.
+    """
 
     call_id: str | None
     command: tuple[str, ...]
@@ -126,11 +132,18 @@ OutputKind: TypeAlias = Literal["function", "custom", "local_shell"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCallOutput:
-    """What a call gave back, under the call's own id; every call in a valid history has one."""
+    """The output of a tool call, by `call_id`; every call in a valid history has one."""
 
     call_id: str
     output: Content
     kind: OutputKind = "function"
+
+
+def output_kind_of(item: object) -> OutputKind:
+    """Return in which form the output of a call goes back."""
+    if isinstance(item, CustomToolCall):
+        return "custom"
+    return "local_shell" if isinstance(item, LocalShellCall) else "function"
 
 
 CallItem: TypeAlias = FunctionCall | CustomToolCall | LocalShellCall
@@ -140,17 +153,19 @@ Item: TypeAlias = (
 
 CALL_TYPES = (FunctionCall, CustomToolCall, LocalShellCall)
 MODEL_ITEMS = (AssistantMessage, Reasoning, WebSearchCall, *CALL_TYPES)
-"""What comes from the model."""
+"""The classes of items that a model sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, or the sum over several.
+    """Numbers of tokens of one request, or sums over several.
 
     Attributes:
-        cached_tokens: those of the input that the provider's cache had.
-        reasoning_tokens: those of the output that were thought, not said.
-        reported_cost: USD, as the server itself reckons; None where it says nothing.
+        input_tokens: tokens sent, with the cached ones.
+        output_tokens: tokens received, with those of reasoning.
+        cached_tokens: input tokens that the provider read from its cache.
+        reasoning_tokens: output tokens that the model spent on reasoning.
+        reported_cost: USD as the server reports it; None where it reports none.
     """
 
     input_tokens: int = 0
@@ -174,7 +189,7 @@ def _sum_of(one: float | None, other: float | None) -> float | None:
 
 
 def text_of(content: Content) -> str:
-    """Return the text of `content`; an image is named, not shown."""
+    """Return the text of `content`, with "[image]" for an image."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text if isinstance(part, InputText) else "[image]" for part in content)

@@ -1,4 +1,4 @@
-"""The nouns of the Model Context Protocol as the rest of the house knows them: no SDK type here."""
+"""Defines the types of the Model Context Protocol for the other folders, without SDK types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ from agent_magics.protocol.items import ContentPart, Json
 
 @dataclass(frozen=True, slots=True)
 class McpServerConfig:
-    """How one server is reached, and what of it may be used.
+    """Configuration of one MCP server: how to connect to it, and which of its tools may be used.
 
     Attributes:
-        name: what people call it; unique.
-        command, args, env, env_vars, cwd: a program that speaks over its standard streams; `env`
-            gives variables their values, `env_vars` names those of ours that pass.
-        url, transport: a server reached over HTTP; "sse" is the older of its two ways.
-        headers: sent with each request over HTTP.
-        bearer_token_env_var: the variable of ours that holds a token for the server.
-        required: a run fails with one sentence where the server does not start.
-        enabled_tools, disabled_tools: names of tools; None is all of them.
-        startup_timeout_sec, tool_timeout_sec: seconds until a start, or a call, is given up.
-        supports_parallel_tool_calls: its calls may run side by side.
-        approval_mode: "auto" asks as the tools' own hints and the policy say, "prompt" asks always,
-            "approve" never.
-        source: the file and line that say all this, or "Agent(mcp_servers=...)".
+        name: the unique name by which people refer to it.
+        command, args, env, env_vars, cwd: a program that is run over standard input and output;
+            `env` sets variables, `env_vars` names variables to copy from our environment.
+        url, transport: a server reached over HTTP; "sse" is the older of its two transports.
+        headers: sent with each HTTP request.
+        bearer_token_env_var: the environment variable that holds a token for the server.
+        required: whether a run fails, with one sentence, if the server does not start.
+        enabled_tools, disabled_tools: names of tools; None means all of them.
+        startup_timeout_sec, tool_timeout_sec: limits in seconds for a start and for a call.
+        supports_parallel_tool_calls: whether its calls may run concurrently.
+        approval_mode: "auto" asks according to the policy and the tools' hints, "prompt" asks
+            always, "approve" never.
+        source: the file and line where it is configured, or "Agent(mcp_servers=...)".
     """
 
     name: str
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # there are keys in it
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # it holds keys
     env_vars: tuple[str, ...] = ()
     cwd: Path | None = None
     url: str | None = None
@@ -51,7 +51,7 @@ class McpServerConfig:
 
 
 class McpStatus(StrEnum):
-    """Where a server stands."""
+    """State of the connection to a server."""
 
     DISABLED = "disabled"
     STARTING = "starting"
@@ -66,8 +66,8 @@ class McpStatus(StrEnum):
 class McpTool:
     """One tool as its server describes it.
 
-    `read_only` and the next three are the server's own hints (None where it says nothing): they
-    are claims, not facts.
+    The four hints from `read_only` to `open_world` are the server's own claims, not facts; None
+    where it makes none. See "Tool annotations" in the MCP specification.
     """
 
     server: str
@@ -84,14 +84,14 @@ class McpTool:
 
 @dataclass(frozen=True, slots=True)
 class McpServerState:
-    """A server as it is at this moment.
+    """A snapshot of a server's state.
 
     Attributes:
-        message: one sentence where it is not ready.
-        instructions: what the server says of itself to models; written by others.
-        version: its own.
-        restarts: how often it was started again after it had ended by itself.
-        left_out: tools that are not offered, as (name, why).
+        message: one sentence on why it is not ready.
+        instructions: the server's instructions for models; untrusted text.
+        version: the server's own version.
+        restarts: number of restarts after it ended unexpectedly.
+        left_out: tools that are not offered, as (name, reason).
     """
 
     config: McpServerConfig
@@ -108,7 +108,7 @@ class McpServerState:
 
 @dataclass(frozen=True, slots=True)
 class McpBlob:
-    """Bytes that are neither text nor an image: audio, an archive; base64 as on the wire."""
+    """Binary content that is not an image, such as audio or an archive; `data` is base64 text."""
 
     data: str
     mime_type: str
@@ -117,13 +117,13 @@ class McpBlob:
 
 @dataclass(frozen=True, slots=True)
 class McpResult:
-    """What a call of a tool gave back; nothing of it stands for another part.
+    """The result of a call of an MCP tool; no part repeats another.
 
     Attributes:
         content: text and images, in the server's order; links and embedded text resources as text.
-        blobs: what a model cannot read.
+        blobs: content that a model cannot read.
         structured: `structuredContent`; None where there is none.
-        is_error: the tool says that it failed.
+        is_error: whether the tool reports a failure.
     """
 
     content: tuple[ContentPart, ...] = ()
@@ -134,7 +134,7 @@ class McpResult:
 
 @dataclass(frozen=True, slots=True)
 class McpResource:
-    """A resource, or (with `{...}` in `uri`) a template of resources."""
+    """A resource of a server, or (with `{...}` in `uri`) a template of resources."""
 
     server: str
     uri: str
@@ -176,7 +176,7 @@ class McpPage:
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """A server asks the person: `schema` is a form's, or `url` an address to visit."""
+    """A server's request for input from the person: a form's `schema`, or a `url` to visit."""
 
     server: str
     message: str
@@ -194,7 +194,7 @@ class ElicitationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """A server asks for an answer of our model; `messages` are (role, text)."""
+    """A server's request for a completion by our model; `messages` are (role, text)."""
 
     server: str
     messages: tuple[tuple[str, str], ...]
@@ -202,17 +202,17 @@ class Sampling:
     max_tokens: int = 1000
 
 
-class McpDesk(Protocol):
-    """Who a server speaks to while a call of one of its tools is under way."""
+class McpCallbacks(Protocol):
+    """Receives what an MCP server sends during a call of one of its tools."""
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        """News of the call."""
+        """Receive progress of the call."""
 
     def log(self, level: str, text: str) -> None:
-        """A log message of the server."""
+        """Receive a log message of the server."""
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Put a question of the server to the person."""
+        """Ask the person a question of the server."""
 
     async def sample(self, request: Sampling) -> str | None:
-        """Answer with the model's words; None where the person or the settings say no."""
+        """Return a completion by our model; None where the person or the settings refuse."""

@@ -1,7 +1,11 @@
-"""Everything the outside tells the engine; frozen, typed, to JSON and back (see ``codec``)."""
+"""Defines the ops (commands) that the engine accepts: frozen dataclasses, converted to JSON by
+``codec``.
+"""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from agent_magics.protocol.items import Content, ContentPart, Json
 from agent_magics.protocol.tools import DynamicToolSpec
@@ -11,9 +15,17 @@ DECISIONS = (
     "approve_for_cell",
     "approve_for_session",
     "approve_for_project",
+    "approve_for_project_exact",
+    "approve_kind_for_cell",
+    "approve_kind_for_session",
     "deny",
     "abort",
 )
+
+
+def new_turn_id() -> str:
+    """Return a new id for a turn."""
+    return uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +35,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTurn(Op):
-    """Begin a turn with the person's words."""
+    """Begin a turn with a message of the person."""
 
     turn_id: str
     content: Content
@@ -31,7 +43,7 @@ class StartTurn(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTool(Op):
-    """Make one call exactly as if the model had made it; `text` is freeform input."""
+    """Make one tool call exactly as if the model had made it; `text` is freeform input."""
 
     turn_id: str
     name: str
@@ -44,10 +56,11 @@ class Answer(Op):
     """The answer to a question.
 
     Attributes:
-        decision: one of `DECISIONS`, or the chosen text for a `UserInputRequested`.
-        feedback: goes to the model with a denial, or is the free text of an answer.
-        edited_arguments: JSON text to run instead; validated and assessed again.
-        edited_text: the question's `editable` text as the person changed it, likewise.
+        decision: one of `DECISIONS`.
+        feedback: text for the model with a denial, or the free text of an answer.
+        edited_arguments: JSON text to run instead, or the content of a form; it is validated and
+            assessed again.
+        edited_text: the question's `editable` text as the person changed it; treated likewise.
         by: who answered: "person", "program", "policy", "beforehand".
     """
 
@@ -61,7 +74,7 @@ class Answer(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicToolResponse(Op):
-    """What an outside client's tool gave back."""
+    """The result of a tool that an external client ran."""
 
     call_id: str
     content_items: tuple[ContentPart, ...]
@@ -70,26 +83,53 @@ class DynamicToolResponse(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steer(Op):
-    """More words from the person for a turn that is under way; read before the next request."""
+    """A further message for the turn that is under way, read as soon as its running calls end.
+
+    Calls of the same response that have not begun are not run. A message for any other turn is
+    dropped, with a warning.
+    """
 
     turn_id: str
     content: Content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt(Op):
-    """Stop the turn: tools are cancelled, processes ended, open calls answered."""
+class QueuePrompt(Op):
+    """A prompt that the turn under way continues with after its final answer; else as `Steer`.
+
+    `prompt_id` is of the sender's making, and names it in `PromptsQueued` and `DropPrompt`.
+    """
 
     turn_id: str
-    reason: str = "interrupted by the person"
+    prompt_id: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPrompt(Op):
+    """Take back a queued prompt; nothing where it has begun."""
+
+    prompt_id: str
+
+
+BY_PERSON: Final = "interrupted by the person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt(Op):
+    """Stop the turn: cancel tools, end processes, answer open calls."""
+
+    turn_id: str
+    reason: str = BY_PERSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTools(Op):
-    """Tools of an outside client that join, and names that leave, at the next turn.
+    """Add and remove tools of an external client, from the next turn on.
 
-    Whoever adds a tool answers its calls: each is a `DynamicToolCallRequest`, its answer a
-    `DynamicToolResponse` with the same call id. Names leave first, so that one op can replace.
+    The client that adds a tool answers its calls: each is a `DynamicToolCallRequest`, its answer a
+    `DynamicToolResponse` with the same call id. Removal comes first, so that one op can replace a
+    tool.
     """
 
     add: tuple[DynamicToolSpec, ...] = ()
@@ -98,18 +138,23 @@ class RegisterTools(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configure(Op):
-    """Settings that hold from the next turn on."""
+    """Change settings from the next turn on; values that do not fit are reported and change
+    nothing.
+
+    Attributes:
+        settings: values by the names of `RunConfig`, except `cwd` and `instructions`.
+    """
 
     settings: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact(Op):
-    """Replace older history by a summary now, as a turn of its own."""
+    """Replace older history by a summary now, in a turn of its own."""
 
     turn_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Op):
-    """End the session and its processes."""
+    """End the session, its current turn and its processes; no further turns are accepted."""

@@ -1,4 +1,4 @@
-"""The nouns of tool calling: what a tool offers, how a call arrives, what it gives back."""
+"""Defines the types of tool calling: specs, calls, outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from agent_magics.protocol.items import Content, Json, OutputKind, text_of
 
 
 class FunctionToolSpec:
-    """A tool called with JSON arguments.
+    """Specification of a tool that is called with JSON arguments.
 
     Attributes:
         name: the name the model calls, ``^[a-zA-Z0-9_-]{1,64}$``.
-        description: what the model reads about it.
+        description: its description for the model.
         parameters: JSON schema (an object) of the arguments.
         strict: whether the provider may be asked to enforce `parameters` exactly.
         strict_reason: why `strict` is False, or "".
@@ -40,11 +40,13 @@ class FunctionToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class DynamicToolSpec:
-    """A tool that is described by data, not by a function; its calls may always change something.
+    """Specification of a tool that an external client runs; its calls are assumed to change
+    something.
 
     Attributes:
         name: the name the model calls, ``^[a-zA-Z0-9_-]{1,64}$``.
-        input_schema: JSON schema of the arguments, in whatever dialect its author writes.
+        description: its description for the model.
+        input_schema: JSON schema of the arguments, in any dialect.
     """
 
     name: str
@@ -54,7 +56,9 @@ class DynamicToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class FreeformToolSpec:
-    """A tool called with plain text; `definition` is a grammar in `syntax` ("lark" or "regex")."""
+    """Specification of a tool called with plain text; `definition` is a grammar in `syntax` ("lark"
+    or "regex").
+    """
 
     name: str
     description: str
@@ -65,7 +69,7 @@ class FreeformToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class LocalShellSpec:
-    """The Responses API's built-in shell tool."""
+    """Specification of the Responses API's built-in shell tool."""
 
     name: str = "local_shell"
     kind = "local_shell"
@@ -73,7 +77,7 @@ class LocalShellSpec:
 
 @dataclass(frozen=True, slots=True)
 class WebSearchSpec:
-    """The Responses API's built-in web search."""
+    """Specification of the Responses API's built-in web search."""
 
     external_web_access: bool | None = None
     name: str = "web_search"
@@ -85,7 +89,7 @@ ToolSpec: TypeAlias = FunctionToolSpec | FreeformToolSpec | LocalShellSpec | Web
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredToolSpec:
-    """A spec as it is offered: with the word on whether its calls may run side by side."""
+    """A tool specification, and whether calls of the tool may run concurrently."""
 
     spec: ToolSpec
     supports_parallel_tool_calls: bool = False
@@ -93,7 +97,7 @@ class ConfiguredToolSpec:
 
 @dataclass(slots=True)
 class FunctionPayload:
-    """Arguments as the model's own JSON text."""
+    """Arguments of a function tool call, as the model's JSON text."""
 
     arguments: str
     output_kind: OutputKind = "function"
@@ -101,7 +105,7 @@ class FunctionPayload:
 
 @dataclass(frozen=True, slots=True)
 class CustomPayload:
-    """Freeform input as the model's own text."""
+    """Input of a freeform tool call, as the model's text."""
 
     input: str
     output_kind: OutputKind = "custom"
@@ -109,7 +113,7 @@ class CustomPayload:
 
 @dataclass(frozen=True, slots=True)
 class LocalShellPayload:
-    """The native shell call's action."""
+    """Command of a built-in shell call; `timeout_ms` is in milliseconds."""
 
     command: tuple[str, ...]
     workdir: str | None = None
@@ -119,7 +123,7 @@ class LocalShellPayload:
 
 @dataclass(frozen=True, slots=True)
 class McpPayload:
-    """A call that goes to a tool of an MCP server."""
+    """Arguments of a call of an MCP server's tool, as the model's JSON text."""
 
     server: str
     tool: str
@@ -132,7 +136,9 @@ ToolPayload: TypeAlias = FunctionPayload | CustomPayload | LocalShellPayload | M
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call as the router understood it, not yet looked up or checked."""
+    """One tool call as parsed from the model's response, before its tool is looked up and its
+    arguments validated.
+    """
 
     tool_name: str
     call_id: str
@@ -142,21 +148,24 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolOutput:
-    """What a tool gave back.
+    """The result of a tool call.
 
     Attributes:
-        content: what the model reads, text or parts.
-        success: False when the call did not do what was asked.
-        details: what people are shown beside it (JSON), never sent to the model.
+        content: text or parts for the model.
+        success: whether the call did what was asked.
+        details: JSON shown to people beside it, never sent to the model.
         value: the Python value itself, for callers in the same process; never serialised.
+        is_fitted: whether `content` was already truncated to the call's budget; what remains (an
+            exit code, the place of the whole output) is then sent in full.
     """
 
     content: Content
     success: bool = True
     details: Mapping[str, Json] = field(default_factory=dict)
     value: Any = None
+    is_fitted: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
-        """The content as text; images are named."""
+        """The content as text, with "[image]" for an image."""
         return text_of(self.content)

@@ -1,1 +1,4 @@
-"""Floor 3: events in, marks out."""
+"""Turns engine events into display blocks: Markdown, plain text, MIME bundles, widgets.
+
+Read ``view`` first: a pure fold from events to blocks.
+"""

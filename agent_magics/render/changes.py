@@ -1,13 +1,10 @@
-"""What became of files: the files with their counts, then the diff; as Markdown and as text."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Formats changed files: counts per file, then the diff; as Markdown and as text."""
 
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated
-from agent_magics.protocol.items import Json
+from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
 
-# A longer diff is left to `%agent diff`: in a notebook it would hide the answer.
+# Only `%agent diff` shows a longer diff: in a notebook it would hide the answer.
 _MOST_LINES = 60
 _MOST_FILES = 40
 _SAVED = 20_000  # characters of a diff that are saved
@@ -15,23 +12,28 @@ LONG = "The diff is long: %agent diff shows it."
 
 
 def changes_item(event: TurnDiffUpdated, *, bare: bool = False) -> dict[str, Json]:
-    """Return the item of a turn's changes.
+    """Build the saved item (JSON) that lists the files a turn changed, with counts and the diff.
 
     Args:
-        event: what changed.
-        bare: leave the diff out, because it is shown already.
+        event: the changed files and their unified diff.
+        bare: whether to leave the diff out, because it is shown already.
+
+    Returns:
+        An item of kind "changes"; at most 40 files, and no diff above 60 lines or 20,000
+        characters.
     """
     diff = "" if bare else event.diff
     is_long = len(diff) > _SAVED or diff.count("\n") > _MOST_LINES
     files = event.files
-    notes = [*event.notes, *([LONG] if is_long else [])]
+    notes: list[Json] = [*event.notes, *([LONG] if is_long else [])]
     if len(files) > _MOST_FILES:
         notes.insert(0, f"{len(files) - _MOST_FILES} more files changed.")
+    runs: list[Json] = [*event.runs]
     return {
         "kind": "changes",
         "files": [_file(file) for file in files[:_MOST_FILES]],
         "diff": "" if is_long else diff,
-        "runs": list(event.runs),
+        "runs": runs,
         "notes": notes,
     }
 
@@ -47,7 +49,7 @@ def _file(file: ChangedFile) -> dict[str, Json]:
 
 
 def same_lines(one: str, other: str) -> bool:
-    """Tell whether two diffs of the same files come to the same lines, file by file."""
+    """Return whether two unified diffs add and remove the same lines in the same files."""
     # A patch names its files in the order of the model, a turn's diff by name.
     return sorted(_bodies(one)) == sorted(_bodies(other))
 
@@ -62,37 +64,37 @@ def _bodies(diff: str) -> list[list[str]]:
     return bodies
 
 
-def changes_markdown(item: Mapping[str, Any]) -> str:
-    """Return the changes as Markdown that can do nothing."""
+def changes_markdown(item: JsonMapping) -> str:
+    """Return a "changes" item as Markdown without active content."""
     lines = [f"**{_heading(item)}**{_total(item)}", ""]
     lines += [
-        f"- {code_span(file['path'])} {harmless_prose(_words(file))}" for file in item["files"]
+        f"- {code_span(file['path'])} {harmless_prose(_details(file))}" for file in item["files"]
     ]
     parts = ["\n".join(lines)]
-    parts += [f"> **Look at this:** {harmless_prose(words)}" for words in item["runs"]]
-    parts += [f"> **Note:** {harmless_prose(words)}" for words in item["notes"]]
+    parts += [f"> **Look at this:** {harmless_prose(text)}" for text in item["runs"]]
+    parts += [f"> **Note:** {harmless_prose(text)}" for text in item["notes"]]
     if item["diff"]:
         parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
     return "\n\n".join(parts)
 
 
-def changes_plain(item: Mapping[str, Any]) -> str:
-    """Return the changes as plain text."""
+def changes_plain(item: JsonMapping) -> str:
+    """Return a "changes" item as plain text."""
     lines = [f"{_heading(item)}{_total(item)}"]
-    lines += [f"  {file['path']} {_words(file)}" for file in item["files"]]
-    lines += [f"Look at this: {words}" for words in item["runs"]]
-    lines += [f"Note: {words}" for words in item["notes"]]
+    lines += [f"  {file['path']} {_details(file)}" for file in item["files"]]
+    lines += [f"Look at this: {text}" for text in item["runs"]]
+    lines += [f"Note: {text}" for text in item["notes"]]
     return "\n".join(lines) + (f"\n{item['diff'].rstrip()}" if item["diff"] else "")
 
 
-def _heading(item: Mapping[str, Any]) -> str:
+def _heading(item: JsonMapping) -> str:
     folders = [file["path"].endswith("/") for file in item["files"]]
     return (
         f"{'Folders' if all(folders) else 'Files and folders' if any(folders) else 'Files'} changed"
     )
 
 
-def _total(item: Mapping[str, Any]) -> str:
+def _total(item: JsonMapping) -> str:
     files = [file for file in item["files"] if not file["path"].endswith("/")]
     added = sum(file["added"] or 0 for file in files)
     removed = sum(file["removed"] or 0 for file in files)
@@ -105,8 +107,8 @@ def _count(added: int | None, removed: int | None) -> str:
     return f"+{added} −{removed}"  # noqa: RUF001 - a minus sign, as wide as the plus
 
 
-def _words(file: Mapping[str, Any]) -> str:
-    words = [] if file["path"].endswith("/") else [_count(file["added"], file["removed"])]
-    words += [file["change"]] if file["change"] != "changed" else []
-    words += [file["note"]] if file["note"] and file["note"] != "folder" else []
-    return ", ".join(words)
+def _details(file: JsonMapping) -> str:
+    parts = [] if file["path"].endswith("/") else [_count(file["added"], file["removed"])]
+    parts += [file["change"]] if file["change"] != "changed" else []
+    parts += [file["note"]] if file["note"] and file["note"] != "folder" else []
+    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Calls, changes and long texts in few words: what stands in the headline of a block."""
+"""Summarises calls, changes and long texts for the headline of a block."""
 
 import json
 import re
@@ -17,19 +17,19 @@ _NAMED = 12  # variables named of those that live code has changed
 
 
 def describe_change(event: NamespaceChanged) -> list[str]:
-    """Say which variables were added, changed and deleted; the first of each are named."""
+    """List the variables that live code added, changed and deleted, naming the first 12 of each."""
     parts = {"added": event.added, "changed": event.changed, "deleted": event.deleted}
-    words = []
+    changes = []
     for verb, names in parts.items():
         more = len(names) - _NAMED
         rest = f" and {more} more" if more > 0 else ""
         if names:
-            words.append(f"{verb} {', '.join(names[:_NAMED])}{rest}")
-    return words
+            changes.append(f"{verb} {', '.join(names[:_NAMED])}{rest}")
+    return changes
 
 
 def describe_form_answer(event: QuestionResolved) -> str:
-    """Say what became of a server's question, and why where nobody was asked."""
+    """Describe how an MCP server's question was answered and by whom."""
     by = {"person": " by the person", "program": " by the program", "beforehand": " beforehand"}
     if event.decision.startswith("approve"):
         return f"its question was answered{by.get(event.by, '')}"
@@ -39,7 +39,7 @@ def describe_form_answer(event: QuestionResolved) -> str:
 
 
 def json_as_code(text: str) -> str:
-    """Return an answer that is JSON as a block of code: as Markdown it would be misread."""
+    """Return JSON text as a fenced code block, since Markdown would misread it."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -50,7 +50,7 @@ def json_as_code(text: str) -> str:
 
 
 def describe_call(arguments: str) -> str:
-    """Say in one line what a call is about, from its arguments."""
+    """Summarise a tool call in one line from its arguments (JSON text)."""
     try:
         return _describe(json.loads(arguments), arguments)
     except (ValueError, RecursionError):  # no JSON, or nested too deeply
@@ -58,7 +58,7 @@ def describe_call(arguments: str) -> str:
 
 
 def describe_cell(arguments: str) -> str:
-    """Say which cell of the open notebook a call is about; of a new one, its text."""
+    """Summarise a notebook tool's call in one line: the cell's id, or the source of a new cell."""
     try:
         parsed = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -76,22 +76,24 @@ def _describe(parsed: object, arguments: str) -> str:
     command = parsed.get("command")
     if isinstance(command, list):
         return one_line(shlex.join(map(str, command)))
+    if isinstance(questions := parsed.get("questions"), list):
+        return one_line(" ".join(str(q.get("question")) for q in questions if isinstance(q, dict)))
     if isinstance(parsed.get("patch"), str):
         return _files_of(parsed["patch"])
-    for name in ("command", "cmd", "code", "pattern", "query", "path"):
+    for name in ("command", "cmd", "code", "pattern", "query", "path", "topic"):
         if isinstance(parsed.get(name), str):
             return one_line(parsed[name])
     return one_line(", ".join(f"{key}={json.dumps(value)}" for key, value in parsed.items()))
 
 
 def _files_of(patch: str) -> str:
-    """Name what a patch touches; what is no patch is shown as it is."""
+    """List the files that a patch adds, updates or deletes; return other text in one line."""
     files = [f"{verb.lower()} {path}" for verb, path in _PATCHED.findall(patch)]
     return one_line(", ".join(files) or patch)
 
 
 def one_line(text: str) -> str:
-    """Return the first line of `text`, cut, and how many more there are."""
+    """Return the first non-empty line of `text`, at most 100 characters, and the line count."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""
     shown = first if len(first) <= 100 else first[:99] + "…"
@@ -99,14 +101,17 @@ def one_line(text: str) -> str:
 
 
 def command_line(command: Sequence[str]) -> str:
-    """Return a command as people write it: of a script for a shell, the script alone."""
+    """Return an argument list as one shell command line; of ``sh -c SCRIPT`` only the script."""
     if len(command) == 3 and command[1] in ("-c", "-lc"):
         return command[2]
     return shlex.join(command)
 
 
 def without_session(arguments: str) -> tuple[str, str]:
-    """Return what a call types into a session, as a title, and its arguments without the number."""
+    """Split a session call's arguments: typed text as a title, and the JSON without ``session_id``.
+
+    The number of a session differs in every run and is therefore not saved.
+    """
     try:
         parsed = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -119,7 +124,7 @@ def without_session(arguments: str) -> tuple[str, str]:
 
 
 def shorten(text: str, limit: int = SAVED_CHARACTERS) -> str:
-    """Keep head and tail of `text`, saying how much was left out."""
+    """Keep the head and the tail of `text`, with the count of missing characters between them."""
     if len(text) <= limit:
         return text
     head = _UNFINISHED_COLOUR.sub("", text[: limit // 2])
@@ -128,7 +133,10 @@ def shorten(text: str, limit: int = SAVED_CHARACTERS) -> str:
 
 
 def ending(text: str, limit: int) -> str:
-    """Return the end of `text`, from a line's start where one is near: no colour is cut in two."""
+    """Return at most `limit` last characters of `text`, from the start of a line if one is near.
+
+    Colour sequences (ECMA-48) are thereby seldom cut in two.
+    """
     start = max(0, len(text) - limit)
     line = text.find("\n", max(0, start - 1), start + limit // 4) + 1
     return text[line or start :]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from agent_magics.protocol.items import Json
+from agent_magics.render.blocks.display import VERSION, DisplayBlock
 from agent_magics.render.text import to_markdown, to_plain
-from agent_magics.render.view import VERSION, Block
 
 ITEM_MIME = "application/vnd.agent-magics.item+json"
 
@@ -12,23 +12,32 @@ ITEM_MIME = "application/vnd.agent-magics.item+json"
 _HARMLESS = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
 
 
-def to_bundle(block: Block) -> dict[str, Json]:
-    """Return what is published for `block`."""
-    if block.data is not None:
-        return harmless(block.data)
-    return item_bundle(block.item)
+def to_bundle(block: DisplayBlock) -> dict[str, Json]:
+    """Return the MIME bundle (type to data) that is published for a block."""
+    if block.data is None:
+        return item_bundle(block.item)
+    said: dict[str, Json] = {ITEM_MIME: block.item} if block.item else {}
+    return {**said, **harmless(block.data)}
 
 
 def item_bundle(item: dict[str, Json]) -> dict[str, Json]:
-    """Return the bundle of one item: for the extension, for readers, for consoles."""
+    """Return an item's MIME bundle: our own type for the extension, Markdown, and plain text."""
     return {ITEM_MIME: item, "text/markdown": to_markdown(item), "text/plain": to_plain(item)}
 
 
 def blocks_item(items: list[dict[str, Json]]) -> dict[str, Json]:
-    """Return several finished items as one."""
+    """Wrap several finished items into one item of kind "block"."""
     return {"version": VERSION, "kind": "block", "items": list(items)}
 
 
 def harmless(data: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the parts of a rich output that cannot act in the page."""
+    """Return the parts of a rich output whose MIME types cannot run code in the page."""
     return {mime: data[mime] for mime in _HARMLESS if mime in data}
+
+
+def picture_metadata(bundle: Mapping[str, Json]) -> dict[str, Json]:
+    """Return an output's metadata with the image's alternative text, where nbconvert reads it."""
+    item = bundle.get(ITEM_MIME)
+    if not isinstance(item, dict) or item.get("kind") != "picture":
+        return {}
+    return {mime: {"alt": item["alt"]} for mime in bundle if mime.startswith("image/")}

@@ -14,28 +14,30 @@ _SHOWN = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/]+=
 
 
 class TurnPictures:
-    """Takes the pictures out of what tools return, until a turn has shown enough of them."""
+    """Extracts the images from tool outputs, up to a size limit per image and per turn."""
 
     def __init__(self) -> None:
         self._left = MOST_OF_TURN
 
     def read(self, output: Content) -> tuple[str, list[Mapping[str, Json]]]:
-        """Return the text of an output, and its pictures as rich outputs.
+        """Split a tool's output into its text and its images as rich outputs.
 
-        In the text stands what is not shown, and why; the first pictures come first.
+        Returns:
+            The text, which names each image that was left out and why, and the MIME bundles of the
+            rest.
         """
         if isinstance(output, str):
             return output, []
-        words: list[str] = []
+        texts: list[str] = []
         pictures: list[Mapping[str, Json]] = []
         for part in output:
             if isinstance(part, InputText):
-                words.append(part.text)
+                texts.append(part.text)
             elif isinstance(found := self._read_one(part.image_url), str):
-                words.append(found)
+                texts.append(found)
             else:
                 pictures.append(found)
-        return "\n".join(words), pictures
+        return "\n".join(texts), pictures
 
     def _read_one(self, address: str) -> Mapping[str, Json] | str:
         if not address.startswith("data:"):

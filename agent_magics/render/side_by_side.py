@@ -32,8 +32,8 @@ _TABLE = (
 )
 
 
-class _Row(NamedTuple):
-    """One line on either side; numbers are "" and texts None where there is none."""
+class _TableRow(NamedTuple):
+    """One table row: a line of the old and of the new file; "" and None for a missing line."""
 
     old_number: str
     old: str | None
@@ -43,12 +43,15 @@ class _Row(NamedTuple):
 
 
 def side_by_side(diff: str, heading: str, facts: Sequence[str] = ()) -> str:
-    """Return HTML for a unified diff with git's headers.
+    """Return HTML for a unified diff with git's headers, old and new text side by side.
 
     Args:
-        diff: as the tracker writes it.
-        heading: what it is the diff of.
-        facts: sentences that stand above it.
+        diff: a unified diff with ``diff --git`` headers.
+        heading: the title of the page.
+        facts: sentences shown above the diff.
+
+    Returns:
+        One ``<div>`` without scripts, links or text of the files in attributes.
     """
     parts = [f"<div><strong>{_escaped(heading)}</strong>"]
     parts += [f"<div>{_escaped(fact)}</div>" for fact in facts]
@@ -76,8 +79,8 @@ _COLUMNS = (
 
 
 def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each file's name and its lines below that."""
-    name, lines = "", []
+    """Yield each file's name and the lines of its part of the diff."""
+    name, lines = "", list[str]()
     for line in diff.split("\n"):
         if line.startswith("diff --git a/"):
             if name:
@@ -105,7 +108,7 @@ def _side(number: str, text: str | None, colour: str, is_same: bool) -> str:
     if text is None:
         return f'<td style="{_NUMBER}{_NOTHING}"></td><td style="{_CELL}{_NOTHING}"></td>'
     paint = "" if is_same else colour
-    # The sign says it too: never by colour alone.
+    # A sign beside the colour, for those who cannot see it.
     sign = "&nbsp;" if is_same else "&minus;" if colour == _REMOVED else "+"
     return (
         f'<td style="{_NUMBER}{paint}">{number}</td>'
@@ -113,7 +116,7 @@ def _side(number: str, text: str | None, colour: str, is_same: bool) -> str:
     )
 
 
-def _rows(lines: Sequence[str]) -> Iterator["_Row | str"]:
+def _rows(lines: Sequence[str]) -> Iterator["_TableRow | str"]:
     hunk: _Hunk | None = None
     for line in lines:
         if found := _HUNK.match(line):
@@ -128,14 +131,14 @@ def _rows(lines: Sequence[str]) -> Iterator["_Row | str"]:
 
 
 class _Hunk:
-    """The lines of one hunk as they come; removed and added ones wait for each other."""
+    """Pairs the removed and added lines of one hunk into rows."""
 
     def __init__(self, old_at: int, new_at: int) -> None:
         self._old_at, self._new_at = old_at, new_at
         self._removed: list[str] = []
         self._added: list[str] = []
 
-    def take(self, line: str) -> Iterator[_Row]:
+    def take(self, line: str) -> Iterator[_TableRow]:
         if line.startswith("-"):
             self._removed.append(line[1:])
         elif line.startswith("+"):
@@ -145,14 +148,14 @@ class _Hunk:
                 side[-1:] = [f"{text}  ({line[2:]})" for text in side[-1:]]
         elif line:
             yield from self.flush()
-            yield _Row(str(self._old_at), line[1:], str(self._new_at), line[1:], is_same=True)
+            yield _TableRow(str(self._old_at), line[1:], str(self._new_at), line[1:], is_same=True)
             self._old_at, self._new_at = self._old_at + 1, self._new_at + 1
 
-    def flush(self) -> Iterator[_Row]:
+    def flush(self) -> Iterator[_TableRow]:
         for old, new in zip_longest(self._removed, self._added):
             old_number = "" if old is None else str(self._old_at)
             new_number = "" if new is None else str(self._new_at)
-            yield _Row(old_number, old, new_number, new, is_same=False)
+            yield _TableRow(old_number, old, new_number, new, is_same=False)
             self._old_at += old is not None
             self._new_at += new is not None
         self._removed, self._added = [], []

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
-from agent_magics.protocol.items import Citation, Json
+from agent_magics.protocol.items import Citation, Json, JsonMapping
 
 # Longer lists are cut: a deep search cites hundreds of pages, and they are saved in the notebook.
 MOST_SOURCES = 30
@@ -22,37 +21,36 @@ _VERBS = {
 _SAFE = "/?#=&%+,:.~-_"
 
 
-def describe_search(action: Mapping[str, Any] | str, *, done: bool) -> str:
-    """Say in a few words what a step of a web search does, or did.
+def describe_search(action: JsonMapping | str, *, done: bool) -> str:
+    """Describe one step of a web search in a few words.
 
     Args:
-        action: see `WebSearchCall`, or the same as JSON text.
-        done: whether it is over.
+        action: the action of a `WebSearchCall`, or its JSON text.
+        done: whether the step has ended.
     """
-    if isinstance(action, str):
-        action = json.loads(action or "{}")
-    kind = str(action.get("type", "search"))
+    step: JsonMapping = json.loads(action or "{}") if isinstance(action, str) else action
+    kind = str(step.get("type", "search"))
     verb = _VERBS.get(kind, _VERBS["search"])[done]
-    queries = action.get("queries")
-    asked = queries if isinstance(queries, list) and queries else [action.get("query")]
-    words = [json.dumps(_short(word), ensure_ascii=False) for word in asked if word]
-    page = _short(action.get("url") or "")
+    queries = step.get("queries")
+    asked = queries if isinstance(queries, list) and queries else [step.get("query")]
+    quoted = [json.dumps(_short(word), ensure_ascii=False) for word in asked if word]
+    page = _short(step.get("url") or "")
     if kind == "open_page":
         return f"{verb} {page or 'a page'}"
-    if "pattern" in action:
-        pattern = json.dumps(_short(action["pattern"]), ensure_ascii=False)
+    if "pattern" in step:
+        pattern = json.dumps(_short(step["pattern"]), ensure_ascii=False)
         return f"{verb} {pattern} in {page or 'a page'}"
-    return f"{verb} {', '.join(words) or 'the web'}"
+    return f"{verb} {', '.join(quoted) or 'the web'}"
 
 
-def _short(text: Any) -> str:
+def _short(text: object) -> str:
     line = "".join(filter(str.isprintable, " ".join(str(text).split())))
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
 def sources_of(citations: Iterable[Citation]) -> list[Json]:
-    """Return the pages and files that are cited, each once, as they are saved: title and url."""
-    found: dict[tuple[str, str], dict[str, Json]] = {}
+    """Return the cited pages and files without repeats, as saved: ``{"title": …, "url": …}``."""
+    found: dict[tuple[str, str], Json] = {}
     for citation in citations:
         url = harmless_url(citation.url)
         title = _short(citation.title) or urlsplit(url).hostname or citation.file_id
@@ -61,7 +59,7 @@ def sources_of(citations: Iterable[Citation]) -> list[Json]:
 
 
 def harmless_url(url: str) -> str:
-    """Return `url` in signs that mean nothing in Markdown, or "" where it is no web page's."""
+    """Return an http(s) address with Markdown syntax percent-encoded; "" for any other address."""
     try:
         parts = urlsplit(url)
         hostname = parts.hostname
@@ -73,20 +71,20 @@ def harmless_url(url: str) -> str:
     return quote(parts.geturl(), safe=_SAFE)
 
 
-def sources_markdown(sources: Iterable[Mapping[str, Any]]) -> str:
-    """Return a list of links; titles are words and nothing else."""
+def sources_markdown(sources: Iterable[JsonMapping]) -> str:
+    """Return cited sources as a Markdown list of links with plain-text titles."""
     return "\n".join(f"- {_link(str(each['title']), str(each['url']))}" for each in sources)
 
 
 def _link(title: str, url: str) -> str:
-    words = re.sub(r"[^\w ,.;:?'\"()/&%+-]", " ", _short(title))
-    words = re.sub(r"\s+", " ", words).strip() or url
+    label = re.sub(r"[^\w ,.;:?'\"()/&%+-]", " ", _short(title))
+    label = re.sub(r"\s+", " ", label).strip() or url
     address = harmless_url(url)  # once more: what is drawn may come from a saved notebook
-    return f"[{words}]({address})" if address else words
+    return f"[{label}]({address})" if address else label
 
 
-def sources_plain(sources: Iterable[Mapping[str, Any]]) -> str:
-    """Return the same as lines of text."""
+def sources_plain(sources: Iterable[JsonMapping]) -> str:
+    """Return cited sources as lines of plain text."""
     return "\n".join(
         f"- {each['title']}: {each['url']}" if each["url"] else f"- {each['title']}"
         for each in sources

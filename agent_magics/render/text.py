@@ -1,15 +1,17 @@
-"""Items as Markdown and as plain text: what a saved notebook shows without kernel or extension."""
+"""Formats saved items as Markdown and plain text, for readers without kernel or extension."""
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from agent_magics.exec.output import clean_output
+from agent_magics.protocol.items import JsonMapping
 from agent_magics.render.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
+from agent_magics.render.tables import code_as_text, tables_as_text
 
-Item = Mapping[str, Any]
+Item = JsonMapping
 
 _STATUS = {"running": "running", "completed": "ran", "failed": "failed", "denied": "not run"}
 _BOXES = {"completed": "[x]", "in_progress": "[ ]", "pending": "[ ]"}
@@ -20,29 +22,29 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def to_markdown(item: Item) -> str:
-    """Return the item as Markdown that can do nothing."""
+    """Return a saved item as Markdown without active content."""
     return _MARKDOWN[item["kind"]](item)
 
 
 def to_plain(item: Item) -> str:
-    """Return the item as plain text."""
-    return _PLAIN[item["kind"]](item)
+    """Return a saved item as plain text, in which nothing can act on a terminal."""
+    return clean_output(_PLAIN[item["kind"]](item))
 
 
 def _text_markdown(item: Item) -> str:
     text = make_harmless(item["text"])
     if not item.get("sources"):
         return text
-    return f"{text}\n\nSources:\n\n{harmless_prose(sources_markdown(item['sources']))}"
+    return f"{text}\n\nSources:\n\n{make_harmless(sources_markdown(item['sources']))}"
 
 
 def _text_plain(item: Item) -> str:
-    text: str = item["text"]
+    text = code_as_text(tables_as_text(item["text"]))
     return f"{text}\n\nSources:\n{sources_plain(item['sources'])}" if item.get("sources") else text
 
 
 def _thoughts_markdown(item: Item) -> str:
-    return f"> **Thinking:** {_quoted(harmless_prose(_thoughts(item)))}"
+    return f"> **Thinking:** {_quoted(_thoughts(item))}"
 
 
 def _thoughts(item: Item) -> str:
@@ -51,26 +53,26 @@ def _thoughts(item: Item) -> str:
 
 
 def _notice_markdown(item: Item) -> str:
-    return f"> **{_LEVELS[item['level']]}:** {_quoted(harmless_prose(item['text']))}"
+    return f"> **{_LEVELS[item['level']]}:** {_quoted(item['text'])}"
 
 
 def _quoted(text: str) -> str:
-    return text.replace("\n", "\n> ")
+    return make_harmless(text, nested=True).replace("\n", "\n> ")
 
 
 def _headline(item: Item) -> str:
-    """Say in words what happened to the call: never by colour or sign alone."""
+    """Return a call's headline with its state in words, so that no meaning depends on colour."""
     code = item.get("exit_code")
-    words = [_STATUS[item["status"]]]
+    parts = [_STATUS[item["status"]]]
     if code is not None:
-        words.append(f"exit code {code}")
+        parts.append(f"exit code {code}")
     if item.get("note"):
-        words.append(item["note"])
-    return ", ".join(words)
+        parts.append(item["note"])
+    return ", ".join(parts)
 
 
 def _name(item: Item) -> str:
-    """Return the name of the tool; the model chose it, so it may hold anything."""
+    """Return the tool's name with unusual characters as "?"; the model chose it."""
     name: str = item["name"]
     return name if name == "python (scratch)" else re.sub(r"[^\w.-]", "?", name)
 
@@ -103,24 +105,24 @@ def _patch_markdown(item: Item) -> str:
 
 
 def _code(item: Item) -> str:
-    """Return the code of a python call, or what the model wrote where it is no JSON."""
+    """Return the code of a `python` call, or the raw arguments where they are not valid JSON."""
     try:
         return str(json.loads(item["arguments"])["code"]).rstrip("\n")
     except (ValueError, KeyError, TypeError, RecursionError):
-        return item["arguments"]
+        return str(item["arguments"])
 
 
 def _plan_markdown(item: Item) -> str:
     lines = [f"*{_one_line(item['explanation'])}*", ""] if item["explanation"] else []
     for step in item["steps"]:
-        words = _one_line(step["description"])
+        text = _one_line(step["description"])
         now = " *(now)*" if step["status"] == "in_progress" else ""
-        lines.append(f"- {_BOXES[step['status']]} {words}{now}")
+        lines.append(f"- {_BOXES[step['status']]} {text}{now}")
     return "\n".join(lines)
 
 
-def _one_line(words: str) -> str:
-    return harmless_prose(" ".join(words.split()))
+def _one_line(text: str) -> str:
+    return harmless_prose(" ".join(text.split()))
 
 
 def _usage(item: Item) -> str:

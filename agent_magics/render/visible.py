@@ -1,9 +1,11 @@
-"""Makes a call's arguments readable for whoever is to judge them, with nothing hidden in them."""
+"""Makes arguments of a call readable for judging, with hidden characters shown."""
 
 import json
 import re
 import unicodedata
 from typing import Any, Final
+
+from agent_magics.protocol.items import JsonObject
 
 # Lists and objects up to this long stay on one line.
 _WIDTH: Final = 80
@@ -25,14 +27,14 @@ _BLANK_RANGES: Final = (
 
 
 def show_invisible(text: str) -> str:
-    """Write out every character that a reader could not see or that turns text around.
+    r"""Write out every character that is invisible or that changes the direction of text.
 
     Args:
-        text: what somebody is about to judge, such as a command line.
+        text: text that a person is about to judge, such as a command line.
 
     Returns:
-        The text with control, format, bidirectional, zero-width, private and unassigned
-        characters and all spaces but the ordinary one as ``⟨U+202E⟩``; "\\n" and "\\t" stay.
+        The text with control, format, bidirectional, zero-width, private and unassigned characters
+        and all spaces but U+0020 as ``⟨U+202E⟩``; "\n" and "\t" stay.
     """
     return _NOT_PLAIN.sub(_written_out, text)
 
@@ -54,9 +56,9 @@ def _is_invisible(character: str) -> bool:
 
 
 def cut_middle(text: str, longest: int) -> str:
-    """Leave out the middle of what is too long to be looked at, and say so.
+    """Replace the middle of a text longer than `longest` characters by a note of the count.
 
-    The end is always kept: what hides behind a long beginning is what matters.
+    The end is always kept, since an attack would be put behind a long beginning.
     """
     left_out = len(text) - longest
     if left_out <= 0:
@@ -66,29 +68,29 @@ def cut_middle(text: str, longest: int) -> str:
 
 
 def show_shortened(text: str, longest: int) -> str:
-    """Make `text` visible and leave out its middle where it is too long; see the two functions.
+    """Apply `show_invisible` and `cut_middle` to `text`.
 
-    What is left out is not even looked at: for some megabytes that alone would take minutes.
+    The text is cut first: writing out some megabytes would take minutes.
     """
     return cut_middle(show_invisible(cut_middle(text, longest)), longest + _MARK)
 
 
 def pretty_shortened(text: str, longest: int) -> str:
-    """Lay out a call's arguments as `pretty_arguments` does, and leave out the middle likewise."""
+    """Apply `pretty_arguments` and `cut_middle` to a call's arguments."""
     whole = text if len(text) <= _MOST_LAID_OUT else cut_middle(text, longest)
     return cut_middle(pretty_arguments(whole), longest + _MARK)
 
 
 def pretty_arguments(text: str) -> str:
-    """Lay out a call's arguments for reading, hiding nothing.
+    """Format a call's arguments for reading, hiding nothing.
 
     Args:
         text: JSON text, or code.
 
     Returns:
-        A JSON object with one field per line, strings of several lines as a block whose lines
-        start with "│"; the text as it is where it is no JSON object, or where a name occurs
-        twice, since a parser would silently drop the first; invisible characters shown.
+        A JSON object with one field per line, strings of several lines as a block whose lines start
+        with "│"; other text unchanged, as is an object with a repeated name, since a parser would
+        silently drop the first. Invisible characters are written out.
     """
     try:
         fields = json.loads(text, object_pairs_hook=_unique_fields)
@@ -99,7 +101,7 @@ def pretty_arguments(text: str) -> str:
     return show_invisible("\n".join(_lay_out(name, value) for name, value in fields.items()))
 
 
-def _lay_out(name: str, value: Any) -> str:
+def _lay_out(name: str, value: object) -> str:
     # A name is quoted like any string: with a line end in it, it could pass for two fields.
     label = name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
     if isinstance(value, str) and "\n" in value:
@@ -111,7 +113,7 @@ def _lay_out(name: str, value: Any) -> str:
     return f"{label}: {line}"
 
 
-def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> JsonObject:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a name occurs twice")

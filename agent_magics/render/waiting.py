@@ -1,4 +1,4 @@
-"""The wait before a request is made again: a countdown first, then one quiet line."""
+"""Shows the wait before a retry: a countdown, then one quiet line."""
 
 import math
 
@@ -7,10 +7,10 @@ from agent_magics.protocol.items import Json
 
 
 class Wait:
-    """All waits of one request, told in one notice.
+    """All retries of one model request, shown in one notice.
 
     Args:
-        item: the notice that is changed as time goes on.
+        item: the notice (a saved item), changed in place.
     """
 
     def __init__(self, item: dict[str, Json]) -> None:
@@ -20,25 +20,28 @@ class Wait:
         self._tries = 0
 
     def begin(self, event: ModelRetry) -> None:
-        """The request has failed (again)."""
+        """Record that the request has failed (again) and start its countdown."""
         self._reason = event.reason.rstrip(".")
         self._attempt, self._tries = event.attempt + 1, event.tries
         self.count_down(event.delay)
 
     def count_down(self, seconds: float) -> bool:
-        """Tell how long it takes still; return whether that changes what is read.
+        """Update the countdown.
 
         Args:
-            seconds: until the next attempt.
+            seconds: time until the next attempt.
+
+        Returns:
+            Whether the shown text has changed.
         """
         left = math.ceil(seconds)
         soon = f" in {left} s" if left > 0 else ""
         of = f" of {self._tries}" if self._tries else ""
-        said = f"Trying again{soon} (attempt {self._attempt}{of}): {self._reason}."
-        return self._say("warning", said)
+        notice = f"Trying again{soon} (attempt {self._attempt}{of}): {self._reason}."
+        return self._update("warning", notice)
 
     def end(self, how: str) -> None:
-        """Say in one line what came of it.
+        """Replace the countdown by one line with the outcome.
 
         Args:
             how: "answered", "stopped" or "failed".
@@ -48,9 +51,9 @@ class Wait:
             "stopped": f"Stopped before attempt {self._attempt}",
             "failed": f"Gave up after attempt {self._attempt}",
         }
-        self._say("info", f"{begins[how]}: {self._reason}.")
+        self._update("info", f"{begins[how]}: {self._reason}.")
 
-    def _say(self, level: str, text: str) -> bool:
+    def _update(self, level: str, text: str) -> bool:
         changed = self._item.get("text") != text
         self._item["level"], self._item["text"] = level, text
         return changed

@@ -1,6 +1,6 @@
-"""Floor 4, beside the app: an agent's tools for clients of the Model Context Protocol.
+"""An agent's tools for clients of the Model Context Protocol.
 
-``agent.serve()`` serves over HTTP on this machine (`loopback`), ``python -m agent_magics.serve``
-over the standard streams (`__main__`). Both put the same server (`protocol`) before the same calls
-(`calls`), which pass approval like those of a model.
+Read ``protocol`` first: the server. ``agent.serve()`` runs it over HTTP on this machine
+(``loopback``), ``python -m agent_magics.serve`` over the standard streams. Calls (``calls``) pass
+approval like those of a model.
 """

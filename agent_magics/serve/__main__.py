@@ -16,24 +16,24 @@ from mcp.server.stdio import stdio_server
 from agent_magics import Agent
 from agent_magics.protocol.config import ApprovalPolicy, SandboxPolicy
 from agent_magics.protocol.errors import FatalError
-from agent_magics.serve.place import Place
+from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import ToolServer
 
 
 async def serve_streams(agent: Agent) -> None:
-    """Serve one client over the standard streams until it closes them."""
+    """Serve one MCP client over standard input and output until it closes them."""
     with _aside():
-        place = Place(agent)
+        place = CallPlace(agent)
         server = ToolServer(place, ask_client=True)
-    agent.session.shelf.watch(lambda: place.soon(server.refresh))
+    agent.session.registrations.watch(lambda: place.soon(server.refresh))
     await asyncio.wrap_future(agent.session.engine.spawn(_speak(server)))
 
 
 @contextmanager
 def _aside() -> Iterator[None]:
-    """Send what is printed to standard error, as while it is served.
+    """Redirect standard output to standard error, since the protocol uses standard output.
 
-    Modules of tools may print when they are imported, which is before that.
+    Modules of tools may print when they are imported, which is before a client is served.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -47,15 +47,18 @@ def _aside() -> Iterator[None]:
 
 
 async def _speak(server: ToolServer) -> None:
-    """Read, answer and write; on the engine's loop, as all that knows the protocol."""
+    """Run the MCP server on the standard streams; called on the engine's event loop."""
     async with stdio_server() as (reading, writing):
         options = server.server.create_initialization_options()
-        await server.server.run(reading, writing, options)
+        try:
+            await server.server.run(reading, writing, options)
+        finally:
+            sys.stdout.flush()  # what calls printed, while it still goes to standard error
     server.close()
 
 
-def read_options(words: Sequence[str]) -> argparse.Namespace:
-    """Return what the command line says."""
+def read_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m agent_magics.serve", description=(__doc__ or "").partition("\n\n")[0]
     )
@@ -75,12 +78,16 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
         default=str(SandboxPolicy.WORKSPACE_WRITE),
         help="what commands may touch (default: workspace-write)",
     )
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
-def main(words: Sequence[str]) -> int:
-    """Serve until the client has gone; say in one line what stands in the way."""
-    options = read_options(words)
+def main(arguments: Sequence[str]) -> int:
+    """Serve until the client disconnects; print one line on standard error where it cannot.
+
+    Returns:
+        The exit status of the process.
+    """
+    options = read_options(arguments)
     wanted = None if options.tools is None else options.tools.replace(",", " ").split()
     try:
         with _aside():

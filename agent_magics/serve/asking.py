@@ -1,8 +1,8 @@
-"""Who answers where there is no notebook: the person at the client, by elicitation.
+"""Asks for approval through an MCP client, by elicitation.
 
-Clients of 2025 are sent a request in the middle of the call. Since 2026 a server may not do that:
-the call is answered with the question, and made again by the client with the answer; the call
-itself stays where it is meanwhile.
+Clients of protocol version 2025 are sent a request in the middle of the call. Since 2026 a server
+may not do that: the call is answered with the question, and made again by the client with the
+answer; the call itself goes on waiting meanwhile.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from agent_magics.engine.host import ProgramHost, denied
+from agent_magics.engine.foreground.host import ProgramHost, denied
 from agent_magics.protocol.events import ApprovalRequested, Question
 from agent_magics.protocol.ops import Answer
 from agent_magics.render.visible import pretty_shortened, show_shortened
@@ -24,11 +24,11 @@ _LONGEST = 2_000
 
 
 class ClientHost(ProgramHost):
-    """Puts questions to the client of the call.
+    """Answers approval questions of one call by asking its MCP client.
 
     Args:
-        put: hands a question to the call on its way; the future gets the client's answer, None
-            where the client cannot be asked.
+        put: passes a question to the call; the future gets the client's answer, or None where the
+            client cannot be asked.
     """
 
     def __init__(self, put: Callable[[Question, "asyncio.Future[Any]"], None]) -> None:
@@ -36,7 +36,7 @@ class ClientHost(ProgramHost):
         self._put = put
 
     def answer(self, question: Question) -> Any:
-        """Ask the client; what is no approval cannot be asked."""
+        """Ask the client for approval; deny every other kind of question."""
         if not isinstance(question, ApprovalRequested):
             return denied(question, CANNOT_ASK)
         return self._ask(question)
@@ -48,7 +48,7 @@ class ClientHost(ProgramHost):
 
 
 def form_of(question: Question) -> ElicitRequestFormParams:
-    """Return a question as a form with one field, as clients can draw it."""
+    """Return an approval question as an elicitation form with one boolean field."""
     tool, target = getattr(question, "tool", ""), getattr(question, "target", "")
     arguments, reason = getattr(question, "arguments", ""), getattr(question, "reason", "")
     message = (
@@ -62,7 +62,7 @@ def form_of(question: Question) -> ElicitRequestFormParams:
 
 
 def answer_of(question: Question, result: ElicitResult | None) -> Answer:
-    """Return what a client's answer means; whatever is no clear yes is a no."""
+    """Convert a client's elicitation result to an answer; only a clear yes approves."""
     if result is None:
         return denied(question, CANNOT_ASK)
     approved = result.action == "accept" and (result.content or {}).get("approve") is True

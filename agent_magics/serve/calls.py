@@ -1,4 +1,4 @@
-"""One call of a client on its way: progress goes out, questions may, and the result comes back."""
+"""Runs one call of an MCP client: progress, questions, result."""
 
 import asyncio
 import math
@@ -9,12 +9,12 @@ from typing import Any
 
 from mcp_types import ElicitResult
 
-from agent_magics.engine.host import Host
+from agent_magics.engine.foreground.host import Host
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, Event, Question, ToolCallUpdated
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.serve.asking import ClientHost
-from agent_magics.serve.place import Place
+from agent_magics.serve.place import CallPlace
 
 _WAITS = "waits for the person's approval"
 
@@ -22,7 +22,7 @@ Progress = Callable[[float, str | None], Awaitable[None]]
 
 
 class OpenQuestion:
-    """A question that waits for the client; `answer` may be called from any thread."""
+    """A question that waits for the client's answer; `answer` may be called from any thread."""
 
     def __init__(self, question: Question, future: "asyncio.Future[Any]") -> None:
         self.question = question
@@ -30,8 +30,8 @@ class OpenQuestion:
         self._loop = asyncio.get_running_loop()
 
     def answer(self, result: ElicitResult | None) -> None:
-        """Bring the client's answer home; None where it cannot be asked."""
-        with suppress(RuntimeError):  # the place has ended
+        """Set the client's answer; None where the client cannot be asked."""
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._set, result)
 
     def _set(self, result: ElicitResult | None) -> None:
@@ -40,59 +40,67 @@ class OpenQuestion:
 
 
 class OutsideCall:
-    """One call; lives on the engine's loop, and is made at `place`.
+    """One call of an MCP client; lives on the engine's loop, and runs at `place`.
 
     Args:
-        place: where it is made.
-        client: who calls, for people.
+        place: the loop and thread on which the call runs.
+        client: the client's name, for people.
         name: the tool.
         arguments: as the client sent them; the tool's handler checks them.
-        ask_client: questions go to the client, and not to the place's own way.
+        ask_client: whether approval questions go to the client rather than to `place`'s host.
     """
 
     def __init__(
-        self, place: Place, client: str, name: str, arguments: dict[str, Any], *, ask_client: bool
+        self,
+        place: CallPlace,
+        client: str,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        ask_client: bool,
     ) -> None:
         self.name, self.arguments = name, arguments
         self._engine_loop = asyncio.get_running_loop()
-        self._news: asyncio.Queue[ToolCallUpdated | OpenQuestion | None] = asyncio.Queue()
+        self._updates: asyncio.Queue[ToolCallUpdated | OpenQuestion | None] = asyncio.Queue()
         self._reached = 0.0
-        host: Host | None = ClientHost(self._ask) if ask_client else place.desk.host(client)
-        self._work: Future[ToolOutput] = place.run(place.call(name, arguments, host, self._see))
-        self._work.add_done_callback(lambda _: self._tell(None))
+        host: Host | None = ClientHost(self._ask) if ask_client else place.serve_host.host(client)
+        self._work: Future[ToolOutput] = place.run(
+            place.call(client, name, arguments, host, self._see)
+        )
+        self._work.add_done_callback(lambda _: self._put_update(None))
 
     # -- on the place's thread --------------------------------------------------------------------
 
     def _see(self, event: Event) -> None:
         if isinstance(event, ToolCallUpdated):
-            self._tell(event)
+            self._put_update(event)
         elif isinstance(event, ApprovalRequested):
-            self._tell(ToolCallUpdated(call_id=event.call_id, name=event.tool, title=_WAITS))
+            self._put_update(ToolCallUpdated(call_id=event.call_id, name=event.tool, title=_WAITS))
 
     def _ask(self, question: Question, future: "asyncio.Future[Any]") -> None:
-        self._tell(OpenQuestion(question, future))
+        self._put_update(OpenQuestion(question, future))
 
-    def _tell(self, news: "ToolCallUpdated | OpenQuestion | None") -> None:
-        self._engine_loop.call_soon_threadsafe(self._news.put_nowait, news)
+    def _put_update(self, update: "ToolCallUpdated | OpenQuestion | None") -> None:
+        self._engine_loop.call_soon_threadsafe(self._updates.put_nowait, update)
 
     # -- on the engine's loop ---------------------------------------------------------------------
 
     async def next_question(self, progress: Progress) -> OpenQuestion | None:
-        """Wait for a question to the client, sending progress meanwhile; None at the call's end."""
+        """Wait for the call's next question, sending progress; None when the call has ended."""
         while True:
-            news = await self._news.get()
-            if not isinstance(news, ToolCallUpdated):
-                return news
-            await progress(self._share(news.progress), news.title)
+            update = await self._updates.get()
+            if not isinstance(update, ToolCallUpdated):
+                return update
+            await progress(self._share(update.progress), update.title)
 
-    def _share(self, said: float | None) -> float:
-        """Return how far the call is: the protocol wants every number above the one before."""
+    def _share(self, reported: float | None) -> float:
+        """Return the progress, always above the previous value, as MCP requires."""
         above = math.nextafter(self._reached, math.inf) if self._reached else 1e-6
-        self._reached = max(said or 0.0, above)
+        self._reached = max(reported or 0.0, above)
         return self._reached
 
     def output(self) -> ToolOutput:
-        """Return what the call gave back, once it has ended."""
+        """Return the output of the ended call; failures and cancellations are outputs, too."""
         try:
             return self._work.result(timeout=0)
         except FatalError as error:
@@ -101,5 +109,5 @@ class OutsideCall:
             return ToolOutput("The call was stopped before it ended.", success=False)
 
     def cancel(self) -> None:
-        """Stop the call: its client has gone, or gave up."""
+        """Cancel the call, because its client has disconnected or cancelled it."""
         self._work.cancel()

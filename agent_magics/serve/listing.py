@@ -1,4 +1,4 @@
-"""Which tools clients see, and how: names, schemas and hints as the protocol has them."""
+"""Lists the tools that MCP clients see: names, schemas and hints."""
 
 import inspect
 import json
@@ -9,22 +9,23 @@ from typing import Any, get_type_hints
 from mcp_types import Tool, ToolAnnotations
 
 from agent_magics.dispatch.registry import ToolHandler
-from agent_magics.engine.setup import RunSetup
+from agent_magics.dispatch.tool import is_tool
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec
 from agent_magics.tools import TOOL_SETS
-from agent_magics.tools.mcp_joining import GENERIC
-from agent_magics.tools.mcp_names import PREFIX
+from agent_magics.tools.mcp.joining import GENERIC
+from agent_magics.tools.mcp.names import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """The served tools at one moment.
 
     Attributes:
-        tools: as clients are told.
-        data: names of those that return values, not text.
-        digest: differs where clients would see a difference.
+        tools: the definitions that clients get.
+        data: names of the tools that return values, not text.
+        digest: a hash of the definitions, to detect changes.
     """
 
     tools: tuple[Tool, ...]
@@ -37,17 +38,17 @@ class Listing:
         return tuple(tool.name for tool in self.tools)
 
 
-def list_tools(setup: RunSetup, wanted: Sequence[str] | None, *, complete: bool) -> Listing:
-    """Return the tools of a run as clients see them.
+def list_tools(setup: TurnConfig, wanted: Sequence[str] | None, *, complete: bool) -> ToolListing:
+    """Return the tools of a run as MCP definitions.
 
     Args:
-        setup: what calls run with.
-        wanted: names of tools and sets; None is all that the agent has, but for those of other
+        setup: the configuration of the calls.
+        wanted: names of tools and sets; None means all of the agent's tools but those of other MCP
             servers.
-        complete: a wanted tool that is not there is an error, and not just left out.
+        complete: whether a wanted tool that is missing is an error; else it is left out.
 
     Raises:
-        FatalError: a wanted tool is not there.
+        FatalError: a wanted tool is missing.
     """
     there = [each.spec.name for each in setup.specs if setup.registry.handler(each.spec.name)]
     if wanted is None:
@@ -59,26 +60,28 @@ def list_tools(setup: RunSetup, wanted: Sequence[str] | None, *, complete: bool)
     tools = []
     for name in names:
         spec = specs[name]
-        if not isinstance(spec, FunctionToolSpec):  # a grammar, or the API's own: as a function
-            spec = functions[name].spec
+        if not isinstance(spec, FunctionToolSpec):  # a grammar or native: list its function
+            function = functions[name]
+            assert is_tool(function)  # what is data is offered as a function
+            spec = function.spec
         handler = setup.registry.handler(name)
         assert handler is not None
         tools.append(_described(spec, handler))
     data = frozenset(name for name in names if _returns_data(name, functions, setup))
     digest = json.dumps([tool.model_dump(mode="json") for tool in tools], sort_keys=True)
-    return Listing(tuple(tools), data, digest)
+    return ToolListing(tuple(tools), data, digest)
 
 
 def _is_foreign(name: str) -> bool:
-    """Tell whether a tool is of another server, and so for that server to serve.
+    """Return whether a tool belongs to another MCP server and is therefore not served again.
 
-    An agent that is its own client would else show its tools to itself.
+    An agent that is its own client would otherwise offer its tools to itself.
     """
     return name.startswith(PREFIX) or name in GENERIC
 
 
 def _chosen(wanted: Sequence[str], there: Sequence[str], *, complete: bool) -> list[str]:
-    """Return the names that `wanted` stands for, each once."""
+    """Expand names of tools and sets to tool names without repeats."""
     names: dict[str, None] = {}
     for entry in wanted:
         members = [name for name in TOOL_SETS.get(entry, (entry,)) if name in there]
@@ -99,8 +102,10 @@ def _described(spec: FunctionToolSpec, handler: ToolHandler) -> Tool:
     )
 
 
-def _returns_data(name: str, functions: Mapping[str, Callable[..., Any]], setup: RunSetup) -> bool:
-    """Tell whether what looks like JSON is a value: our own tools return text for a model."""
+def _returns_data(
+    name: str, functions: Mapping[str, Callable[..., Any]], setup: TurnConfig
+) -> bool:
+    """Return whether a tool's JSON text is a value; our own tools return text for a model."""
     handler = setup.registry.handler(name)
     function = functions.get(name)
     if handler is None or handler.options.own:

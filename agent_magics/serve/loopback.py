@@ -1,4 +1,4 @@
-"""The server over HTTP, on this machine alone: who may talk to it, its address, its end."""
+"""Serves MCP over HTTP on the loopback interface: connections, sessions, token, shutdown."""
 
 import asyncio
 import hmac
@@ -9,15 +9,19 @@ from concurrent.futures import TimeoutError as NotInTime
 from contextlib import suppress
 from typing import Any
 
+import h11
 import uvicorn
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER as _SESSION
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from agent_magics.composition import ComposedAgent
+from agent_magics.engine.front_end import ServeHost
 from agent_magics.protocol.errors import FatalError
-from agent_magics.serve.place import Agent, Desk, Place
+from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import MOST_CLIENTS, ToolServer
 
 HOST = "127.0.0.1"
@@ -26,56 +30,161 @@ PATH = "/mcp"
 LARGEST_BODY = 4 * 1024 * 1024
 # Connections at once; each holds one of the kernel's descriptors, of which there are often 1,024.
 MOST_CONNECTIONS = 2 * MOST_CLIENTS
-_HELLO_LIMIT = 15.0  # seconds in which a connection has to bring a request
+_REQUEST_LIMIT = 10.0  # seconds in which a request has to come whole, headers and body
 _STOP_LIMIT = 5.0
 
 
 class _Connection(H11Protocol):
-    """One of not too many connections, closed where nothing is asked on it.
+    """One of a limited number of connections, closed where a request does not arrive in time.
 
-    Whoever is on this machine can connect, also without the token.
+    Any process on this machine can connect, also without the token, and all come from the same
+    address. Where there are too many, the connection that has waited longest without a request is
+    closed and the new one accepted.
     """
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, or hang up."""
-        super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self.loop.call_later(_HELLO_LIMIT, self._look)
+    _limit: asyncio.TimerHandle | None = None
+    _waits_since = 0.0
 
-    def _look(self) -> None:
-        if self.cycle is None:  # no request has come
-            self.transport.abort()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Accept a connection and close another one where there are too many."""
+        super().connection_made(transport)
+        self._waits_since = self.loop.time()
+        if len(self.connections) > MOST_CONNECTIONS:
+            ours = [each for each in self.connections if isinstance(each, _Connection)]
+            waiting = [each for each in ours if not each.is_answering]
+            min(waiting, key=lambda each: each._waits_since).hang_up()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Read more of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Start waiting for the next request."""
+        self._waits_since = self.loop.time()
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timer of the request."""
+        if self._limit is not None:
+            self._limit.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a whole request is being answered; one without the token is answered at once."""
+        is_open = self.cycle is not None and not self.cycle.response_complete
+        return is_open and self.conn.their_state is not h11.SEND_BODY
+
+    def hang_up(self) -> None:
+        """Close the connection at once; the client may connect again."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _watch(self) -> None:
+        """Start the timer while a request is incomplete, and cancel it once it is complete."""
+        is_whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if is_whole and self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        elif not is_whole and self._limit is None:
+            self._limit = self.loop.call_later(_REQUEST_LIMIT, self.hang_up)
+
+
+class Sessions:
+    """ASGI middleware that limits the number of MCP sessions and ends the one idle longest.
+
+    Clients may leave without ending their session. A session is idle where no request of it is
+    under way; a connected client keeps one request open, on which it gets notifications. The client
+    of an ended session gets status 404, as the protocol requires, and begins another.
+
+    Args:
+        app: answers the requests.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._under_way: dict[str, int] = {}  # requests by session, the one used last at the end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        session = Headers(scope=scope).get(_SESSION, "")
+        if not session and len(self._under_way) >= MOST_CLIENTS:
+            await self._make_room(scope)
+
+        async def watch(message: Message) -> None:
+            nonlocal session
+            if message["type"] == "http.response.start":
+                session = self._note_session(session, scope["method"], message)
+            await send(message)
+
+        self._count(session, 1)
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            self._count(session, -1)
+
+    def _note_session(self, session: str, method: str, start: Message) -> str:
+        """Look at an answer's beginning: which session it opens or ends."""
+        opened = Headers(raw=start["headers"]).get(_SESSION, "")
+        if not session and opened and start["status"] < 400:
+            self._under_way[opened] = 1
+            return opened
+        if start["status"] == 404 or (method == "DELETE" and start["status"] < 400):
+            self._under_way.pop(session, None)
+        return session
+
+    def _count(self, session: str, step: int) -> None:
+        known = self._under_way.pop(session, None)
+        if known is not None:
+            self._under_way[session] = known + step
+
+    async def _make_room(self, scope: Scope) -> None:
+        """End the session that was idle longest by sending the app its DELETE request."""
+        idle = next((name for name, count in self._under_way.items() if count <= 0), None)
+        if idle is None:
+            return
+        del self._under_way[idle]
+        headers = [(_SESSION.encode(), idle.encode()), (b"host", f"{HOST}".encode())]
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_: Message) -> None:
+            """Discard the response."""
+
+        await self._app({**scope, "method": "DELETE", "headers": headers}, receive, send)
 
 
 class Gate:
-    """Lets through requests for this server by its own name, that hold its token.
+    """ASGI middleware that admits requests with this server's own host name and its token.
 
-    A page on the web can make a browser send requests here, under a name of its own that leads to
-    this machine; the names in Host and Origin give it away (DNS rebinding).
+    A page on the web can make a browser send requests here, under a host name that resolves to this
+    machine (DNS rebinding); the headers Host and Origin reveal that.
 
     Args:
-        manager: answers what passes.
-        port: where we listen.
-        token: what a request must hold.
+        app: answers the admitted requests.
+        port: the TCP port of this server.
+        token: the bearer token that a request must have.
     """
 
-    def __init__(self, manager: StreamableHTTPSessionManager, port: int, token: str) -> None:
-        self._manager = manager
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self._app = app
         self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         self._origins = {f"http://{host}" for host in self._hosts}
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request; answer 421, 403, 401 or 404 where it is not admitted."""
         if scope["type"] != "http":
             return  # a WebSocket: uvicorn refuses it
         refusal = self._refusal(Headers(scope=scope), scope["path"])
         if refusal is not None:
             await refusal(scope, receive, send)
         else:
-            await self._manager.handle_request(scope, receive, send)
+            await self._app(scope, receive, send)
 
     def _refusal(self, headers: Headers, path: str) -> Response | None:
         origin = headers.get("origin")
@@ -95,11 +204,11 @@ class Serving:
     """Tools being served over HTTP; `stop` ends it, as does the end of a ``with`` block.
 
     Attributes:
-        url: where clients connect to.
-        token: what they send as ``Authorization: Bearer ...``; never in our own outputs.
+        url: the address that clients connect to.
+        token: clients send it as ``Authorization: Bearer ...``; it never stands in our own outputs.
     """
 
-    def __init__(self, place: Place, server: ToolServer, listener: socket.socket) -> None:
+    def __init__(self, place: CallPlace, server: ToolServer, listener: socket.socket) -> None:
         self._place = place
         self._server = server
         self._listener = listener
@@ -107,11 +216,13 @@ class Serving:
         self.url = f"http://{HOST}:{port}{PATH}"
         self.token = secrets.token_urlsafe(32)
         self._manager = StreamableHTTPSessionManager(
-            server.server, max_request_body_size=LARGEST_BODY, max_sessions=MOST_CLIENTS
+            server.server,
+            max_request_body_size=LARGEST_BODY,
+            max_sessions=MOST_CLIENTS + MOST_CONNECTIONS,  # also while they open
         )
-        # Nothing of uvicorn's is written to the person's outputs: it has no say in their logging.
+        # uvicorn must neither write to the person's outputs nor configure their logging.
         config = uvicorn.Config(
-            Gate(self._manager, port, self.token),
+            Gate(Sessions(self._manager.handle_request), port, self.token),
             http=_Connection,
             lifespan="off",
             ws="none",
@@ -125,12 +236,12 @@ class Serving:
         self._end = asyncio.Event()
         self._engine = place.agent.session.engine
         self._running = self._engine.spawn(self._run())
-        place.agent.session.shelf.watch(self._on_change)
-        place.desk.begin(server.refresh)
+        place.agent.session.registrations.watch(self._on_change)
+        place.serve_host.begin(server.refresh)
 
     @property
     def running(self) -> bool:
-        """Whether it answers."""
+        """Whether the server is running."""
         return not self._running.done()
 
     @property
@@ -139,23 +250,29 @@ class Serving:
         return self._server.listing.names
 
     def client_config(self) -> dict[str, Any]:
-        """Return what a client's configuration file wants to hold. It has the token in it."""
+        """Return the entry for an MCP client's configuration file (``mcpServers``).
+
+        It holds the token.
+        """
         headers = {"Authorization": f"Bearer {self.token}"}
         return {"mcpServers": {"notebook": {"type": "http", "url": self.url, "headers": headers}}}
 
     def refresh(self) -> None:
-        """Look at the tools again, and tell the clients where they have changed."""
+        """List the tools again and notify the clients where the list has changed."""
         self._server.refresh()
 
     def _on_change(self) -> None:
-        with suppress(RuntimeError):  # the place has ended
+        with suppress(RuntimeError):  # the loop is closed
             self._place.soon(self._server.refresh)
 
     def stop(self) -> None:
-        """End it: calls under way are stopped, the address is free again. Does nothing twice."""
-        self._place.agent.session.shelf.unwatch(self._on_change)
-        self._place.desk.end()
-        with suppress(FatalError):  # a fork: nothing of it runs here
+        """Stop the server: cancel calls under way and free the address.
+
+        A second call does nothing.
+        """
+        self._place.agent.session.registrations.unwatch(self._on_change)
+        self._place.serve_host.end()
+        with suppress(FatalError):  # a forked process: the server does not run here
             self._engine.post(self._end.set)
             if not self._engine.is_current():
                 with suppress(NotInTime):
@@ -187,14 +304,26 @@ class Serving:
 
 
 def serve(
-    agent: Agent, port: int = 0, tools: Sequence[str] | None = None, desk: Desk | None = None
+    agent: ComposedAgent,
+    port: int = 0,
+    tools: Sequence[str] | None = None,
+    serve_host: ServeHost | None = None,
 ) -> Serving:
     """Serve an agent's tools over HTTP on this machine; see `Agent.serve`.
 
+    Args:
+        agent: the agent whose tools are served.
+        port: the TCP port; 0 means any free one.
+        tools: names of tools and sets; None means all of the agent's own.
+        serve_host: the front end's part; None in a plain program.
+
+    Returns:
+        The running server, with its address and token.
+
     Raises:
-        FatalError: the port is taken, or a tool is not there.
+        FatalError: the port is taken, or a tool is missing.
     """
-    place = Place(agent, desk)
+    place = CallPlace(agent, serve_host)
     try:
         wanted = None if tools is None else tuple(tools)
         return Serving(place, ToolServer(place, wanted), _listen(port))

@@ -1,4 +1,4 @@
-"""Where calls from outside are made: the loop whose thread runs the person's own functions.
+"""Chooses the event loop and thread on which MCP clients' calls run.
 
 In a notebook that is the kernel's main thread: a call waits there while a cell of the person's
 blocks it. A program without a loop gets a thread of our own for it.
@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, Protocol
+from typing import Any
 
-from agent_magics.dispatch.parallel import CallLock
-from agent_magics.engine.foreground import Foreground
-from agent_magics.engine.host import Host
-from agent_magics.engine.result import output_of
-from agent_magics.engine.session import Session
-from agent_magics.engine.setup import RunSetup
+from agent_magics.composition import ComposedAgent
+from agent_magics.dispatch.call_lock import CallLock
+from agent_magics.engine.foreground.host import Host
+from agent_magics.engine.front_end import ServeHost
+from agent_magics.engine.results.run import output_of
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.events import Event
 from agent_magics.protocol.ops import CallTool
 from agent_magics.protocol.tools import ToolOutput
@@ -27,75 +27,39 @@ from agent_magics.protocol.tools import ToolOutput
 _END_LIMIT = 2.0
 
 
-class Agent(Protocol):
-    """What of `agent_magics.app.Agent`, which imports this package, is needed here."""
+class ProgramServeHost:
+    """Serves calls of MCP clients in a plain program: the agent's settings and `on_question`."""
 
-    session: Session
-
-    def setup(self) -> RunSetup:
-        """See there."""
-        ...
-
-    def foreground(
-        self, show: Any = None, tick: Any = None, host: Host | None = None, after: Any = None
-    ) -> Foreground:
-        """See there."""
-        ...
-
-
-class Desk(Protocol):
-    """What the surroundings lend for calls that come from outside."""
-
-    def setup(self) -> RunSetup:
-        """Return what the calls run with; on the place's thread."""
-        ...
-
-    def host(self, client: str) -> Host | None:
-        """Return who answers questions about calls of `client`; None is the agent's own way."""
-        ...
-
-    def begin(self, refresh: Callable[[], None]) -> None:
-        """Call `refresh`, on the place's thread, whenever other tools may be there than before."""
-        ...
-
-    def end(self) -> None:
-        """Call it no more, and take away what is shown of calls."""
-        ...
-
-
-class ProgramDesk:
-    """A program without a notebook: the agent's own settings, and `on_question`."""
-
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: ComposedAgent) -> None:
         self._agent = agent
 
-    def setup(self) -> RunSetup:
-        """Return what the agent runs with."""
+    def setup(self) -> TurnConfig:
+        """Return the agent's current configuration."""
         return self._agent.setup()
 
     def host(self, client: str) -> Host | None:
-        """Leave it to the agent."""
+        """Return None: the agent's own host answers questions."""
         return None
 
     def begin(self, refresh: Callable[[], None]) -> None:
-        """Do nothing: all that can change is on the agent's shelf."""
+        """Do nothing: changes of the tools are reported by the agent's registrations."""
 
     def end(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is nothing to release."""
 
 
-class Place:
-    """Makes calls on one loop, those that exclude each other one after the other.
+class CallPlace:
+    """Runs calls on one event loop; calls that exclude each other run one after the other.
 
     Args:
-        agent: whose tools are called.
-        desk: what the surroundings lend.
+        agent: the agent whose tools are called.
+        serve_host: the front end's part; None in a plain program.
     """
 
-    def __init__(self, agent: Agent, desk: Desk | None = None) -> None:
+    def __init__(self, agent: ComposedAgent, serve_host: ServeHost | None = None) -> None:
         self.agent = agent
-        self.desk = desk or ProgramDesk(agent)
-        self._context: Context = copy_context()  # in a notebook it knows the cell
+        self.serve_host = serve_host or ProgramServeHost(agent)
+        self._context: Context = copy_context()  # in a notebook it holds the current cell
         self._lock = CallLock()
         self._thread: threading.Thread | None = None
         try:
@@ -108,10 +72,10 @@ class Place:
             self._thread.start()
 
     def run(self, coroutine: Any) -> "Future[Any]":
-        """Start `coroutine` here; from any thread.
+        """Start `coroutine` on this loop; from any thread.
 
         Raises:
-            RuntimeError: the loop has ended.
+            RuntimeError: the loop is closed.
         """
         try:
             return self._context.copy().run(asyncio.run_coroutine_threadsafe, coroutine, self._loop)
@@ -120,23 +84,25 @@ class Place:
             raise
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Run `function` here soon; from any thread."""
+        """Schedule `function` on this loop; from any thread."""
         self._loop.call_soon_threadsafe(function, context=self._context.copy())
 
     async def call(
         self,
+        client: str,
         name: str,
         arguments: dict[str, Any],
         host: Host | None,
         show: Callable[[Event], None],
     ) -> ToolOutput:
-        """Make one call and serve it until it ends.
+        """Run one call of `client` to its end; approvals given in it hold for this call alone.
 
         Raises:
             FatalError: only the person can help.
-            asyncio.CancelledError: the client gave up; the call has been stopped.
+            asyncio.CancelledError: the client cancelled; the call has been stopped.
         """
-        setup = self.desk.setup()
+        setup = self.serve_host.setup()
+        setup.asker = client
         handler = setup.registry.handler(name)
         turn = self._lock.take_place(shared=handler is not None and handler.supports_parallel)
         try:
@@ -150,7 +116,7 @@ class Place:
             turn.leave()
 
     def close(self) -> None:
-        """End the thread that was made for it."""
+        """Stop the thread, where one was started for this place."""
         if self._thread is not None and self._thread.is_alive():
             with suppress(RuntimeError):  # closed at this moment
                 self._loop.call_soon_threadsafe(self._loop.stop)

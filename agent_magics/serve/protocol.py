@@ -1,8 +1,8 @@
-"""The server that clients see: lists tools, takes calls, says when the list has changed."""
+"""Implements the MCP server: lists tools, takes calls, notifies of changed lists."""
 
 import asyncio
 import secrets
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from typing import Any
 
@@ -29,13 +29,15 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.visible import show_shortened
 from agent_magics.serve.asking import form_of
 from agent_magics.serve.calls import OpenQuestion, OutsideCall
-from agent_magics.serve.listing import Listing, list_tools
-from agent_magics.serve.place import Place
+from agent_magics.serve.listing import ToolListing, list_tools
+from agent_magics.serve.place import CallPlace
 from agent_magics.serve.results import failure, result_of
 
 MOST_CLIENTS = 100
 # Calls that wait, between two requests, for a client's person; and seconds until one is given up.
 MOST_PARKED, PATIENCE = 32, 600.0
+# Calls under way at once: of one client, by the name that it gives, and of all.
+MOST_CALLS_OF_ONE, MOST_CALLS = 16, 64
 _LONGEST_NAME = 60
 _INSTRUCTIONS = (
     "Tools of a person's Python session. Some calls wait for that person's approval; a denial is "
@@ -47,7 +49,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class _Server(Server[Any]):
-    """Says to clients of 2025, too, that the list of tools may change."""
+    """Declares the capability ``tools.listChanged`` to clients of protocol version 2025, too."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
@@ -57,21 +59,21 @@ class _Server(Server[Any]):
 
 
 class ToolServer:
-    """An agent's tools as a server of the protocol, for any number of clients at once.
+    """An MCP server of an agent's tools, for any number of clients at once.
 
     Everything but `refresh` runs on the engine's loop.
 
     Args:
-        place: where calls are made.
-        wanted: names of the tools; None is all.
-        ask_client: questions go to the client that calls.
+        place: the loop and thread on which calls run.
+        wanted: names of the tools; None means all.
+        ask_client: whether approval questions go to the client that calls.
 
     Raises:
-        FatalError: a wanted tool is not there.
+        FatalError: a wanted tool is missing.
     """
 
     def __init__(
-        self, place: Place, wanted: tuple[str, ...] | None = None, *, ask_client: bool = False
+        self, place: CallPlace, wanted: tuple[str, ...] | None = None, *, ask_client: bool = False
     ) -> None:
         self._place = place
         self._wanted = wanted
@@ -79,9 +81,10 @@ class ToolServer:
         self._engine = place.agent.session.engine
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=MOST_CLIENTS)
+        self._under_way: Counter[str] = Counter()  # calls by client
         self._parked: dict[str, tuple[OutsideCall, OpenQuestion, asyncio.TimerHandle]] = {}
         self.listen = ListenHandler(self._bus, max_subscriptions=MOST_CLIENTS)
-        self.listing: Listing = list_tools(place.desk.setup(), wanted, complete=True)
+        self.listing: ToolListing = list_tools(place.serve_host.setup(), wanted, complete=True)
         self.server = _Server(
             "agent-magics",
             version=__version__,
@@ -97,29 +100,29 @@ class ToolServer:
     # -- the list ----------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look at the tools again and tell the clients where they differ; at the place.
+        """List the tools again and notify the clients of changes; called on the place's loop.
 
-        A wanted tool that has gone is no error here: it is missing from the list until it is back.
+        A wanted tool that is missing is no error here: it is left out until it is back.
         """
         try:
-            fresh = list_tools(self._place.desk.setup(), self._wanted, complete=False)
-        except FatalError:  # two of one name, say: each call is told of it
+            fresh = list_tools(self._place.serve_host.setup(), self._wanted, complete=False)
+        except FatalError:  # such as two tools of one name: each call reports it
             return
         changed, self.listing = fresh.digest != self.listing.digest, fresh
         if changed:
-            self._engine.spawn(self._tell_change())
+            self._engine.spawn(self._notify_of_change())
 
-    async def _tell_change(self) -> None:
+    async def _notify_of_change(self) -> None:
         await self._bus.publish(ToolsListChanged())
         for session in tuple(self._sessions):
             try:
                 await session.send_tool_list_changed()
-            except Exception:  # whatever a transport raises when its client has gone
+            except Exception:  # transports raise various errors when their client has disconnected
                 with suppress(ValueError):
                     self._sessions.remove(session)
 
     async def _greet(self, ctx: Context, _: NotificationParams) -> None:
-        """Keep a client of 2025 in mind; those of 2026 subscribe."""
+        """Remember a 2025 client's session for notifications; clients of 2026 subscribe."""
         self._sessions.append(ctx.session)
 
     async def _list_tools(self, ctx: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -130,17 +133,35 @@ class ToolServer:
     async def _call_tool(
         self, ctx: Context, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
+        client = client_name(ctx.session)
+        calls = self._under_way
+        if calls[client] >= MOST_CALLS_OF_ONE or calls.total() >= MOST_CALLS:
+            return failure(
+                f"{params.name} was not called: {calls[client]} calls of yours and "
+                f"{calls.total()} in all are under way, and no more than {MOST_CALLS_OF_ONE} and "
+                f"{MOST_CALLS} may be. Wait until one has ended."
+            )
+        calls[client] += 1
+        try:
+            return await self._answer_call(ctx, client, params)
+        finally:
+            calls[client] -= 1
+            calls += Counter()  # leaves out the clients that have none
+
+    async def _answer_call(
+        self, ctx: Context, client: str, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
         if params.request_state is not None:
             call = self._resume(params)
         elif params.name in self.listing.names:
             try:
-                call = self._begin(ctx, params)
+                call = self._begin(client, params)
             except RuntimeError:
                 return failure("The program behind this server has ended.")
         else:
             names = ", ".join(self.listing.names)
-            told = f"Unknown tool: {params.name}; there are: {names}"
-            raise MCPError(INVALID_PARAMS, show_shortened(told, 2_000))
+            message = f"Unknown tool: {params.name}; there are: {names}"
+            raise MCPError(INVALID_PARAMS, show_shortened(message, 2_000))
         parked = False
         try:
             question = await self._go_on(ctx, call)
@@ -149,16 +170,15 @@ class ToolServer:
                 return self._park(call, question)
         finally:
             if not parked:
-                call.cancel()  # nothing where it has ended
+                call.cancel()  # does nothing where it has ended
         return result_of(call.output(), data=call.name in self.listing.data)
 
-    def _begin(self, ctx: Context, params: CallToolRequestParams) -> OutsideCall:
-        client = client_name(ctx.session)
+    def _begin(self, client: str, params: CallToolRequestParams) -> OutsideCall:
         arguments = params.arguments or {}
         return OutsideCall(self._place, client, params.name, arguments, ask_client=self._ask_client)
 
     async def _go_on(self, ctx: Context, call: OutsideCall) -> OpenQuestion | None:
-        """Follow a call to its end, or to a question that needs another request."""
+        """Follow a call to its end, or to a question that needs another request of the client."""
 
         async def progress(share: float, title: str | None) -> None:
             await ctx.session.report_progress(share, 1.0, title)
@@ -189,10 +209,10 @@ class ToolServer:
         call.cancel()
 
     def _resume(self, params: CallToolRequestParams) -> OutsideCall:
-        """Bring the client's answer to the call that waits for it.
+        """Pass the client's answer to the call that waits for it.
 
         Raises:
-            MCPError: no such call waits, or another one than this.
+            MCPError: no call waits under this state, or another call does.
         """
         state = params.request_state or ""
         waiting = self._parked.get(state)
@@ -210,14 +230,14 @@ class ToolServer:
         return call
 
     def close(self) -> None:
-        """Stop what waits for clients and end their streams."""
+        """Cancel the calls that wait for clients and end the clients' streams."""
         for state in tuple(self._parked):
             self._give_up(state)
         self.listen.close()
 
 
 def client_name(session: ServerSession) -> str:
-    """Return who a client says that it is, short and with nothing hidden in it."""
+    """Return the client's name and version as it reports them, short and with all signs visible."""
     params = session.client_params
     if params is None:
         return "one that does not say its name"
@@ -226,7 +246,7 @@ def client_name(session: ServerSession) -> str:
 
 
 def _can_elicit(session: ServerSession) -> bool:
-    """Tell whether a client draws forms; one that names no mode draws these (2025-06-18)."""
+    """Return whether a client can show forms; naming no mode means that it can (MCP 2025-06-18)."""
     capabilities = session.client_capabilities
     elicitation = capabilities.elicitation if capabilities is not None else None
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
@@ -234,7 +254,7 @@ def _can_elicit(session: ServerSession) -> bool:
 
 async def _elicit(ctx: Context, question: OpenQuestion) -> ElicitResult:
     form = form_of(question.question)
-    with suppress(MCPError, ValueError):  # it cannot, after all; or answers nonsense
+    with suppress(MCPError, ValueError):  # it cannot show forms after all, or its answer is invalid
         return await ctx.session.elicit_form(
             form.message, form.requested_schema, related_request_id=ctx.request_id
         )

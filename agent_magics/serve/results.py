@@ -1,4 +1,4 @@
-"""What a tool gave back, in the protocol's own words."""
+"""Converts a tool's output to a result of the protocol."""
 
 import json
 from typing import Any
@@ -10,11 +10,12 @@ from agent_magics.protocol.tools import ToolOutput
 
 
 def result_of(output: ToolOutput, *, data: bool) -> CallToolResult:
-    """Return a tool's output as the result of a call; a failure is told in it, never raised.
+    """Convert a tool's output to an MCP result; a failure sets ``isError`` and is never raised.
 
     Args:
-        output: what the tool gave back.
-        data: the tool returns values, not text: where its text is JSON, it is also given as data.
+        output: the tool's output.
+        data: whether the tool returns values, not text: JSON text is then also given as structured
+            content.
     """
     parts = output.content
     if isinstance(parts, str):
@@ -27,7 +28,7 @@ def result_of(output: ToolOutput, *, data: bool) -> CallToolResult:
 
 
 def failure(reason: str) -> CallToolResult:
-    """Return the result of a call that could not be made."""
+    """Return an MCP error result for a call that could not be made."""
     return CallToolResult(content=[TextContent(text=reason)], is_error=True)
 
 
@@ -41,10 +42,10 @@ def _block_of(part: ContentPart) -> ContentBlock:
 
 
 def _data_of(output: ToolOutput) -> dict[str, Any] | None:
-    """Return the JSON object or list that the whole text is.
+    """Parse an output's whole text as a JSON object or list; None where it is neither.
 
-    The text is read and not the value itself: keys have been taken out of the text alone. Clients
-    of 2025 know only objects, so a list is put into one, as the SDK's own servers do.
+    The text is parsed rather than the value used: secrets have been redacted in the text alone.
+    Clients of 2025 accept only objects, so a list is put into one, as the SDK's own servers do.
     """
     if not isinstance(output.content, str) or output.content[:1] not in ("{", "["):
         return None

@@ -1,43 +1,105 @@
-"""Floor 3: what the model can do; every one is a plain Python function with ``@tool`` on it.
+"""The built-in tools: each is a plain Python function with ``@tool`` on it.
+
+Read ``files/reading`` (`read_file`) first: it shows what a tool is.
 
 By hand they are functions with your own rights: ``read_file("a.py")`` returns text,
 ``shell(["ls"])`` a result. Called by a model the same functions go through approval.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_magics.tools.agents import (
+        close_agent,
+        list_agents,
+        resume_agent,
+        send_input,
+        spawn_agent,
+        wait,
+    )
+    from agent_magics.tools.asking import request_user_input
+    from agent_magics.tools.batching import batch
+    from agent_magics.tools.catalog.search import tool_search
+    from agent_magics.tools.code.inspection import inspect_variables
+    from agent_magics.tools.code.python import python
+    from agent_magics.tools.commands.sessions import (
+        exec_command,
+        kill_session,
+        list_sessions,
+        write_stdin,
+    )
+    from agent_magics.tools.commands.shell import local_shell, shell, shell_command
+    from agent_magics.tools.files.editing import edit_file, write_file
+    from agent_magics.tools.files.listing import glob, list_dir
+    from agent_magics.tools.files.patch import apply_patch
+    from agent_magics.tools.files.reading import read_file
+    from agent_magics.tools.files.searching import grep_files
+    from agent_magics.tools.files.viewing import view_image
+    from agent_magics.tools.memory import forget, get_memory, remember
+    from agent_magics.tools.notebook.cells import notebook_read
+    from agent_magics.tools.notebook.changes import (
+        notebook_delete_cell,
+        notebook_edit_cell,
+        notebook_insert_cell,
+        notebook_run_cell,
+    )
+    from agent_magics.tools.plan import update_plan
+    from agent_magics.tools.skills import read_skill
 
 _HOMES = {
-    "read_file": "reading",
-    "list_dir": "listing",
-    "glob": "listing",
-    "grep_files": "searching",
-    "view_image": "viewing",
-    "apply_patch": "patch",
-    "write_file": "editing",
-    "edit_file": "editing",
-    "shell": "command",
-    "shell_command": "command",
-    "local_shell": "command",
-    "exec_command": "exec_session",
-    "write_stdin": "exec_session",
-    "list_sessions": "exec_session",
-    "kill_session": "exec_session",
+    "read_file": "files.reading",
+    "list_dir": "files.listing",
+    "glob": "files.listing",
+    "grep_files": "files.searching",
+    "view_image": "files.viewing",
+    "apply_patch": "files.patch",
+    "write_file": "files.editing",
+    "edit_file": "files.editing",
+    "shell": "commands.shell",
+    "shell_command": "commands.shell",
+    "local_shell": "commands.shell",
+    "exec_command": "commands.sessions",
+    "write_stdin": "commands.sessions",
+    "list_sessions": "commands.sessions",
+    "kill_session": "commands.sessions",
     "update_plan": "plan",
-    "python": "live_python",
-    "inspect_variables": "inspection",
-    "notebook_read": "notebook_cells",
-    "notebook_insert_cell": "notebook_changes",
-    "notebook_edit_cell": "notebook_changes",
-    "notebook_delete_cell": "notebook_changes",
-    "notebook_run_cell": "notebook_changes",
+    "request_user_input": "asking",
+    "python": "code.python",
+    "inspect_variables": "code.inspection",
+    "notebook_read": "notebook.cells",
+    "notebook_insert_cell": "notebook.changes",
+    "notebook_edit_cell": "notebook.changes",
+    "notebook_delete_cell": "notebook.changes",
+    "notebook_run_cell": "notebook.changes",
+    "spawn_agent": "agents",
+    "send_input": "agents",
+    "wait": "agents",
+    "resume_agent": "agents",
+    "close_agent": "agents",
+    "list_agents": "agents",
     "batch": "batching",
-    "tool_search": "finding",
+    "tool_search": "catalog.search",
+    "read_skill": "skills",
+    "get_memory": "memory",
+    "remember": "memory",
+    "forget": "memory",
 }
 
 READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
-CODING = (*READ_ONLY, *SESSIONS, "shell", "apply_patch", "update_plan")
+AGENTS = ("spawn_agent", "send_input", "wait", "resume_agent", "close_agent", "list_agents")
+MEMORY = ("get_memory", "remember", "forget")
+CODING = (
+    *READ_ONLY,
+    *SESSIONS,
+    "shell",
+    "apply_patch",
+    "update_plan",
+    "request_user_input",
+    *AGENTS,
+    *MEMORY,
+)
 DATA = (*CODING, "python", "inspect_variables")
 NOTEBOOK = (
     "notebook_read",
@@ -51,12 +113,16 @@ TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA, "notebook":
 __all__ = [
     "apply_patch",
     "batch",
+    "close_agent",
     "edit_file",
     "exec_command",
+    "forget",
+    "get_memory",
     "glob",
     "grep_files",
     "inspect_variables",
     "kill_session",
+    "list_agents",
     "list_dir",
     "list_sessions",
     "local_shell",
@@ -67,11 +133,18 @@ __all__ = [
     "notebook_run_cell",
     "python",
     "read_file",
+    "read_skill",
+    "remember",
+    "request_user_input",
+    "resume_agent",
+    "send_input",
     "shell",
     "shell_command",
+    "spawn_agent",
     "tool_search",
     "update_plan",
     "view_image",
+    "wait",
     "write_file",
     "write_stdin",
 ]
@@ -81,7 +154,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # No module may bear its tool's name: importing it would put the module in the tool's place.
+    # No module or folder here may bear a tool's name: imported, it would stand in the tool's place.
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

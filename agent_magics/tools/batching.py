@@ -1,11 +1,12 @@
 """``batch``: several calls in one, for models that make only one call at a time."""
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import cut_text
+from agent_magics.dispatch.results.output import cut_text
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputText
@@ -42,8 +43,8 @@ async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> To
     budget = max(ctx.output_budget // len(calls), _LEAST_BUDGET)
     parts: list[ContentPart] = [InputText(f"{done} of {len(calls)} calls succeeded.")]
     for number, (call, output) in enumerate(zip(calls, outputs, strict=True), 1):
-        word = "" if output.success else " failed"
-        parts.append(InputText(f"\n\n[{number}] {call.tool}{word}:\n"))
+        outcome = "" if output.success else " failed"
+        parts.append(InputText(f"\n\n[{number}] {call.tool}{outcome}:\n"))
         parts += _cut(output, budget)
     values = [each.text if each.value is None else each.value for each in outputs]
     return ToolOutput(_joined(parts), success=done > 0, value=values)
@@ -52,13 +53,13 @@ async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> To
 async def _answer(call: BatchCall, ctx: ToolContext) -> ToolOutput:
     if call.tool == ctx.name:
         return ToolOutput("Not run: a batch cannot stand in a batch.", success=False)
-    if call.tool == "python" and ctx.is_from_code:  # which would hold the main thread twice
+    if call.tool == "python" and ctx.is_from_code:  # it would block the main thread twice
         return ToolOutput("Not run: code that runs cannot run more code.", success=False)
     return await ctx.call(call.tool, call.arguments)
 
 
-async def _answered(calls: Any) -> list[ToolOutput]:
-    """Wait for all calls; what ends the turn in one of them ends the others first."""
+async def _answered(calls: Iterable[Coroutine[Any, Any, ToolOutput]]) -> list[ToolOutput]:
+    """Wait for all calls; cancel the others where one of them ends the turn."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)
@@ -79,7 +80,7 @@ def _cut(output: ToolOutput, budget: int) -> list[ContentPart]:
 
 
 def _joined(parts: list[ContentPart]) -> str | tuple[ContentPart, ...]:
-    """Return one text where there are only texts, else the parts."""
+    """Join the parts into one text where all of them are text; else return them as they are."""
     if all(isinstance(part, InputText) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, InputText))
     return tuple(parts)

@@ -1,14 +1,36 @@
 """``update_plan``: the model's plan as a checklist that the person can follow."""
 
 from collections import Counter
+from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PlanStep, PlanUpdated
 
+# Argument names of other agents' planning tools, on which models were trained.
+_STEPS, _DESCRIPTIONS = ("plan", "todos", "items"), ("step", "content", "text", "title", "task")
 
-@tool(mutating=False, inline=True)
+
+def _in_own_words(given: dict[str, Any]) -> dict[str, Any]:
+    name = next((name for name in _STEPS if name in given), "")
+    if name and "steps" not in given:
+        given["steps"] = given.pop(name)
+    if isinstance(given.get("steps"), list):
+        given["steps"] = [_step(step, at) for at, step in enumerate(given["steps"], start=1)]
+    return given
+
+
+def _step(step: object, at: int) -> Any:
+    if not isinstance(step, dict):
+        return step
+    name = next((name for name in _DESCRIPTIONS if name in step), "")
+    if name and "description" not in step:
+        step["description"] = step.pop(name)
+    return {"id": str(at), **step}
+
+
+@tool(mutating=False, inline=True, in_own_words=_in_own_words)
 def update_plan(
     steps: list[PlanStep], explanation: str = "", *, ctx: ToolContext | None = None
 ) -> str:

@@ -1,9 +1,10 @@
-"""Judges a command line before it runs: known to only read, known to be dangerous, or neither.
+"""Classifies a command line before it runs: known to only read, known to be dangerous, or neither.
 
-Law: SAFE is a promise, so everything not understood is not SAFE. DANGEROUS is a best effort; what
-it misses is still asked about as any other command. Pure: the file system is looked at only to tell
-files from folders and to follow links, nothing is run. Quick whatever the words are, because the
-engine's loop stands still meanwhile: what would take long is not judged, only searched.
+Law: SAFE is a guarantee, so everything not understood is not SAFE. DANGEROUS is a best effort; what
+it misses needs approval like any other command. Nothing is run, and the file system is only read,
+to tell files from folders and to resolve links. The time is bounded for any input, because the
+engine's event loop is blocked meanwhile: a command line that would take long is only searched by
+regexes.
 """
 
 import os
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from agent_magics.dispatch.exec_danger import danger_in_text, danger_of
-from agent_magics.dispatch.exec_place import Place, TooLongToJudge
-from agent_magics.dispatch.exec_safe import only_reads
+from agent_magics.approval.commands.danger import danger_in_text, danger_of
+from agent_magics.approval.commands.place import Place, TooLongToJudge
+from agent_magics.approval.commands.safe import only_reads
 
-_MOST_WORDS = 10_000  # that are searched
+_MOST_WORDS = 10_000  # limit for searching an overlong command line
 
 
 class CommandRisk(StrEnum):
-    """What is known about a command line."""
+    """Risk class of a command line."""
 
     SAFE = "safe"
     DANGEROUS = "dangerous"
@@ -29,7 +30,7 @@ class CommandRisk(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandVerdict:
-    """A risk, and why, in a few words."""
+    """A risk class, and its reason in a few words."""
 
     risk: CommandRisk
     reason: str
@@ -43,15 +44,15 @@ def classify_command(
     denied: Callable[[str], bool] = lambda operand: False,
     confined: bool = False,
 ) -> CommandVerdict:
-    """Judge a command line by its words alone.
+    """Classify a command line.
 
     Args:
         argv: program and arguments, as they would be run (without a shell).
         roots: the workspace, then the other folders that may be written.
-        cwd: where it would run; the first root if not given.
-        denied: tells of an operand, as it stands and as an absolute path, whether only the person
-            may read what it names.
-        confined: a command found safe will be able to write nothing and reach no network.
+        cwd: the folder in which it would run; the first root if not given.
+        denied: tells of an operand, as written and as an absolute path, whether the model may not
+            read what it names.
+        confined: whether a command found safe will run in a read-only sandbox without network.
 
     Returns:
         The risk and the reason.
@@ -78,7 +79,9 @@ def place_of(
     *,
     confined: bool = False,
 ) -> Place:
-    """Return where a command runs, for judging it; see `classify_command` for the arguments."""
+    """Return the context in which a command is classified; see `classify_command` for the
+    arguments.
+    """
     bases = tuple(os.path.abspath(root) for root in roots) or (os.getcwd(),)
     known = tuple(dict.fromkeys((*bases, *(os.path.realpath(base) for base in bases))))
     return Place((os.path.abspath(cwd or bases[0]),), known, denied, confined=confined)

@@ -1,8 +1,8 @@
-"""The commands of git and rg that only read, where a sandbox holds them to it.
+"""Recognises commands of git and rg that only read, given that a sandbox enforces it.
 
-Configurations name programs for pagers, diffs, filters and status, and nothing in a command line
-tells of them. So these are promised to only read only where whatever runs can write nothing, reach
-no network and not read what is hidden; without a sandbox they are asked about.
+Git's configuration can name programs for pagers, diffs, filters and status, which the command line
+does not show. So these commands count as reading only in a sandbox that can write nothing, reach no
+network and not read hidden files; without a sandbox they need approval.
 """
 
 import re
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 Words = Sequence[str]
 
-# What git is told in a read-only sandbox: not to refresh its index, and to run nothing that a
-# repository's configuration names for every command (git-config(1), GIT_CONFIG_COUNT).
+# Environment for git in a read-only sandbox: it does not refresh its index, and runs no program
+# that a repository's configuration names for every command (git-config(1), GIT_CONFIG_COUNT).
 READ_ONLY_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -30,7 +30,7 @@ _READING = frozenset(
         *("shortlog", "rev-list", "merge-base", "version"),
     }
 )
-# Options that write, run a program, show a page elsewhere or take file names out of a file.
+# Options that write, run a program, open a page elsewhere or read file names from a file.
 _FORBIDDEN = (
     *("--output", "--ext-diff", "--textconv", "--no-index", "--open-files-in-pager", "--paginate"),
     *("--show-signature", "--help", "--contents", "--ignore-revs-file", "--exclude-from"),
@@ -40,7 +40,7 @@ _FORBIDDEN = (
 _FORBIDDEN_LETTERS = {"diff": "O", "log": "O", "show": "O", "blame": "S", "ls-files": "X"}
 _SIGNATURE = re.compile(r"%G")  # runs gpg
 
-# These make or change something as soon as a name follows: only what lists is let through.
+# These change something when a name follows: only their listing options are allowed.
 _LISTING: dict[str, re.Pattern[str]] = {
     "branch": re.compile(
         r"(-[arv]{1,3}|-vv|--(all|remotes|list|show-current|verbose|no-color|no-column"
@@ -51,12 +51,54 @@ _LISTING: dict[str, re.Pattern[str]] = {
 }
 
 
-def git_only_reads(words: Words, is_readable: Callable[[str], bool]) -> bool:
+# Whether content may be read is judged by file name, but a history, a folder, an object id or a
+# pattern covers files that the command line does not name, such as a .env committed years ago. So
+# content is allowed only of files that are named one by one, otherwise only metadata.
+_SAYS_NO_CONTENT = re.compile(
+    r"-\d{1,6}|-[nis]|-n\d+|-z|--(oneline|graph|all|no-decorate|decorate(=\w+)?|reverse|merges"
+    r"|no-merges|first-parent|abbrev-commit|date-order|topo-order|branches|tags|remotes|follow"
+    r"|(max-count|skip|since|after|until|before|author|committer|grep|format|pretty|date"
+    r"|diff-filter|abbrev)=.*|no-color|color=never|no-renames|cached|staged|quiet|exit-code"
+    r"|stat(=.*)?|shortstat|numstat|summary|name-only|name-status|no-patch)",
+    re.DOTALL,
+)
+_INSTEAD_OF_CONTENT = re.compile(
+    r"-s|--(stat(=.*)?|shortstat|numstat|summary|name-only|name-status|no-patch)"
+)
+# no object ids: one may be that of a file
+_REVISIONS = re.compile(r"((HEAD|@)[~^\d]*(\.{2,3}|\Z)){1,2}")
+_STATUS_SHOWING_CONTENT = re.compile(r"-\w*v\w*|--v.*")
+_ONE_FILE = re.compile(r"[\w@+=,-][\w./@+=,-]*")  # no wildcard, no pathspec syntax
+
+
+def _shows_only_named(command: str, arguments: Words, is_file: Callable[[str], bool]) -> bool:
+    """Tell whether git prints contents only of files that its arguments name."""
+    if command == "status":
+        return not any(map(_STATUS_SHOWING_CONTENT.fullmatch, arguments))
+    if command not in ("log", "show", "diff"):
+        return True
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    options = [word for word in arguments[:end] if word.startswith("-")]
+    operands = [word for word in arguments[:end] if not word.startswith("-")]
+    others = [word for word in operands if not _REVISIONS.fullmatch(word)]
+    if all(map(_SAYS_NO_CONTENT.fullmatch, options)):
+        replaced = any(map(_INSTEAD_OF_CONTENT.fullmatch, options))
+        if command == "log" or (replaced and (command == "diff" or not others)):
+            return True
+    named = [word.removeprefix("HEAD:") for word in (*others, *arguments[end + 1 :])]
+    return bool(named) and all(_ONE_FILE.fullmatch(name) and is_file(name) for name in named)
+
+
+def git_only_reads(
+    words: Words, is_readable: Callable[[str], bool], is_file: Callable[[str], bool]
+) -> bool:
     """Tell whether git with these arguments only reads, in a read-only sandbox.
 
     Args:
-        words: what follows ``git``.
-        is_readable: tells of a word whether the model may read what it names.
+        words: the words after ``git``.
+        is_readable: tells whether the model may read what a word names.
+        is_file: tells whether a word names a regular file, also relative to the top of the
+            repository.
     """
     while words and words[0] in ("--no-pager", "--no-optional-locks", "--literal-pathspecs"):
         words = words[1:]
@@ -67,14 +109,16 @@ def git_only_reads(words: Words, is_readable: Callable[[str], bool]) -> bool:
         return not arguments
     if command in _LISTING:
         return all(_LISTING[command].match(word) for word in arguments)
-    if command == "stash":
+    if command == "stash":  # "show" would print contents
         return list(arguments) == ["list"]
     if command not in _READING:
         return False
     letters = _FORBIDDEN_LETTERS.get(command, "")
     if any(_is_forbidden(word, letters) for word in arguments):
         return False
-    # "HEAD:.env", ":(top).env": what may be a path stands behind one of these.
+    if not _shows_only_named(command, arguments, is_file):
+        return False
+    # In "HEAD:.env" and ":(top).env" the path follows one of these characters.
     named = (piece for word in arguments for piece in (word, *re.split(r"[:)!^=]", word)))
     return all(is_readable(piece) for piece in named)
 
@@ -88,26 +132,27 @@ def _is_forbidden(word: str, letters: str) -> bool:
     return word.startswith("-") and any(letter in word for letter in letters)
 
 
-# Options that run a program, unpack, take patterns out of a file, or look where rg by itself does
-# not: into hidden and ignored files and behind links.
+# Options that run a program, decompress, read patterns from a file, or search what rg by default
+# does not: hidden and ignored files and targets of links.
 _RG_FORBIDDEN = (
     *("--pre", "--pre-glob", "--hostname-bin", "--search-zip", "--follow", "--file", "--hidden"),
     *("--unrestricted", "--glob", "--iglob", "--ignore-file", "--type-add", "--type-clear"),
     *("--hyperlink-format", "--generate", "--debug", "--trace"),
 )
 _RG_LETTERS = "zLfu.g"
-_ELSEWHERE = re.compile(r"(/|~|(.*/)?\.(?!/|\Z))", re.DOTALL)  # absolute, hidden, or above
+# absolute, hidden, or in a parent folder
+_ELSEWHERE = re.compile(r"(/|~|(.*/)?\.(?!/|\Z))", re.DOTALL)
 
 
 def rg_only_reads(words: Words) -> bool:
     """Tell whether rg with these arguments only reads, below the folder where it runs.
 
-    Which words are patterns and which are paths is not told apart.
+    Patterns and paths are treated alike.
     """
     for word in words:
         if word.startswith("--"):
             name = word.partition("=")[0]
-            # rg takes no abbreviations; they are left out all the same.
+            # rg does not accept abbreviations; they are rejected anyway.
             is_forbidden = any(full.startswith(name) for full in _RG_FORBIDDEN)
             if name.startswith("--no-ignore") or (len(name) > 2 and is_forbidden):
                 return False

@@ -1,53 +1,91 @@
-"""What a command line leads to right now: the folder, the programs and scripts behind its words.
+"""Identifies what a command line runs: its folder, and the programs and scripts it names.
 
-An approval is for these, not for the words alone: when a program, a script or a search path has
-become another one meanwhile, the identity is another one too, and the question is asked again.
-What is behind a program (a Makefile, a package's scripts) is not looked at.
+An approval is bound to these and not to the words alone: if a program, a script or a search path is
+replaced, the identity changes, and the question is asked again. Files that a program reads (a
+Makefile, a package's scripts) are not covered, and a script may call others: only for commands
+accepted by `runs_only_itself` is everything known that will run.
 """
 
 import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, islice
 
-from agent_magics.dispatch.exec_danger import loose_commands_of
-from agent_magics.dispatch.exec_place import Effort, TooLongToJudge, is_below
-from agent_magics.dispatch.exec_script import commands_of, is_shell
+from agent_magics.approval.commands.danger import loose_commands_of
+from agent_magics.approval.commands.destructive import expanded
+from agent_magics.approval.commands.place import Effort, TooLongToJudge, is_below
+from agent_magics.approval.commands.script import commands_of, is_shell
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"
 )
+# Programs that start no other one, whatever they are given, and neither run a file's content nor
+# put it anywhere (`cp x ~/.profile`) nor give it rights (`chmod u+s x`).
+_RUNS_ONLY_ITSELF = frozenset(
+    {
+        *("basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "date", "df", "dirname", "du"),
+        *("echo", "expr", "false", "fold", "free", "grep", "head", "id", "join", "kill", "ls"),
+        *("md5sum", "mkdir", "mkfifo", "nl", "nproc", "od", "paste", "printf", "ps", "pwd"),
+        *("readlink", "realpath", "rev", "rm", "rmdir", "seq", "sha1sum", "sha256sum"),
+        *("sha512sum", "sleep", "stat", "sync", "tac", "tail"),
+        *("touch", "tr", "true", "truncate", "uname", "uniq", "uptime", "wc", "whoami"),
+    }
+)
 _READS_SCRIPT = frozenset({"source", ".", "awk", "gawk", "mawk", "sed", "make", "env"})
-_MOST_COMMANDS = 20  # of one script that are looked at
-_MOST_HASHED = 64 << 20  # bytes of one file; a larger one is known by what the file system says
+_MOST_COMMANDS = 20  # limit per script
+_MOST_WORDS = 64  # limit of words that may name a file, over all commands
+_MOST_FOLDERS = 8  # limit of folders that a command may change to
+_MOST_BELOW = 500  # files in the folders that it names
+_MOST_HASHED = 64 << 20  # bytes; a larger file is identified by its metadata
+
+
+def runs_only_itself(argv: Sequence[str]) -> bool:
+    """Tell whether a command line names every program that it starts, and none of these starts
+    others.
+
+    The caller must check that the names refer to the expected programs.
+    """
+    commands = commands_of(argv)
+    return bool(commands) and all(words[0] in _RUNS_ONLY_ITSELF for words in commands or ())
 
 
 def identity_of_command(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], writable: Sequence[str]
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    writable: Sequence[str],
+    *,
+    once: bool = False,
 ) -> list[object]:
     """Return JSON values that are equal only while the command would run the same things.
 
     Args:
         argv: program and arguments.
-        cwd: the folder that it would run in, without symlinks.
+        cwd: the folder in which it would run, without symlinks.
         env: its environment.
-        writable: folders whose files other commands may change; of programs there the content
-            counts, not only what the file system says about them.
+        writable: folders whose files other commands may change; programs there are identified by
+            content, and not only by metadata.
+        once: whether the answer holds for one run: then every file that a word may name is
+            included, by metadata, even files that the command itself will change.
     """
     variables = "\0".join(f"{name}={env[name]}" for name in sorted(env))
     environment = hashlib.sha256(variables.encode("utf-8", "surrogateescape")).hexdigest()
     files: dict[str, object] = {}
-    for words in _commands_in(argv):
+    commands = _commands_in(argv)
+    for words in commands:
         for path, is_script in _files_of(words, cwd, env.get("PATH", "")):
             if path not in files:
                 files[path] = _identity(path, () if is_script else writable)
+    if once:
+        files |= {path: _identity(path, ("/dev/null",)) for path in _named_files(commands, cwd)}
     return [list(argv), cwd, _identity(cwd), environment, sorted(files.items())]
 
 
 def find_program(name: str, search: str) -> str | None:
-    """Return the file that running `name` starts: what ``execvp`` finds along a search path.
+    """Return the file that running `name` starts, found along a search path as ``execvp`` does.
 
     Args:
         name: a program's name without a slash.
@@ -74,12 +112,32 @@ def _commands_in(argv: Sequence[str]) -> list[Sequence[str]]:
     return [argv, *found[:_MOST_COMMANDS]]
 
 
+def _named_files(commands: Iterable[Sequence[str]], cwd: str) -> Iterator[str]:
+    """Yield the files that words may name, relative to any folder the command may change to."""
+    pieces = (piece for words in commands for word in words for piece in (word, *word.split("=")))
+    named = dict.fromkeys(expanded(piece) for piece in pieces if piece and "\0" not in piece)
+    paths = [os.path.join(cwd, name) for name in islice(named, _MOST_WORDS)]
+    folders = [cwd, *islice(filter(os.path.isdir, paths), _MOST_FOLDERS)]
+    for folder in dict.fromkeys(folders):
+        paths = [os.path.join(folder, name) for name in islice(named, _MOST_WORDS)]
+        yield from filter(os.path.isfile, paths)
+    below = (folder for folder in folders if not is_below(cwd, (os.path.normpath(folder),)))
+    yield from islice(chain.from_iterable(map(_files_below, below)), _MOST_BELOW)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in names)
+
+
 def _files_of(words: Sequence[str], cwd: str, search: str) -> Iterator[tuple[str, bool]]:
-    """Yield the program of a simple command, and the script that it would read, if any."""
+    """Yield (path, whether it is a script) of a simple command's program and of the script it
+    would read.
+    """
     name = words[0]
     program = os.path.join(cwd, name) if "/" in name else find_program(name, search)
     if program is None:
-        yield name, False  # when it appears, that is a change
+        yield name, False  # its later appearance changes the identity
         return
     yield program, False
     bare = name.rpartition("/")[2]
@@ -92,11 +150,12 @@ def _files_of(words: Sequence[str], cwd: str, search: str) -> Iterator[tuple[str
 
 
 def _identity(path: str, writable: Sequence[str] = ()) -> object:
-    """Return what a file is: its content below `writable` (or if that is empty), else its version.
+    """Return the identity of a file: its content below `writable` (or if that is empty), else its
+    metadata.
 
     Args:
-        path: as it is found; it need not exist.
-        writable: the folders whose files are known by their content; none means all folders.
+        path: as found; it need not exist.
+        writable: folders whose files are identified by content; empty means all folders.
     """
     try:
         real = os.path.realpath(path)
@@ -117,7 +176,7 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def _digest(path: str, *version: int) -> str:
-    """Return the digest of a file's content; as long as its version is the same, from memory."""
+    """Return the SHA-256 digest of a file's content; cached by path and metadata."""
     try:
         with open(path, "rb", opener=_open_plain) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -126,4 +185,4 @@ def _digest(path: str, *version: int) -> str:
 
 
 def _open_plain(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # never waits for a pipe
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # does not block on a FIFO

@@ -1,32 +1,32 @@
-"""Where a command line would run, and how much judging it may still cost."""
+"""Defines where a command line would run, and the budget for classifying it."""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-# About 4 us each at worst; enough for an ordinary script of some 8,000 characters.
+# At most about 4 us each; enough for an ordinary script of some 8,000 characters.
 MOST_STEPS = 4_000
 
 
 class TooLongToJudge(Exception):
-    """Judging a command line would take longer than the engine's loop may stand still."""
+    """Classifying a command line would block the engine's event loop for too long."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """The work that is left for judging one command line.
+    """The remaining budget for classifying one command line.
 
     Attributes:
-        left: steps; every loop over what the command line holds pays for its rounds beforehand.
+        left: steps; every loop over parts of the command line spends its rounds in advance.
     """
 
     left: int = MOST_STEPS
 
     def spend(self, steps: int) -> None:
-        """Pay for work that is about to be done.
+        """Deduct `steps` from the budget, before the work is done.
 
         Raises:
-            TooLongToJudge: there is not enough left.
+            TooLongToJudge: not enough steps are left.
         """
         self.left -= steps
         if self.left < 0:
@@ -35,16 +35,16 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command runs.
+    """The context in which a command runs.
 
     Attributes:
-        folders: each folder that may be current by then (after `cd`), absolute; the first is
-            where the whole command line starts.
+        folders: every folder that may be the current one (after `cd`), absolute; the first is
+            where the command line starts.
         roots: the workspace and the other folders that may be written.
-        denied: tells of an operand, as it stands or as an absolute path, whether only the person
-            may read what it names.
-        in_script: a shell reads the words.
-        confined: what runs can write nothing and reach no network, whatever it tries.
+        denied: tells of an operand, as written or as an absolute path, whether the model may not
+            read what it names.
+        in_script: whether a shell reads the words.
+        confined: whether it runs in a sandbox that can write nothing and reach no network.
     """
 
     folders: tuple[str, ...]
@@ -56,7 +56,7 @@ class Place:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the current folder may be another than at the start."""
+        """Whether the current folder may differ from that at the start."""
         return len(self.folders) > 1
 
     def paths_of(self, word: str) -> set[str]:
@@ -65,20 +65,22 @@ class Place:
         return {normal_path(os.path.join(folder, word)) for folder in self.folders}
 
     def real_paths_of(self, word: str) -> set[str]:
-        """Return the paths that `word` may lead to, every symlink followed before each ``..``."""
+        """Return the paths that `word` may resolve to, with every symlink followed before each
+        ``..``.
+        """
         joined = [os.path.join(folder, word) for folder in self.folders]
         self.effort.spend(sum(5 + 2 * path.count("/") for path in joined))
         return {os.path.realpath(path) for path in joined}
 
     def is_denied(self, operand: str) -> bool:
-        """Tell whether only the person may read what `operand` names."""
-        # Following symlinks looks at every part of the path.
+        """Tell whether the model may not read what `operand` names."""
+        # Resolving symlinks examines every component of the path.
         parts = os.path.join(self.folders[0], operand).count("/")
         self.effort.spend(5 + 2 * parts)
         return self.denied(operand)
 
     def after_cd(self, target: str) -> "Place":
-        """Return the place after `cd target`, which may also have failed."""
+        """Return the context after `cd target`, which may have failed."""
         return replace(self, folders=(*self.folders, *sorted(self.paths_of(target))))
 
 

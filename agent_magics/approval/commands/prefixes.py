@@ -1,12 +1,16 @@
-"""Which prefix of a command may be offered as "always", and what a prefix never covers.
+"""Derives the lasting grants that a command may be offered: the exact command, or a known prefix of
+it.
 
-A prefix says nothing of the words behind it. So none is offered for a program that runs whatever
-its arguments say (interpreters, wrappers) or that destroys, and no prefix covers an option by which
-an ordinary program runs another one, unless the rule itself spells that option out.
+A prefix allows any words after it. So one is offered only for a short list of commands whose
+options and operands are known, and covers nothing else; for any other command the offer is the
+exact command, and for programs that run their arguments or destroy data there is none. A rule that
+a person writes by hand covers more: everything except options by which a program is known to run
+another one.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Words = Sequence[str]
 
@@ -17,7 +21,7 @@ def _names(text: str) -> frozenset[str]:
 
 _MOST_WORDS, _LONGEST_WORD = 8, 100
 
-# Interpreters, wrappers and programs that run what their arguments or their input say.
+# Interpreters, wrappers and programs that execute their arguments or their input.
 _RUNS_ARGUMENTS = _names(
     "sh bash zsh dash ksh ash fish csh tcsh pwsh powershell cmd eval exec source . command builtin "
     "env sudo doas su run0 pkexec runuser setpriv nohup timeout nice ionice chrt taskset stdbuf "
@@ -30,51 +34,82 @@ _RUNS_ARGUMENTS = _names(
     "kubectl helm vagrant terraform gh curl wget aria2c psql mysql sqlite3 redis-cli mongo mongosh"
 )
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|ipython|ts-node|tsx)")
-# Programs whose every use with the same first words can be one that nobody can undo.
+# Programs of which any use with the same first words may be irreversible.
 _DESTROYS = _names(
     "rm rmdir shred dd mkfs mount umount chmod chown chgrp kill pkill killall shutdown reboot halt "
     "poweroff init telinit passwd useradd userdel usermod fdisk parted truncate"
 )
-# Programs known by their subcommand, and the words that a prefix of them has.
-_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    "git": _names(
-        "status log diff show branch tag add commit fetch pull push checkout switch restore merge "
-        "stash blame describe ls-files rev-parse remote cherry-pick revert mv init shortlog"
-    ),
-    "npm": _names("test install ci run-script run ls outdated audit start build view"),
-    "yarn": _names("test install run build add lint start why"),
-    "pnpm": _names("test install run build add lint start why ls"),
-    "cargo": _names("build test check clippy fmt doc bench tree metadata fetch update run add"),
-    "go": _names("build test vet fmt list mod doc version get"),
-    "pip": _names("install list show freeze check download index"),
-    "pip3": _names("install list show freeze check download index"),
-    "uv": _names("sync lock add tree venv build"),
-    "poetry": _names("install lock add show check build update"),
-    "conda": _names("list info search install create"),
-    "mamba": _names("list info search install create"),
-    "make": frozenset(),  # every target
-    "just": frozenset(),
-    "mvn": _names("compile test package verify validate"),
-    "gradle": _names("build test check assemble tasks"),
-    "bundle": _names("install check list"),
-    "apt": _names("list show search"),
-    "apt-cache": _names("policy search show"),
-    "brew": _names("list info search outdated"),
-    "jupyter": _names("nbconvert kernelspec"),
-    "dvc": _names("status diff pull push"),
-}
-_TAKES_NAME = _names("run run-script")  # npm run test: the name of the script belongs to it
-# Programs of one purpose, which take files and settings.
-_SINGLE = _names(
-    "pytest ruff mypy pyright black isort flake8 pylint bandit coverage pyflakes tsc eslint "
-    "prettier jest vitest mocha stylelint rustfmt gofmt clang-format clang-tidy cmake ctest ninja "
-    "shellcheck shfmt yamllint markdownlint sphinx-build mkdocs nbqa pandoc cloc tokei hadolint "
-    "ls cat head tail wc grep egrep fgrep rg tree du df file stat diff cmp sort uniq cut jq yq"
-)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._+-]*\Z")
 
-# Options by which a program runs another one, as a name or a name with a value; abbreviations of
-# long ones count. "git" stands for every subcommand.
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The words that may follow a prefix.
+
+    Attributes:
+        options: options without a value; short ones may be clustered.
+        valued: options with a value, after ``=`` or as the next word.
+        operands: matches any other word.
+    """
+
+    options: frozenset[str]
+    valued: frozenset[str] = frozenset()
+    operands: re.Pattern[str] = re.compile(r"(?!)")
+
+
+# a path below the current folder
+_INSIDE = re.compile(r"(?![-/~:])(?!.*(?:^|/)\.\.(?:/|$))[^\0\n]+")
+_REVISION = re.compile(r"(?![-/~:])(?!.*(?:^|/)\.\.(?:/|$))[\w@./^~{}+=-]+")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_GIT_SHOWN = _names(
+    "-p -u --patch -s --no-patch --stat --shortstat --numstat --summary --name-only --name-status "
+    "--word-diff -w -b --ignore-all-space --ignore-space-change --no-color --no-renames -M -C -z "
+    "--raw --minimal --patience --histogram --check --no-ext-diff --no-textconv"
+)
+_GIT_VALUES = _names("-U --unified --diff-filter --color --abbrev --stat -S -G --diff-algorithm")
+_GIT_LOG = _names(
+    "--oneline --graph --all --decorate --no-decorate --reverse --merges --no-merges --follow "
+    "--first-parent --abbrev-commit --date-order --topo-order --branches --tags --remotes -i"
+)
+_GIT_LOG_VALUES = _names(
+    "-n --max-count --skip --since --after --until --before --author --committer --grep --format "
+    "--pretty --date --decorate"
+)
+_KNOWN: dict[tuple[str, ...], _Known] = {
+    ("git", "status"): _Known(
+        _names("-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z"),
+        _names("--porcelain --untracked-files --ignored -u"),
+        _INSIDE,
+    ),
+    ("git", "log"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
+    ("git", "show"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
+    ("git", "diff"): _Known(
+        _GIT_SHOWN | _names("--cached --staged --quiet --exit-code"), _GIT_VALUES, _REVISION
+    ),
+    ("git", "add"): _Known(
+        _names("-A --all -u --update -v --verbose -n --dry-run -N --intent-to-add -f --force"),
+        operands=_INSIDE,
+    ),
+    ("mkdir",): _Known(_names("-p --parents -v --verbose"), _names("-m --mode"), _INSIDE),
+    ("touch",): _Known(_names("-a -c -m --no-create"), operands=_INSIDE),
+    ("ruff", "check"): _Known(
+        _names("--fix --diff --no-fix -q --quiet -v --verbose --statistics --no-cache --preview"),
+        _names("--select --ignore --extend-select --output-format --line-length --exclude"),
+        _INSIDE,
+    ),
+    ("ruff", "format"): _Known(
+        _names("--check --diff -q --quiet -v --verbose --no-cache --preview"),
+        _names("--line-length --exclude"),
+        _INSIDE,
+    ),
+    ("pip", "list"): _Known(
+        _names("-o --outdated -u --uptodate -e --editable -l --local --user --not-required"),
+        _names("--format"),
+    ),
+    ("pip", "show"): _Known(_names("-f --files"), operands=_NAME),
+}
+
+# Options by which a program runs another one; abbreviations of long ones count. "git" covers every
+# subcommand.
 _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "git": (
         *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
@@ -102,7 +137,7 @@ _RUNNING_OPTIONS: dict[str, tuple[str, ...]] = {
     "diff": ("--paginate", "-l"),
     "pandoc": ("--filter", "-F", "--lua-filter", "-L", "--pdf-engine", "-d", "--defaults"),
 }
-# git's -u and -x mean other things in most subcommands than "run this".
+# Subcommands of git in which these options do not run a program.
 _HARMLESS = {
     ("git", "push", "-u"),
     ("git", "push", "--set-upstream"),
@@ -124,24 +159,73 @@ _HARMLESS = {
 }
 
 
+def may_be_offered(argv: Words) -> bool:
+    """Tell whether a lasting grant for exactly this command, without a shell, may be offered."""
+    ordinary = bool(argv) and len(argv) <= _MOST_WORDS and all(map(_is_ordinary, argv))
+    return ordinary and not _is_never_offered(argv[0]) and not runs_another(argv, 1)
+
+
 def propose_prefix(argv: Words, wanted: Words = ()) -> tuple[str, ...]:
-    """Return the prefix that may be offered for "always", or () where none is safe and useful.
+    """Return the prefix that may be offered for "always" besides the exact command, or ().
 
     Args:
-        argv: one command, without a shell around it.
-        wanted: the prefix that the model would like; taken if it is one and no wider than allowed.
+        argv: one command, without a shell.
+        wanted: the prefix that the model proposes; used if it is a prefix and not wider than
+            allowed.
     """
-    if not argv or not all(map(_is_ordinary, argv[:_MOST_WORDS])):
+    if not may_be_offered(argv) or not covers_rest(argv, 1):
         return ()
-    if _is_never_offered(argv[0]):
-        return ()
-    computed = _computed(argv)
-    wished = tuple(wanted)
-    is_prefix = bool(wished) and tuple(argv[: len(wished)]) == wished
-    if is_prefix and computed and len(wished) >= len(computed):
-        computed = wished[:_MOST_WORDS]
-    # A prefix would not cover such an option, or, where it spells it out, cover it for good.
-    return () if runs_another(argv, 1) else computed
+    proposed = tuple(wanted)
+    is_prefix = bool(proposed) and tuple(argv[: len(proposed)]) == proposed
+    prefix = _prefix_of(argv)
+    return proposed if is_prefix and len(proposed) >= len(prefix) else prefix
+
+
+def covers_rest(argv: Words, start: int) -> bool | None:
+    """Tell whether the words from `start` on are known options and operands.
+
+    Returns:
+        None where the command is not on the list.
+    """
+    prefix = _prefix_of(argv)
+    if not prefix:
+        return None
+    known, words = _KNOWN[prefix], argv[max(start, len(prefix)) :]
+    at, only_operands = 0, False
+    while at < len(words):
+        word = words[at]
+        name, equals, value = word.partition("=")
+        if only_operands or not word.startswith("-"):
+            if not known.operands.fullmatch(word):
+                return False
+        elif word == "--":
+            only_operands = True
+        elif name in known.valued and (equals or name not in known.options):
+            at += not equals
+            if _RUNS_GPG in (value or "".join(words[at : at + 1])):
+                return False
+        elif not _is_option(word, known):
+            return False
+        at += 1
+    return True
+
+
+_RUNS_GPG = "%G"  # placeholder in git's formats
+_COUNT = re.compile(r"-\d{1,6}")
+
+
+def _is_option(word: str, known: _Known) -> bool:
+    if word in known.options or (_COUNT.fullmatch(word) and "-n" in known.valued):
+        return True
+    if word.startswith("--"):
+        return False
+    with_value = word[:2] in known.valued and word[2:].isalnum()  # -U3
+    return with_value or all(f"-{letter}" in known.options for letter in word[1:])
+
+
+def _prefix_of(argv: Words) -> tuple[str, ...]:
+    """Return the prefix under which the list has a command, or ()."""
+    return next((tuple(argv[:n]) for n in (1, 2) if tuple(argv[:n]) in _KNOWN), ())
 
 
 def _is_ordinary(word: str) -> bool:
@@ -155,25 +239,8 @@ def _is_never_offered(word: str) -> bool:
         or program in _DESTROYS
         or bool(_INTERPRETER.match(program))
         or "=" in program
-        or word != program  # a path, most of all into the workspace, says nothing of a purpose
+        or word != program  # a path may name any program, above all in the workspace
     )
-
-
-def _computed(argv: Words) -> tuple[str, ...]:
-    program, following = argv[0], argv[1:2]
-    if program in _SINGLE:
-        return (program,)
-    if program in _SUBCOMMANDS:
-        known = _SUBCOMMANDS[program]
-        if not following or not _NAME.match(following[0]):
-            return ()
-        if known and following[0] not in known:
-            return ()
-        if following[0] in _TAKES_NAME and program in ("npm", "yarn", "pnpm"):
-            return tuple(argv[:3]) if len(argv) > 2 and _NAME.match(argv[2]) else ()
-        return (program, following[0])
-    # What it does is not known here: nothing wider than this very command.
-    return tuple(argv) if 1 < len(argv) <= _MOST_WORDS else ()
 
 
 def runs_another(argv: Words, start: int) -> bool:

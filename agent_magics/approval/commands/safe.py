@@ -1,11 +1,11 @@
-"""The commands that are promised to only read: whatever is not known to is left out.
+"""Recognises commands that only read, by a list; a command that is not listed is not safe.
 
-Left out on purpose, but for a read-only sandbox (see `exec_git`): all of git (configurations name
-programs for pagers, diffs, filters and status, and, whatever the command is, a file that traces are
-written to); `rg` (it reads `.env` and keys: ignore files can name hidden files, and keys need not
-be hidden). Left out everywhere: recursive grep, for the same reason; egrep and fgrep
-(scripts that look for grep again); arch (on macOS it runs what follows it); zsh and login shells
-(they run profiles from a home that may be the workspace); awk, xargs and every interpreter.
+Deliberately left out, except in a read-only sandbox (see `git`): all of git (its configuration can
+name programs for pagers, diffs, filters and status, and a file to which any command writes traces);
+`rg` (it reads `.env` and keys: ignore files can re-include hidden files, and keys need not be
+hidden); login shells, whose profile is the person's where the home is not the workspace. Left out
+everywhere: recursive grep, for the same reason; egrep and fgrep (scripts that search PATH for
+grep); arch (on macOS it runs its arguments); zsh; awk, xargs and every interpreter.
 """
 
 import os
@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from agent_magics.dispatch.exec_git import git_only_reads, rg_only_reads
-from agent_magics.dispatch.exec_place import Place, is_below
-from agent_magics.dispatch.exec_script import split_script
+from agent_magics.approval.commands.git import git_only_reads, rg_only_reads
+from agent_magics.approval.commands.place import Place, is_below
+from agent_magics.approval.commands.script import script_of, split_script
 
 
 def _names(text: str) -> frozenset[str]:
@@ -24,13 +24,13 @@ def _names(text: str) -> frozenset[str]:
 
 Words = Sequence[str]
 
-# Whatever their options are, these print something and change nothing; the words are no files.
-_TALKERS = _names("echo true false pwd whoami id uname which nproc expr seq tr basename dirname")
-# Whatever their options are, these only print what they read.
+# With any options these only print; their operands are not files.
+_PRINTERS = _names("echo true false pwd whoami id uname which nproc expr seq tr basename dirname")
+# With any options these only print what they read.
 _READERS = _names("cat head ls stat nl cut rev paste realpath readlink tac comm fold od df cmp")
-# Options that write, run a program, walk into folders, make names of files out of other words or
-# read them out of a file, or wait for what comes: short letters (anywhere in a cluster), then
-# long names and their abbreviations.
+# Options that write, run a program, recurse into folders, compose file names from other words, read
+# file names from a file, or wait for more input: short letters (anywhere in a cluster), then long
+# names and their abbreviations.
 _FORBIDDEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "wc": ("", ("--files0-from",)),
     "du": ("", ("--files0-from",)),
@@ -48,21 +48,21 @@ _FORBIDDEN: dict[str, tuple[str, tuple[str, ...]]] = {
 
 _FIND_FORBIDDEN = re.compile(r"-(exec|execdir|ok|okdir|delete|fls|fprint.*|files0-from)\Z", re.S)
 _DATE_WORD = re.compile(r"(-u|--utc|-R|-I\w*|--iso-8601(=\w+)?|\+.*)\Z", re.S)
-# Of the rest some unpack, run without a sandbox, or set times.
+# Other options decompress, disable its sandbox, or set times.
 _FILE_WORD = re.compile(r"(-[bihL]+|--brief|--mime(-type|-encoding)?|[^-].*)\Z", re.S)
-# A shell's own printf also has %n, which sets a variable, such as PATH.
+# A shell's built-in printf also has %n, which sets a variable, such as PATH.
 _PRINTF_FORMAT = re.compile(r"(?!-)([^%]|%%|%-?\d*s)*\Z")
 _SED_LINES = re.compile(r"\d+(,(\d+|\$))?p(;\d+(,(\d+|\$))?p)*\Z")
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin")
 _UNREADABLE = ("/proc", "/sys", "/dev")
-_SCRIPT_SHELLS = frozenset({"bash", "sh", "dash"})  # with -c they read no file of settings
+_SCRIPT_SHELLS = frozenset({"bash", "sh", "dash"})  # with -c they read no startup file
 
 
 def only_reads(argv: Words, place: Place) -> bool:
-    """Tell whether a command is known to only read what the model may read.
+    """Tell whether a command is known to only read files that the model may read.
 
     Raises:
-        TooLongToJudge: it takes more effort than `place` has left.
+        TooLongToJudge: it takes more steps than `place` has left.
     """
     if not argv:
         return False
@@ -73,28 +73,30 @@ def only_reads(argv: Words, place: Place) -> bool:
     words = argv[1:]
     if not all(map(_can_be_passed, words)):
         return False
-    if program in _TALKERS:
+    if program in _PRINTERS:
         return True
     if program == "printf":
         return bool(words) and bool(_PRINTF_FORMAT.match(words[0]))
     if program == "date":
         return all(_DATE_WORD.match(word) for word in words)
     if program in _SCRIPT_SHELLS:
-        return len(words) == 2 and words[0] == "-c" and _script_only_reads(words[1], place)
+        return _shell_only_reads(argv, place)
     if program == "git" and place.confined:
-        return git_only_reads(words, lambda word: _is_readable(word, place))
+        return git_only_reads(
+            words, lambda word: _is_readable(word, place), lambda word: _is_file(word, place)
+        )
     at_home = place.confined and all(is_below(each, place.roots) for each in place.folders)
     reads = at_home and program == "rg" and rg_only_reads(words)
     if not (reads or _reads_files(program, words)) or not _all_readable(words, place):
         return False
-    # Of two folders diff reads every pair of files, whatever they are.
+    # For two folders diff reads all files in them, including protected ones.
     return program != "diff" or not _names_folder(words, place)
 
 
 def programs_of(argv: Words) -> list[str]:
-    """Return the programs that a command starts for which `only_reads` is true, as it names them.
+    """Return the names of the programs started by a command for which `only_reads` is true.
 
-    Whether they are the programs they are named after is for the caller to find out.
+    The caller must check that the names refer to the expected programs.
     """
     if _name_of(argv[0]) not in _SCRIPT_SHELLS:
         return [argv[0]]
@@ -106,8 +108,22 @@ def _name_of(program: str) -> str:
     return program.rpartition("/")[2]
 
 
+def _shell_only_reads(argv: Words, place: Place) -> bool:
+    """Tell whether a shell's script only reads, and no command can have written the shell's
+    profile.
+    """
+    script = script_of(argv)
+    if script is None:
+        return False
+    is_login = argv[1] != "-c"
+    home = os.path.realpath(os.path.expanduser("~"))
+    if is_login and (not place.confined or is_below(home, place.roots)):
+        return False
+    return _script_only_reads(script, place)
+
+
 def _can_be_passed(word: str) -> bool:
-    """Tell whether a program can be given this word at all."""
+    """Tell whether a word can be passed to a program at all."""
     try:
         return b"\0" not in os.fsencode(word)
     except UnicodeEncodeError:
@@ -115,7 +131,7 @@ def _can_be_passed(word: str) -> bool:
 
 
 def _reads_files(program: str, words: Words) -> bool:
-    """Tell whether these options only read; what the words name is judged elsewhere."""
+    """Tell whether a program with these options only reads; its operands are checked elsewhere."""
     if program in _READERS:
         return True
     if program == "find":
@@ -125,14 +141,14 @@ def _reads_files(program: str, words: Words) -> bool:
         return len(words) >= 2 and words[0] == "-n" and bool(_SED_LINES.match(words[1])) and plain
     if program == "file":
         return all(_FILE_WORD.match(word) for word in words)
-    if program == "uniq":  # a second operand is written to, whatever it looks like
+    if program == "uniq":  # a second operand is an output file
         operands = (at for at, word in enumerate(words) if _ends_options(word))
         return next(operands, len(words)) >= len(words) - 1
     return program in _FORBIDDEN and not any(_is_forbidden(program, word) for word in words)
 
 
 def _ends_options(word: str) -> bool:
-    """Tell whether every word behind `word` may be an operand."""
+    """Tell whether every word after `word` may be an operand."""
     return word in ("-", "--") or not word.startswith("-")
 
 
@@ -149,8 +165,8 @@ def _all_readable(words: Words, place: Place) -> bool:
 
 
 def _files_in(word: str) -> Iterator[str]:
-    """Yield what may name a file in a word: operands and the values of options."""
-    yield word  # also with a dash: after a lone -- it is an operand
+    """Yield the parts of a word that may name a file: operands and values of options."""
+    yield word  # even with a dash: after -- it is an operand
     if word.startswith("@"):
         yield word[1:]
     elif word.startswith("--"):
@@ -172,6 +188,15 @@ def _is_readable(named: str, place: Place) -> bool:
     return not (place.is_denied(named) or any(place.is_denied(path) for path in paths))
 
 
+def _is_file(word: str, place: Place) -> bool:
+    """Tell whether a word names a regular file, in the top folder of a repository."""
+    return (
+        not place.has_moved
+        and all(os.path.isfile(path) and not os.path.islink(path) for path in place.paths_of(word))
+        and os.path.lexists(os.path.join(place.folders[0], ".git"))
+    )
+
+
 def _names_folder(words: Words, place: Place) -> bool:
     return any(os.path.isdir(path) for word in words for path in place.paths_of(word))
 
@@ -180,13 +205,13 @@ _MOST_CDS = 3
 
 
 def reading_commands(commands: Sequence[Words], place: Place) -> list[bool]:
-    """Tell of each command of a plain script whether it only reads what the model may read.
+    """Tell for each command of a plain script whether it only reads files that the model may read.
 
-    `cd` starts nothing and counts as reading; behind one that does not lead where its text says,
-    nothing else does.
+    `cd` starts no program and counts as reading; after one that does not lead to the folder its
+    operand names, nothing else does.
 
     Raises:
-        TooLongToJudge: it takes more effort than `place` has left.
+        TooLongToJudge: it takes more steps than `place` has left.
     """
     return [
         len(words) == 2 if words[0] == "cd" else there is not None and _reads_there(words, there)
@@ -195,15 +220,15 @@ def reading_commands(commands: Sequence[Words], place: Place) -> list[bool]:
 
 
 def _with_places(commands: Sequence[Words], place: Place) -> Iterator[tuple[Words, Place | None]]:
-    """Yield the commands of a script with where each runs, None where that is not known."""
+    """Yield the commands of a script with the context of each, None where it is unknown."""
     there: Place | None = replace(place, in_script=True)
     moves = 0
     for words in commands:
         if words[0] == "cd":
             moves += 1
-            known = there is not None and len(words) == 2 and moves <= _MOST_CDS
-            leads = known and _leads_where_it_says(words[1], there)
-            there = there.after_cd(words[1]) if leads else None
+            known = there if len(words) == 2 and moves <= _MOST_CDS else None
+            leads = known is not None and _leads_where_it_says(words[1], known)
+            there = known.after_cd(words[1]) if known is not None and leads else None
         yield words, there
 
 
@@ -221,9 +246,9 @@ def _script_only_reads(script: str, place: Place) -> bool:
 
 
 def _leads_where_it_says(target: str, place: Place) -> bool:
-    """Tell whether `cd` goes to the folder that the text of its operand says, and may."""
+    """Tell whether `cd` leads to exactly the folder that its operand names, and may."""
     if target.startswith("-") or ".." in target.split("/") or not _is_readable(target, place):
         return False
     paths = place.paths_of(target)
-    # Behind a symlink a shell and the programs it starts take `..` for different folders.
+    # After a symlink a shell and the programs it starts resolve `..` differently.
     return place.real_paths_of(target) == paths and any(map(os.path.isdir, paths))

@@ -1,20 +1,20 @@
-"""Cuts shell scripts into commands: exactly where that is possible, else well enough to search."""
+"""Splits shell scripts into commands: exactly where possible, else well enough for searching."""
 
 import re
 from collections.abc import Sequence
 
-from agent_magics.dispatch.exec_place import Effort
+from agent_magics.approval.commands.place import Effort
 
 SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:+@%=-]+")
 _WITH_SCRIPT = frozenset({("-c",), ("-lc",), ("-l", "-c"), ("--login", "-c")})
-_DEEPEST = 4  # scripts within scripts
+_DEEPEST = 4  # nesting depth of scripts
 _MOST_SPLIT = 100_000  # characters
 
 
 def is_shell(program: str) -> bool:
-    """Tell whether a program, as it is named, is a shell."""
+    """Tell whether a program name is that of a shell."""
     return program.rpartition("/")[2] in SHELLS
 
 
@@ -26,10 +26,10 @@ def script_of(argv: Sequence[str]) -> str | None:
 
 
 def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:
-    """Return the commands that running `argv` means: itself, or those of a plain script.
+    """Return the commands that `argv` runs: itself, or those of a plain script given to a shell.
 
     Returns:
-        None where a shell would read something that is not understood here.
+        None where a shell would interpret something that is not understood here.
     """
     if not argv:
         return None
@@ -37,7 +37,7 @@ def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:
         return [list(argv)]
     script = script_of(argv)
     if script is None:
-        # A script's file is a word like any other; options change how words are read.
+        # A script's file is an ordinary operand; options change the meaning of words.
         return None if argv[1:] and argv[1].startswith(("-", "+")) else [list(argv)]
     if depth >= _DEEPEST or len(script) > _MOST_SPLIT or is_other_language(argv[0]):
         return None
@@ -54,18 +54,19 @@ def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:
 
 
 def is_other_language(program: str) -> bool:
-    """Tell whether a shell reads scripts otherwise than POSIX says."""
+    """Tell whether a shell's language is not that of POSIX."""
     return program.rpartition("/")[2] == "fish"
 
 
 def split_script(script: str) -> list[list[str]] | None:
-    """Return the commands of a script that is nothing but plain words joined by ``&& || ; |``.
+    """Split a script that consists only of plain words joined by ``&& || ; |`` into commands.
 
     Returns:
-        The words of each command; None when anything else is in it: a redirection, a variable, a
+        The words of each command; None when it contains anything else: a redirection, a variable, a
         substitution, a wildcard, an assignment, a comment, a background job, a second line.
     """
     commands: list[list[str]] = [[]]
+    word: str | None
     position, word = 0, None  # None: between words; "" may be an empty quoted word
     while position < len(script):
         character = script[position]
@@ -79,10 +80,12 @@ def split_script(script: str) -> list[list[str]] | None:
         elif plain and not (word is None and character == "="):
             word, position = (word or "") + plain[0], plain.end()
         elif character in " \t":
-            word, position = _end_word(commands, word), position + 1
+            _end_word(commands, word)
+            word, position = None, position + 1
         else:
             operator = _operator_at(script, position)
-            word = _end_word(commands, word)
+            _end_word(commands, word)
+            word = None
             if not operator or not commands[-1]:
                 return None
             commands.append([])
@@ -120,10 +123,10 @@ _INSIDE = {
 
 
 class LooseLexer:
-    """Splits any script well enough to search it.
+    """Splits any shell script well enough for searching it.
 
     Attributes:
-        commands: its simple commands, each with what joins it to the one before.
+        commands: its simple commands, each with the operator that joins it to the one before.
         nested: the texts of substitutions inside double quotes.
     """
 
@@ -142,7 +145,7 @@ class LooseLexer:
         """Fill `commands` and `nested`.
 
         Raises:
-            TooLongToJudge: the script has more pieces than there is effort left.
+            TooLongToJudge: the script takes more steps than are left.
         """
         script = self._script
         while self._at < len(script):
@@ -156,7 +159,7 @@ class LooseLexer:
         self._end_command("")
 
     def _special(self, character: str) -> None:
-        """Read on from a character with a meaning of its own, which is just behind."""
+        """Continue after a special character, which was just read."""
         if character in "'\"":
             self._quoted(character)
         elif character == "\\":

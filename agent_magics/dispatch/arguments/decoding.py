@@ -1,37 +1,39 @@
-"""The model's JSON as Python arguments."""
+"""Validates a model's JSON arguments and converts them to Python values."""
 
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_magics.dispatch.annotations import Schema
-from agent_magics.dispatch.kept_arguments import KeptArguments
-from agent_magics.dispatch.misfits import (
-    explain_misfits,
+from agent_magics.dispatch.arguments.references import KeptArguments
+from agent_magics.dispatch.arguments.validation_errors import (
+    explain_errors,
     explain_syntax,
     locate_problem,
     show_value,
 )
-from agent_magics.dispatch.schema import describe
-from agent_magics.dispatch.signature import name_of, read_parameters
+from agent_magics.dispatch.schema.annotations import Schema
+from agent_magics.dispatch.schema.generation import describe
+from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel
 
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
 
 
 class ArgumentBinder:
-    """Turns arguments as a model sends them into what the function takes; built at the first use.
+    """Validates a model's arguments and binds them to a function's parameters.
 
-    Values are read generously ("5" for an int, 5 for a str) and arrive as the annotated types:
+    Values are converted leniently ("5" for an int, 5 for a str) and arrive as the annotated types:
     Enum members, dates, paths, dataclasses. Null for a parameter with a default counts as absent.
+    The validator is built at the first use.
     """
 
     def __init__(self, fn: Callable[..., Any], name: str | None = None):
-        """Remember the function.
+        """Store the function.
 
         Args:
-            fn: the function; it is looked at when the first arguments come.
-            name: what messages call it, if not its own name.
+            fn: the function; its signature is read when the first arguments arrive.
+            name: its name in messages, if not its own.
         """
         self._fn = fn
         self._name = name or name_of(fn)
@@ -42,12 +44,12 @@ class ArgumentBinder:
     def bind_json(
         self, text: str, value_of: Callable[[str], Any] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs for the function from JSON text, the model's own words.
+        """Parse JSON text and return the function's positional and keyword arguments.
 
         Args:
-            text: a JSON object.
-            value_of: returns the object kept under a name such as ``@r7``, or raises
-                RespondToModel. Where a parameter takes no text, the object itself arrives.
+            text: a JSON object, as the model wrote it.
+            value_of: returns the object stored under a name such as ``@r7``, or raises
+                RespondToModel. Where a parameter takes no text, that object is passed.
 
         Raises:
             RespondToModel: the text is not a JSON object, or does not fit; names all problems.
@@ -68,7 +70,7 @@ class ArgumentBinder:
         return self._place(bound) if self._positional else bound
 
     def bind(self, mapping: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs for the function from values by name.
+        """Return the function's positional and keyword arguments from values by name.
 
         Raises:
             RespondToModel: the values do not fit; the message names all problems.
@@ -84,7 +86,7 @@ class ArgumentBinder:
         return self._place(bound) if self._positional else bound
 
     def _bind_kept(self, kept: KeptArguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Bind arguments some of which are kept objects; those arrive as themselves, uncopied."""
+        """Bind arguments that contain stored objects; those are passed as they are, uncopied."""
         try:
             bound = self._validator.validate_python(kept.given)
         except ValueError as error:
@@ -104,7 +106,7 @@ class ArgumentBinder:
         self._validator = SchemaValidator(core, config=_CORE_CONFIG)
 
     def _place(self, bound: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move positional-only parameters, which the model passes by name, to their places."""
+        """Move positional-only parameters, which the model passes by name, to the first result."""
         _, named = bound
         return tuple(named.pop(name) for name in self._positional), named
 
@@ -115,28 +117,31 @@ class ArgumentBinder:
         text: str | None,
         names: Mapping[int, str] = {},
     ) -> Any:
-        """Try once more without the nulls that were refused, else tell what is wrong."""
+        """Retry without refused nulls and with JSON texts parsed; else raise with all problems."""
         from pydantic_core import ValidationError, to_json  # noqa: PLC0415 - heavy
 
         if not isinstance(error, ValidationError):
             raise error
         given = parse()
-        nulls = {locate_problem(p, given)[0] for p in error.errors() if p["input"] is None}
-        if nulls:
-            given = _drop(given, (), nulls)
+        refused = [(locate_problem(p, given)[0], p["input"]) for p in error.errors()]
+        nulls = {place for place, value in refused if value is None}
+        read = {place: data for place, value in refused if (data := _read_data(value)) is not None}
+        if nulls or read:
+            repaired = _drop(_put(given, (), read), (), nulls)
+            given = repaired if nulls else given
             try:
                 if text is None:
-                    return self._validator.validate_python(given)
-                again = to_json(given, inf_nan_mode="constants")
+                    return self._validator.validate_python(repaired)
+                again = to_json(repaired, inf_nan_mode="constants")
                 return self._validator.validate_json(again)
             except ValidationError as second:
-                error = second
+                error = second if nulls else error
         problems = error.errors(include_url=False)
-        told = explain_misfits(problems, given, nulls, self._schema, self._name, names)
-        raise RespondToModel(told) from None
+        message = explain_errors(problems, given, nulls, self._schema, self._name, names)
+        raise RespondToModel(message) from None
 
     def _object_text(self, text: str) -> str:
-        """Return text that does not begin with a brace as that of an object, or say what it is."""
+        """Return the text if it begins an object, "{}" for none; raise for any other JSON value."""
         stripped = text.strip()
         if not stripped:
             return "{}"
@@ -153,7 +158,7 @@ class ArgumentBinder:
 
         try:
             return from_json(text)
-        except TypeError:  # half a character, which no UTF-8 text can hold
+        except TypeError:  # a lone surrogate, which UTF-8 cannot encode
             raise RespondToModel(
                 f"The arguments of {self._name} are not valid Unicode: they hold half a character "
                 "(a lone surrogate). Nothing was run; send the whole arguments again."
@@ -162,7 +167,29 @@ class ArgumentBinder:
             raise RespondToModel(explain_syntax(str(error), text, self._name)) from None
 
 
-def _drop(value: Any, place: tuple[Any, ...], refused: set[tuple[Any, ...]]) -> Any:
+def _read_data(value: object) -> Any:
+    """Parse text that is a JSON list or object; return None for anything else."""
+    if not (isinstance(value, str) and value.lstrip()[:1] in ("[", "{")):
+        return None
+    try:
+        data = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, (list, dict)) else None
+
+
+def _put(value: object, place: tuple[Any, ...], read: Mapping[tuple[Any, ...], Any]) -> Any:
+    """Return a copy of the arguments with the values of `read` at their places."""
+    if place in read:
+        return read[place]
+    if isinstance(value, dict):
+        return {key: _put(each, (*place, key), read) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_put(each, (*place, number), read) for number, each in enumerate(value)]
+    return value
+
+
+def _drop(value: object, place: tuple[Any, ...], refused: set[tuple[Any, ...]]) -> Any:
     """Return a copy of the arguments without the nulls at the `refused` places."""
     if isinstance(value, dict):
         return {

@@ -1,21 +1,21 @@
-"""Names of kept results in arguments, and the objects that they stand for."""
+"""Replaces names of stored results (``@r7``) in arguments by the stored objects."""
 
 from collections.abc import Callable
 from typing import Any
 
-from agent_magics.dispatch.annotations import Schema
-from agent_magics.dispatch.handles import is_handle
-from agent_magics.dispatch.schema import HANDLE
-from agent_magics.dispatch.schema_path import follow_reference, schema_at
+from agent_magics.dispatch.results.stored import is_handle
+from agent_magics.dispatch.schema.annotations import Schema
+from agent_magics.dispatch.schema.generation import HANDLE
+from agent_magics.dispatch.schema.path import follow_reference, schema_at
 from agent_magics.protocol.errors import RespondToModel
 
 
 class KeptArguments:
-    """Arguments in which names of kept results are replaced by the objects they stand for.
+    """Arguments in which names of stored results are replaced by the stored objects.
 
     Attributes:
         given: the arguments.
-        names: id of a kept object in them -> its name.
+        names: id of a stored object in them -> its name.
     """
 
     def __init__(self, schema: Schema, value_of: Callable[[str], Any]) -> None:
@@ -24,13 +24,13 @@ class KeptArguments:
         self.given: dict[str, Any] = {}
         self.names: dict[int, str] = {}
 
-    def put_into(self, parsed: Any) -> "KeptArguments":
-        """Take the arguments as the model wrote them."""
+    def put_into(self, parsed: object) -> "KeptArguments":
+        """Replace the names in the parsed arguments; return self."""
         if isinstance(parsed, dict):
             self.given = self._replace(parsed, ())
         return self
 
-    def _replace(self, value: Any, place: tuple[Any, ...]) -> Any:
+    def _replace(self, value: object, place: tuple[Any, ...]) -> Any:
         if isinstance(value, dict):
             return {key: self._replace(each, (*place, key)) for key, each in value.items()}
         if isinstance(value, list):
@@ -38,7 +38,7 @@ class KeptArguments:
         if not (isinstance(value, str) and is_handle(value)):
             return value
         wanted = self._wanted(place, value)
-        if wanted == "text":  # a path, say: the tool itself knows what to do with a name
+        if wanted == "text":  # such as a path: the tool itself resolves the name
             return value
         try:
             kept = self._value_of(value)
@@ -50,7 +50,7 @@ class KeptArguments:
         return kept
 
     def _wanted(self, place: tuple[Any, ...], name: str) -> str:
-        """Return "handle" where an object is wanted, "text" where the name itself is, else ""."""
+        """Return what a place accepts for a name: "handle" the object, "text" the name, else ""."""
         found = schema_at(self._schema, place)
         if found is None:
             return ""
@@ -61,7 +61,7 @@ class KeptArguments:
 
 
 def _takes_text(schema: Schema, name: str) -> bool:
-    """Tell whether the name itself would do: for a text or a path, not for a date."""
+    """Return whether a schema accepts the name itself: as a text or a path, not as a date."""
     if "enum" in schema:
         return name in schema["enum"]
     return schema.get("type") == "string" and schema.get("format", "path") == "path"

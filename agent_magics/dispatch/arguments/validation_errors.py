@@ -1,4 +1,4 @@
-"""Words for arguments that do not fit: every problem at once, each with its place.
+"""Formats validation errors of arguments: every problem at once, each with its place.
 
 Law: a line says where, what was expected, and what was there instead.
 """
@@ -9,16 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_magics.dispatch.annotations import Schema
-from agent_magics.dispatch.output import safe_repr
-from agent_magics.dispatch.schema import HANDLE
-from agent_magics.dispatch.schema_path import follow_reference, schema_at
-from agent_magics.dispatch.values import describe_value
+from agent_magics.dispatch.results.values import describe_value, safe_repr
+from agent_magics.dispatch.schema.annotations import Schema
+from agent_magics.dispatch.schema.generation import HANDLE
+from agent_magics.dispatch.schema.path import follow_reference, schema_at
 
 _SHOWN_PROBLEMS = 30
 _SHOWN_CHARACTERS = 60
 
-# What was sent is no object of the type that is wanted, or is JSON and no object at all.
+# Errors of values that are not an object of the expected type.
 _NO_OBJECT = frozenset(("is_instance_of", "needs_python_object"))
 _MISSING = frozenset(("missing", "missing_argument", "missing_keyword_only_argument"))
 _EXTRA = frozenset(("unexpected_keyword_argument", "extra_forbidden"))
@@ -81,15 +80,24 @@ _ARTICLES = {
 }
 
 
-def explain_misfits(
+def explain_errors(
     problems: Sequence[Any],
-    given: Any,
+    given: object,
     nulls: set[tuple[Any, ...]],
     schema: Schema,
     name: str,
     names: Mapping[int, str],
 ) -> str:
-    """Tell all problems, one per line; what a union refused for several reasons is one problem."""
+    """Return a message with all problems, one per line; the errors of a union are one problem.
+
+    Args:
+        problems: pydantic's errors.
+        given: the arguments.
+        nulls: places of nulls that were dropped.
+        schema: the JSON schema of the arguments.
+        name: the function's name in the message.
+        names: id of a stored object in the arguments -> its name.
+    """
     lines: dict[tuple[Any, ...], list[str]] = {}
     shown: dict[tuple[Any, ...], str] = {}
     for problem in problems:
@@ -99,33 +107,33 @@ def explain_misfits(
             got = "null" if place in nulls else "nothing (required)"
             lines[key] = [_explain_key(problem, place, schema, name, got)]
             continue
-        words = _expectation(problem)
+        expectation = _expectation(problem)
         if problem["type"] in _NO_OBJECT:
-            words = "expected " + _handle_words(schema_at(schema, place), schema)
-        if words not in lines.setdefault(key, []):
-            lines[key].append(words)
+            expectation = "expected " + _handle_words(schema_at(schema, place), schema)
+        if expectation not in lines.setdefault(key, []):
+            lines[key].append(expectation)
         value = problem["input"]
         held = names.get(id(value))
         shown.setdefault(key, f"{held}, a {describe_value(value)}" if held else show_value(value))
-    told = []
-    for key, words in lines.items():
+    messages = []
+    for key, expected in lines.items():
         path = _path_words(key[:-1]) + (f" (as {key[-1]})" if key[-1] else "")
         got = f", got {shown[key]}" if key in shown else ""
-        told.append(f"{path}: {_join(words)}{got}")
-    if len(told) > _SHOWN_PROBLEMS:
-        told[_SHOWN_PROBLEMS:] = [f"… and {len(told) - _SHOWN_PROBLEMS} more problems"]
-    return "\n".join(told)
+        messages.append(f"{path}: {_join(expected)}{got}")
+    if len(messages) > _SHOWN_PROBLEMS:
+        messages[_SHOWN_PROBLEMS:] = [f"… and {len(messages) - _SHOWN_PROBLEMS} more problems"]
+    return "\n".join(messages)
 
 
-def _join(words: Sequence[str]) -> str:
-    """Join what the members of a union expected: "expected an integer or an array"."""
-    return " or ".join([words[0], *(each.removeprefix("expected ") for each in words[1:])])
+def _join(parts: Sequence[str]) -> str:
+    """Join the parts of a union's members: "expected an integer or an array"."""
+    return " or ".join([parts[0], *(each.removeprefix("expected ") for each in parts[1:])])
 
 
 def locate_problem(problem: Any, given: Any) -> tuple[tuple[Any, ...], str]:
-    """Return the path to what was refused, and the member of a union it was read as, or "".
+    """Return the path to the refused value, and the union member it was read as, or "".
 
-    Pydantic's location also names union members and validators; they are not in the arguments.
+    Pydantic's location also names union members and validators, which are not in the arguments.
     """
     place: list[Any] = []
     as_type, skipped = "", ""
@@ -145,17 +153,17 @@ def locate_problem(problem: Any, given: Any) -> tuple[tuple[Any, ...], str]:
     return tuple(place), as_type if as_type.isidentifier() else ""
 
 
-def _has(given: Any, part: Any) -> bool:
+def _has(given: object, part: object) -> bool:
     if isinstance(given, Mapping):
         return part in given
     return isinstance(given, (list, tuple)) and isinstance(part, int) and part < len(given)
 
 
 def _path_words(place: Sequence[Any]) -> str:
-    words = ""
+    text = ""
     for part in place:
-        words += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return words.lstrip(".") or "the arguments"
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".") or "the arguments"
 
 
 def _expectation(problem: Any) -> str:
@@ -182,31 +190,31 @@ def _explain_key(problem: Any, place: tuple[Any, ...], schema: Schema, name: str
     names = list(owner.get("properties", {}))
     near = difflib.get_close_matches(str(place[-1]), names, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
-    whose = f"not a parameter of {name}" if len(place) == 1 else "not a field of this object"
-    return f"{whose}{meant}; it takes: {', '.join(names) or 'nothing'}"
+    subject = f"not a parameter of {name}" if len(place) == 1 else "not a field of this object"
+    return f"{subject}{meant}; it takes: {', '.join(names) or 'nothing'}"
 
 
 def _schema_words(schema: Schema | None, root: Schema) -> str:
-    """Say in a few words what a schema asks for."""
+    """Describe in a few words which values a schema accepts."""
     schema = follow_reference(schema or {}, root)
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_schema_words(each, root) for each in schema["anyOf"]))
     if "enum" in schema:
         return " or ".join(map(repr, schema["enum"]))
-    words = _ARTICLES.get(schema.get("type", ""), "a value")
-    return _FORMATS.get(schema.get("format", ""), words)
+    text = _ARTICLES.get(schema.get("type", ""), "a value")
+    return _FORMATS.get(schema.get("format", ""), text)
 
 
 def _handle_words(schema: Schema | None, root: Schema) -> str:
-    """Say of which type the object has to be."""
+    """Describe the type of stored object that a schema accepts."""
     opened = [schema or {}, *follow_reference(schema or {}, root).get("anyOf", ())]
-    words = next((s.get("description", "") for s in opened if s.get("format") == HANDLE), "")
-    found = re.search(r"a handle, such as @r7, of a kept (\S+?)\)?$", words)
+    description = next((s.get("description", "") for s in opened if s.get("format") == HANDLE), "")
+    found = re.search(r"a handle, such as @r7, of a kept (\S+?)\)?$", description)
     return f"a handle of a kept {found[1]}, such as @r7" if found else "a handle such as @r7"
 
 
-def show_value(value: Any) -> str:
-    """Show a refused value with its JSON type, shortened."""
+def show_value(value: object) -> str:
+    """Return a refused value as text with its JSON type, shortened."""
     if value is None:
         return "null"
     kind = _json_type(value)
@@ -219,7 +227,7 @@ def show_value(value: Any) -> str:
     return f"{text} ({kind})"
 
 
-def _json_type(value: Any) -> str:
+def _json_type(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     names = ((str, "string"), ((int, float), "number"), ((list, tuple), "array"))
@@ -228,7 +236,7 @@ def _json_type(value: Any) -> str:
 
 
 def explain_syntax(problem: str, text: str, name: str) -> str:
-    """Say where the text stops being JSON, with the words around that place."""
+    """Describe where the text stops being valid JSON, with the text around that place."""
     found = re.fullmatch(r"(.*) at line (\d+) column (\d+)", problem, re.DOTALL)
     what, line, column = (found[1], int(found[2]), int(found[3])) if found else (problem, 1, 0)
     before = sum(map(len, text.split("\n")[: line - 1])) + line - 1

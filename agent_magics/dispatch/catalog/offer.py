@@ -1,9 +1,9 @@
-"""Which tools a request carries: all of them, or where that costs too much, those that are needed.
+"""Selects the tools that a request carries: all of them, or within a budget those that are needed.
 
-A specification is paid for in every request. Past a budget only the built-in tools and
+A specification costs tokens in every request. Past a budget only the built-in tools and
 `tool_search` are offered; what a search finds is offered from the next request on, behind
 everything that was offered before, so that the beginning of the request (the part that a provider
-keeps in its cache) stays as it was. A tool that is not offered can be called all the same.
+caches) stays the same. A tool that is not offered can still be called.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from agent_magics.dispatch.ranking import Ranking, words_of
+from agent_magics.dispatch.catalog.ranking import Ranking, words_of
 from agent_magics.protocol.tools import (
     ConfiguredToolSpec,
     FreeformToolSpec,
@@ -28,13 +28,13 @@ SEARCH = "tool_search"
 # tokenizer is loaded for an estimate.
 _CHARACTERS_PER_TOKEN = 4
 _NAME_WEIGHT = 3  # a word in a tool's name counts as so many in its description
-# Characters of a list of names; of more tools than that the list says how many there are.
+# Characters of a list of names; a longer list gives the count instead.
 _LONGEST_LIST = 320
 _SERVER = re.compile(r"mcp__.+?__")
 
 
 def estimated_tokens(spec: ToolSpec) -> int:
-    """Return what a specification costs in each request: its JSON, four characters a token."""
+    """Estimate a specification's tokens in each request: its JSON, at four characters a token."""
     if isinstance(spec, FunctionToolSpec):
         text = json.dumps([spec.name, spec.description, spec.parameters], ensure_ascii=False)
     elif isinstance(spec, FreeformToolSpec):
@@ -45,14 +45,16 @@ def estimated_tokens(spec: ToolSpec) -> int:
 
 
 class ToolOffer:
-    """The tools of a run as they are offered; nothing is computed before the first request.
+    """The tools of a run, of which each request carries all or a part.
+
+    Nothing is computed before the first request.
 
     Args:
         specs: all tools that the run has from the beginning, in order.
         core: names that are always offered.
         budget: estimated tokens above which the others are deferred.
-        search: the specification of the search, offered where something is deferred.
-        joining: returns what has joined since: the same tuple as long as nothing changes.
+        search: the specification of `tool_search`, offered where tools are deferred.
+        joining: returns the tools that have joined since: the same tuple while nothing changes.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ToolOffer:
 
     @property
     def all(self) -> tuple[ConfiguredToolSpec, ...]:
-        """All tools that there are now, in order."""
+        """All present tools, in order."""
         return self._now().all
 
     @property
@@ -83,11 +85,11 @@ class ToolOffer:
 
     @property
     def deferred(self) -> Mapping[str, ConfiguredToolSpec]:
-        """The tools that are not offered until a search finds them; empty within the budget."""
+        """The tools offered only after a search has found them; empty within the budget."""
         return self._now().deferred
 
     def specs(self, found: Collection[str]) -> tuple[ConfiguredToolSpec, ...]:
-        """Return what the next request offers; the same tuple as long as nothing changes.
+        """Return the specifications of the next request; the same tuple while nothing changes.
 
         Args:
             found: names that searches of this conversation found, in that order.
@@ -95,7 +97,7 @@ class ToolOffer:
         return self._now().specs(found)
 
     def search(self, query: str, limit: int) -> list[ToolSpec]:
-        """Return the deferred tools that fit `query`, the best first."""
+        """Return the deferred tools that match `query`, the best first."""
         return self._now().search(query, limit)
 
     def _now(self) -> "_Offered":
@@ -109,7 +111,7 @@ class ToolOffer:
 
 
 class _Offered:
-    """What is offered as long as no tool joins or leaves; see `ToolOffer`."""
+    """The offer for one set of tools; rebuilt when a tool joins or leaves. See `ToolOffer`."""
 
     def __init__(
         self,
@@ -137,7 +139,7 @@ class _Offered:
 
     @cached_property
     def _first(self) -> tuple[ConfiguredToolSpec, ...]:
-        """What is offered before anything was found."""
+        """The specifications of a request before any search."""
         if not self.deferred or self._search is None:
             return self.all
         search = ConfiguredToolSpec(_listing(self._search.spec, self.deferred), True)
@@ -163,15 +165,15 @@ class _Offered:
 def _words(spec: ToolSpec) -> list[str]:
     words = words_of(spec.name) * _NAME_WEIGHT
     if isinstance(spec, FunctionToolSpec):
-        properties: Mapping[str, Any] = spec.parameters.get("properties", {})
+        properties: Any = spec.parameters.get("properties", {})  # untrusted JSON
         for name, each in properties.items():
-            told = each.get("description", "") if isinstance(each, Mapping) else ""
-            words += words_of(f"{name} {told}")
+            description = each.get("description", "") if isinstance(each, Mapping) else ""
+            words += words_of(f"{name} {description}")
     return words + words_of(getattr(spec, "description", ""))
 
 
 def _listing(search: ToolSpec, deferred: Collection[str]) -> ToolSpec:
-    """Return the search's specification with the names of what it can find."""
+    """Return the specification of `tool_search` with the names of the deferred tools added."""
     if not isinstance(search, FunctionToolSpec):
         return search
     text = f"{search.description}\n\nThe tools that it finds: {list_names(deferred)}."
@@ -181,7 +183,7 @@ def _listing(search: ToolSpec, deferred: Collection[str]) -> ToolSpec:
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Return the names; of a long list how many there are, by server, and the first of each."""
+    """Return the names joined; of a long list the count per server and the first of each."""
     names = list(names)
     text = ", ".join(names)
     if len(text) <= _LONGEST_LIST:

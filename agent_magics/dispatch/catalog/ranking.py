@@ -1,7 +1,7 @@
-"""Which texts fit a query best: BM25, as small as a list of tools needs it.
+"""Ranks texts by their relevance to a query with Okapi BM25.
 
-Okapi BM25 (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009) with its usual
-constants; a word counts more in a rarer text, and less the longer its text is.
+Robertson, Zaragoza: The Probabilistic Relevance Framework (2009), with the usual constants: a word
+counts more the fewer texts contain it, and less the longer its text is.
 """
 
 import math
@@ -15,9 +15,9 @@ _SHORTEST_STEM = 4  # letters; a shorter word keeps its ending
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case; names fall into theirs (`getUserId`, `get_user`).
+    """Split a text into lower-case words; identifiers are split, too (`getUserId`, `get_user`).
 
-    The endings of English plurals and of some verbs go, so that "files" finds "file".
+    Endings of English plurals and of some verbs are removed, so that "files" finds "file".
     """
     return [_stem(word.lower()) for word in _WORD.findall(text)]
 
@@ -30,10 +30,10 @@ def _stem(word: str) -> str:
 
 
 class Ranking:
-    """Texts by name, ready to be asked; building it takes time in the length of the texts.
+    """An index of texts by name; building it takes time linear in the length of the texts.
 
     Args:
-        texts: name -> the words of its text, more important ones more often.
+        texts: name -> the words of its text, more important ones repeated.
     """
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
@@ -43,7 +43,7 @@ class Ranking:
         self._holders = Counter(word for counts in self._counts.values() for word in counts)
 
     def best(self, query: str, limit: int) -> list[str]:
-        """Return the names that fit `query`, the best first; ties stand in the order given."""
+        """Return the names that match `query`, the best first; ties keep the given order."""
         wanted = set(words_of(query))
         scores = {name: self._score(name, wanted) for name in self._counts}
         found = sorted((name for name in scores if scores[name] > 0), key=lambda n: -scores[n])

@@ -1,27 +1,28 @@
-"""The person's yes or no about a call: what rules and policy say, the question, what is kept of it.
+"""Obtains the person's decision about a call: by rules and policy, else by a question.
 
 Law: whatever was decided, and by whom, is recorded before anything runs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.dispatch.actions import (
+from agent_magics.approval.actions import (
     Action,
     ExecApprovalRequirement,
     Forbidden,
     NeedsApproval,
     Skip,
 )
-from agent_magics.dispatch.approval import is_worth_recording, requirement_of
-from agent_magics.dispatch.edits import editable_of, readable_payload
-from agent_magics.dispatch.grants import ApprovalStore
+from agent_magics.approval.grants import ApprovalStore
+from agent_magics.approval.kinds import kind_of
+from agent_magics.approval.requirement import is_worth_recording, requirement_of
+from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.dispatch.consent.edits import editable_of, readable_payload
+from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.questions import requested_actions, scopes_of
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.dispatch.rules import RuleBook
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, Warned
 from agent_magics.protocol.items import Json
@@ -29,16 +30,16 @@ from agent_magics.protocol.ops import Answer
 
 # Questions that are open at the same time; a page with a thousand of them cannot be used.
 MOST_OPEN = 8
-# Denials in a row after which a turn asks no more: whoever floods a person waits for a slip.
+# Denials in a row after which a turn asks no more: a flood of questions invites a wrong click.
 MOST_DENIED = 25
 
 
 class Consent:
-    """Finds out whether calls may run, asking where that is needed.
+    """Decides whether calls may run, and asks the person where that is needed.
 
     Args:
-        store: what was granted earlier in this session.
-        rules: the rules that hold; None where there are none.
+        store: the grants of this session.
+        rules: the approval rules; None where there are none.
     """
 
     def __init__(self, store: ApprovalStore, rules: RuleBook | None) -> None:
@@ -47,7 +48,7 @@ class Consent:
         self._open = asyncio.Semaphore(MOST_OPEN)
 
     def has_rules(self) -> bool:
-        """Tell whether any rule holds now."""
+        """Return whether any rule is in force now."""
         if self._rules is None:
             return False
         self._rules.refresh()
@@ -56,10 +57,10 @@ class Consent:
     def requirement(
         self, actions: Sequence[Action], invocation: ToolInvocation
     ) -> ExecApprovalRequirement:
-        """Return what must happen before a call that does `actions` runs.
+        """Return whether a call with these `actions` runs freely, needs approval or is forbidden.
 
         Raises:
-            FatalError: the rules are not understood.
+            FatalError: the rules are malformed.
         """
         config = invocation.context.turn.config
         if self._rules is not None:
@@ -79,13 +80,13 @@ class Consent:
     async def obtain(
         self, invocation: ToolInvocation, requirement: NeedsApproval, *, otherwise: str = ""
     ) -> Answer:
-        """Put the question and return an answer that approves.
+        """Ask for approval and return the approving answer.
 
         Args:
             invocation: the call.
-            requirement: what is asked about.
-            otherwise: what the model is told of a denial, before the person's own words; "" says
-                that the call was not run.
+            requirement: the approval that is required.
+            otherwise: the beginning of the message to the model on a denial, before the person's
+                feedback; "" stands for a message that the call was not run.
 
         Raises:
             RespondToModel: it was denied.
@@ -97,14 +98,14 @@ class Consent:
             raise TurnAbort(f"stopped at the question about {invocation.call.tool_name}")
         if not answer.decision.startswith("approve"):
             self._store.denied_in_a_row += 1
-            told = f"{otherwise} {answer.feedback}" if otherwise else _denial(invocation, answer)
-            raise RespondToModel(told)
+            denial = f"{otherwise} {answer.feedback}" if otherwise else _denial(invocation, answer)
+            raise RespondToModel(denial)
         self._store.denied_in_a_row = 0
         return answer
 
     async def _put(self, invocation: ToolInvocation, requirement: NeedsApproval) -> Answer:
-        """Put the question, when there is room for one more."""
-        scopes = scopes_of(requirement, self._rules)
+        """Ask the question once fewer than the maximal number are open."""
+        scopes = scopes_of(requirement, self._growing, self._store.asker)
         async with self._open:
             if self._store.denied_in_a_row >= MOST_DENIED:
                 raise RespondToModel(
@@ -122,14 +123,20 @@ class Consent:
                 scopes=tuple(scopes),
                 covers=scopes,
                 editable=editable_of(invocation.call),
+                dangerous=requirement.is_dangerous,
             )
 
+    @property
+    def _growing(self) -> RuleBook | None:
+        """The rules that an answer may add to; None for outside clients, as rules hold for all."""
+        return None if self._store.asker else self._rules
+
     def keep(self, invocation: ToolInvocation, requirement: NeedsApproval, decision: str) -> None:
-        """Keep a lasting answer: as a rule of the project where one can say it, else here."""
-        proposed = requirement.proposed_rule
-        if decision == "approve_for_project" and proposed and self._rules is not None:
+        """Store a lasting answer: as a project rule where one can express it, else as a grant."""
+        proposed = _rule_of(requirement, decision)
+        if proposed and self._growing is not None:
             try:
-                self._rules.add(proposed, _cut(requirement.target))
+                self._growing.add(proposed, _cut(requirement.target))
                 return
             except (OSError, FatalError) as error:
                 message = f"The rule was not saved, the answer holds for this session: {error}"
@@ -137,7 +144,12 @@ class Consent:
         self.grant(requirement.actions, decision)
 
     def grant(self, actions: Sequence[Action], decision: str) -> None:
-        """Keep a lasting answer for as long as it says."""
+        """Store a lasting answer for the scope that it names."""
+        if decision.startswith("approve_kind"):
+            kind = kind_of(actions)
+            if kind is not None:
+                self._store.grant_kind(kind, decision)
+            return
         for action in actions:
             self._store.grant(action, decision)
 
@@ -152,12 +164,13 @@ class Consent:
         always: Sequence[str],
         metadata: Mapping[str, Json],
     ) -> None:
-        """Answer `ToolContext.ask`, from whichever loop it is called."""
+        """Answer `ToolContext.ask`, from whichever event loop it is called."""
         actions = requested_actions(invocation, permission, patterns, always)
-        asking: Awaitable[None] = self._permit_here(invocation, actions, metadata)
-        if asyncio.get_running_loop() is not loop:
-            asking = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
-        await asking
+        asking = self._permit_here(invocation, actions, metadata)
+        if asyncio.get_running_loop() is loop:
+            await asking
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
 
     async def _permit_here(
         self, invocation: ToolInvocation, actions: list[Action], metadata: Mapping[str, Json]
@@ -181,7 +194,7 @@ class Consent:
         actions: Sequence[Action],
         requirement: Skip | Forbidden,
     ) -> None:
-        """Record a decision that nobody was asked about, where it is worth a line."""
+        """Record a decision made without a question, where the audit wants it."""
         audit = audit_of(invocation, actions, requirement)
         if audit is not None:
             turn = invocation.context.turn
@@ -190,38 +203,49 @@ class Consent:
     def _record_answer(
         self, invocation: ToolInvocation, requirement: NeedsApproval, answer: Answer
     ) -> None:
-        proposed = requirement.proposed_rule
-        is_rule = answer.decision == "approve_for_project" and proposed is not None
+        proposed = _rule_of(requirement, answer.decision)
+        scope = answer.decision.partition("_for_")[2].removesuffix("_exact")
         invocation.context.turn.emit(
             ApprovalDecided,
             call_id=invocation.call.call_id,
             **_subject_of(invocation, requirement.actions, bypass=requirement.bypass_sandbox),
             decision=answer.decision,
             by=answer.by,
-            basis=f"rule {proposed.text}" if is_rule else requirement.basis,
-            scope=answer.decision.partition("approve_for_")[2] or "once",
+            basis=f"rule {proposed.text}" if proposed else requirement.basis,
+            scope=scope or "once",
             reason=requirement.reason,
         )
+
+
+def _rule_of(requirement: NeedsApproval, decision: str) -> ProposedRule | None:
+    """Return the rule that an answer adds, if any."""
+    proposed = requirement.proposed_rule
+    if proposed is None or not decision.startswith("approve_for_project"):
+        return None
+    exact = decision == "approve_for_project_exact" and proposed.command
+    return proposed.narrowed if exact else proposed
 
 
 def audit_of(
     invocation: ToolInvocation, actions: Sequence[Action], requirement: Skip | Forbidden
 ) -> dict[str, Any] | None:
-    """Return the fields of the audit's line about a call that nobody was asked about.
+    """Return the fields of the audit record of a decision made without a question.
 
     Returns:
-        The fields of an `ApprovalDecided` without the call's id; None where no line is due.
+        The fields of an `ApprovalDecided` without the call's id; None where none is recorded.
     """
     if not is_worth_recording(actions, requirement):
         return None
-    runs = isinstance(requirement, Skip)
-    bypass = requirement.bypass_sandbox if runs else False
+    if isinstance(requirement, Skip):
+        decision, reason, bypass = "run", "", requirement.bypass_sandbox
+    else:
+        decision, reason, bypass = "refuse", requirement.reason, False
     return {
         **_subject_of(invocation, actions, bypass=bypass),
-        "decision": "run" if runs else "refuse",
+        "decision": decision,
         "by": requirement.by,
         "basis": requirement.basis,
-        "reason": "" if runs else requirement.reason,
+        "reason": reason,
     }
 
 
@@ -239,7 +263,7 @@ def _subject_of(
 
 
 async def _shown_of(actions: Sequence[Action]) -> str:
-    """Return what the person reads in place of the arguments, "" for nothing."""
+    """Return the text shown to the person in place of the arguments, "" for none."""
     shown = [action.shown for action in actions]
     shows = dict.fromkeys(action.show for action in actions if action.show is not None)
     # A thread reads files, since the loop serves all turns.

@@ -1,4 +1,4 @@
-"""What of a call a person is shown to read or to change, and the call as they changed it."""
+"""Returns the parts of a call that a person may read and edit, and applies their edits."""
 
 import json
 import shlex
@@ -20,12 +20,12 @@ from agent_magics.protocol.tools import (
 # The argument that is what a call is about, where it is text (or the words of a command).
 _MAIN_ARGUMENTS = ("command", "cmd", "code")
 
-# Characters that a person may be expected to change by hand.
+# The most characters that a person may edit by hand.
 MOST_EDITABLE = 20_000
 
 
 def readable_payload(payload: ToolPayload) -> str:
-    """Return the whole of what the model wrote, as a person is shown it."""
+    """Return the whole text of a call as the model wrote it, for the person."""
     if isinstance(payload, FunctionPayload):
         return payload.arguments
     if isinstance(payload, CustomPayload):
@@ -39,28 +39,28 @@ def arguments_of(call: ToolCall) -> dict[str, Json] | str:
     """Return a call's arguments by name, or the text of a freeform call.
 
     Raises:
-        RespondToModel: they are no JSON object.
+        RespondToModel: they are not a JSON object.
     """
     payload = call.payload
     if isinstance(payload, CustomPayload):
         return payload.input
     if isinstance(payload, LocalShellPayload):
         given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
-        words = {name: value for name, value in given.items() if value is not None}
-        return {"command": list(payload.command), **words}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        return {"command": list(payload.command), **arguments}
     text = payload.raw_arguments if isinstance(payload, McpPayload) else payload.arguments
     try:
         found = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        # Not {}: whoever judges the call must never see less than what would run.
+        # Not {}: approval must never see less than what would run.
         raise RespondToModel(f"The arguments of {call.tool_name} are no JSON object.")
     return found
 
 
 def editable_text(payload: ToolPayload) -> str:
-    """Return what a person would change: the command line or the code alone, else everything."""
+    """Return the text that a person would edit: the command line or the code alone, else all."""
     if isinstance(payload, LocalShellPayload):
         return shlex.join(payload.command)
     if isinstance(payload, FunctionPayload):
@@ -74,10 +74,10 @@ def editable_text(payload: ToolPayload) -> str:
 
 
 def with_edited_text(call: ToolCall, text: str) -> ToolCall:
-    """Return the call with its `editable_text` as the person changed it.
+    """Return the call with its `editable_text` replaced by the person's.
 
     Raises:
-        ValueError: `text` is no command line, and the call takes words.
+        ValueError: `text` is no valid command line, and the call takes a list of words.
     """
     payload = call.payload
     if isinstance(payload, LocalShellPayload):
@@ -92,7 +92,7 @@ def with_edited_text(call: ToolCall, text: str) -> ToolCall:
 
 
 def with_edited_arguments(call: ToolCall, text: str) -> ToolCall:
-    """Return the call with other arguments: JSON text, or freeform where it is that."""
+    """Return the call with other arguments: JSON text, or the text of a freeform call."""
     payload = call.payload
     if isinstance(payload, CustomPayload):
         return replace(call, payload=CustomPayload(text))
@@ -100,7 +100,7 @@ def with_edited_arguments(call: ToolCall, text: str) -> ToolCall:
 
 
 def describe_edit(call: ToolCall) -> str:
-    """Say to the model what the person made of its call."""
+    """Return the note to the model about the person's edit of its call."""
     payload = call.payload
     main = isinstance(payload, LocalShellPayload) or (
         isinstance(payload, FunctionPayload) and _main_argument(_arguments_of(payload))
@@ -127,16 +127,16 @@ def _main_argument(arguments: dict[str, Any]) -> str:
 
 
 def editable_of(call: ToolCall) -> str:
-    """Return what a person may change of a call by hand; "" where that is too long."""
+    """Return the text that a person may edit by hand; "" where it is too long."""
     text = editable_text(call.payload)
     return text if len(text) <= MOST_EDITABLE else ""
 
 
 def edited_call(call: ToolCall, answer: Answer) -> ToolCall | None:
-    """Return the call as the person changed it, if they did.
+    """Return the call with the person's edit applied; None where they made none.
 
     Raises:
-        ValueError: what they wrote is no command line.
+        ValueError: the edited text is no valid command line.
     """
     if answer.edited_arguments is not None:
         return with_edited_arguments(call, answer.edited_arguments)

@@ -1,10 +1,10 @@
-"""JSON schemas written by others, brought into the few words that models and providers share.
+"""Reduces JSON schemas written by others to the subset that models and providers share.
 
-MCP servers and clients write any dialect of JSON Schema; what comes out here is always of the
-subset that is sent: typed values, objects, arrays, enum, anyOf and references into `$defs`. Where
-that cannot say what the author said, it says less, and what is left out is told in the description:
-whoever answers the call checks it anyway. One rule a function; the same input gives the same
-output, and what is clean already stays as it is.
+MCP servers and clients write any dialect of JSON Schema; the result is always of the subset that is
+sent: typed values, objects, arrays, enum, anyOf and references into `$defs`. Constraints that the
+subset cannot express are dropped and described in words; the server that answers the call checks
+them anyway. One rule a function; the same input gives the same output, and a schema of the subset
+stays as it is.
 """
 
 import json
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_magics.dispatch.schema_words import (
+from agent_magics.dispatch.foreign_schemas.vocabulary import (
     LEFT_OUT,
     fits,
     inferred_type,
@@ -20,10 +20,11 @@ from agent_magics.dispatch.schema_words import (
     types_of,
     values_of,
 )
+from agent_magics.protocol.items import JsonMapping, JsonObject
 
-Schema = dict[str, Any]
+Schema = JsonObject
 
-# Deeper parts become values of their type with nothing said about their inside.
+# Deeper parts are reduced to their type.
 DEEPEST = 10
 # A schema with more parts than this is cut; references may multiply parts without end.
 MOST_PARTS = 5_000
@@ -44,22 +45,22 @@ _FREE_OBJECT: Schema = {
 _STRUCTURE = ("type", "properties", "items", "enum", "const", "$ref", "prefixItems")
 
 
-def sanitize_json_schema(schema: Any) -> Schema:
-    """Return a schema of the subset that is sent; never raises, whatever `schema` is.
+def sanitize_json_schema(schema: object) -> Schema:
+    """Return a schema reduced to the subset that is sent; never raises.
 
     Args:
-        schema: a JSON schema of any dialect, or anything else.
+        schema: a JSON schema of any dialect, or any other value.
     """
     return _settled(schema, is_root_object=False)
 
 
-def sanitize_parameters(schema: Any) -> Schema:
-    """Return the schema of a tool's parameters: like `sanitize_json_schema`, always an object."""
+def sanitize_parameters(schema: object) -> Schema:
+    """Do the same as `sanitize_json_schema` for a tool's parameters: always an object."""
     return _settled(schema, is_root_object=True)
 
 
-def _settled(schema: Any, *, is_root_object: bool) -> Schema:
-    """Clean until nothing changes: what was cut in one pass may make the next one shorter."""
+def _settled(schema: object, *, is_root_object: bool) -> Schema:
+    """Clean repeatedly until nothing changes, since each pass may shorten the schema further."""
     clean = _shortest(schema, is_root_object=is_root_object)
     for _ in range(_MOST_PASSES):
         again = _shortest(clean, is_root_object=is_root_object)
@@ -69,7 +70,7 @@ def _settled(schema: Any, *, is_root_object: bool) -> Schema:
     return dict(_FREE_OBJECT)
 
 
-def _shortest(schema: Any, *, is_root_object: bool) -> Schema:
+def _shortest(schema: object, *, is_root_object: bool) -> Schema:
     for deepest, longest in _CUTS:
         clean = _Cleaner(schema, deepest, longest).run(is_root_object=is_root_object)
         if len(json.dumps(clean, ensure_ascii=False)) <= MOST_CHARACTERS:
@@ -81,12 +82,12 @@ class _Cleaner:
     """One pass over one schema.
 
     Args:
-        root: the schema, where references lead into.
-        deepest: parts below are cut.
-        longest: characters of a description; 0 drops them.
+        root: the schema, which references point into.
+        deepest: the depth below which parts are cut.
+        longest: the most characters of a description; 0 drops descriptions.
     """
 
-    def __init__(self, root: Any, deepest: int, longest: int) -> None:
+    def __init__(self, root: object, deepest: int, longest: int) -> None:
         self._root = root
         self._deepest = deepest
         self._longest = longest
@@ -107,8 +108,8 @@ class _Cleaner:
             clean = {**clean, "$defs": self._defs}
         return clean
 
-    def _object_root(self, root: Any) -> Schema:
-        """A tool takes an object: alternatives become the properties of one, none required."""
+    def _object_root(self, root: object) -> Schema:
+        """Return the root as an object; alternatives become one object's optional properties."""
         if not isinstance(root, Mapping):
             return dict(_FREE_OBJECT)
         clean = self._clean({**root, "type": "object"} if "properties" in root else root, 0)
@@ -131,10 +132,10 @@ class _Cleaner:
 
     # -- one part ----------------------------------------------------------------------------------
 
-    def _clean(self, schema: Any, depth: int) -> Schema:
+    def _clean(self, schema: object, depth: int) -> Schema:
         self._parts += 1
         if not isinstance(schema, Mapping) or self._parts > MOST_PARTS:
-            return {"type": "string"}  # true, false, or no schema at all: any value, as text
+            return {"type": "string"}  # true, false, or not a schema: any value, as text
         if "allOf" in schema:
             schema = self._merged(schema)
         if isinstance(schema.get("$ref"), str):
@@ -157,24 +158,24 @@ class _Cleaner:
             clean["enum"] = values
         return self._described(clean, schema)
 
-    def _described(self, clean: Schema, schema: Mapping[str, Any]) -> Schema:
-        """Add the description, and in words what the subset cannot say."""
-        said = schema.get("description")
-        words = said if isinstance(said, str) else ""
+    def _described(self, clean: Schema, schema: JsonMapping) -> Schema:
+        """Add the description, and in words the constraints that the subset cannot express."""
+        given = schema.get("description")
+        text = given if isinstance(given, str) else ""
         left_out = [f"{name}: {_json_text(schema[name])}" for name in LEFT_OUT if name in schema]
         if left_out:
-            words = f"{words} ({', '.join(left_out)})".strip()
-        if len(words) > self._longest:
-            words = words[: max(self._longest - 1, 0)].rstrip() + "…" if self._longest else ""
-        return {**clean, "description": words} if words else clean
+            text = f"{text} ({', '.join(left_out)})".strip()
+        if len(text) > self._longest:
+            text = text[: max(self._longest - 1, 0)].rstrip() + "…" if self._longest else ""
+        return {**clean, "description": text} if text else clean
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> Schema:
+    def _object(self, schema: JsonMapping, depth: int) -> Schema:
         given = schema.get("properties")
         given = given if isinstance(given, Mapping) else {}
         properties = {
             str(name): self._clean(each, depth + 1)
             for name, each in given.items()
-            if each is not False  # which no value fits
+            if each is not False  # no value fits it
         }
         required = schema.get("required")
         names = required if isinstance(required, (list, tuple)) else ()
@@ -187,8 +188,8 @@ class _Cleaner:
         clean["required"] = [name for name in clean["required"] if name in properties]
         return clean
 
-    def _additional(self, schema: Mapping[str, Any], has_names: bool, depth: int) -> bool | Schema:
-        """Free keys only where the author says so, or names none."""
+    def _additional(self, schema: JsonMapping, has_names: bool, depth: int) -> bool | Schema:
+        """Return `additionalProperties`: as given, or free keys where no property is named."""
         rest = schema.get("additionalProperties")
         patterns = schema.get("patternProperties")
         if rest is None and isinstance(patterns, Mapping) and patterns:
@@ -197,8 +198,8 @@ class _Cleaner:
             return self._clean(rest, depth + 1) if rest else True
         return rest if isinstance(rest, bool) else not has_names
 
-    def _array(self, schema: Mapping[str, Any], depth: int) -> Schema:
-        """An array has one schema for all elements; a tuple's become alternatives."""
+    def _array(self, schema: JsonMapping, depth: int) -> Schema:
+        """Return an array with one schema for all items; a tuple's schemas become alternatives."""
         items = schema.get("prefixItems", schema.get("items"))
         if not isinstance(items, (list, tuple)):
             return {"type": "array", "items": self._clean(items, depth + 1)}
@@ -210,15 +211,15 @@ class _Cleaner:
 
     # -- alternatives ------------------------------------------------------------------------------
 
-    def _alternatives(self, schema: Mapping[str, Any]) -> list[Any] | None:
-        """Return what a schema offers to choose from; None where it is one thing."""
+    def _alternatives(self, schema: JsonMapping) -> list[Any] | None:
+        """Return a schema's alternatives; None where it has none."""
         given = schema.get("anyOf", schema.get("oneOf"))
         rest = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", "nullable")}
         bare = {k: v for k, v in rest.items() if k not in ("description", *LEFT_OUT)}
         if isinstance(given, (list, tuple)) and given:
             if not any(key in bare for key in _STRUCTURE):
                 return [*given, *([{"type": "null"}] if schema.get("nullable") is True else [])]
-            if any(_says_structure(each) for each in given):
+            if any(_has_structure(each) for each in given):
                 return [{"allOf": [bare, each]} for each in given]
         if schema.get("nullable") is True and types_of(schema) != ["null"]:
             return [bare, {"type": "null"}]
@@ -231,7 +232,7 @@ class _Cleaner:
             return [{**bare, "type": kind} for kind in fitting]
         return None
 
-    def _any_of(self, given: Sequence[Any], schema: Mapping[str, Any], depth: int) -> Schema:
+    def _any_of(self, given: Sequence[Any], schema: JsonMapping, depth: int) -> Schema:
         found: dict[str, Schema] = {}  # by their text: comparing all with all takes too long
         for each in given:
             if each is False:
@@ -247,15 +248,15 @@ class _Cleaner:
         if len(members) > 1:
             return self._described({"anyOf": members}, schema)
         only = members[0]
-        said = [part for part in (schema.get("description"), only.get("description")) if part]
-        merged = {"description": " ".join(said)} if all(isinstance(s, str) for s in said) else {}
-        words = {name: schema[name] for name in LEFT_OUT if name in schema}
+        texts = [part for part in (schema.get("description"), only.get("description")) if part]
+        merged = {"description": " ".join(texts)} if all(isinstance(s, str) for s in texts) else {}
+        left_out = {name: schema[name] for name in LEFT_OUT if name in schema}
         plain = {key: value for key, value in only.items() if key != "description"}
-        return self._described(plain, {**merged, **words})
+        return self._described(plain, {**merged, **left_out})
 
     # -- references --------------------------------------------------------------------------------
 
-    def _reference(self, schema: Mapping[str, Any], depth: int) -> Schema:
+    def _reference(self, schema: JsonMapping, depth: int) -> Schema:
         pointer = schema["$ref"]
         target, pointer = self._resolved(pointer)
         if target is None:
@@ -275,7 +276,7 @@ class _Cleaner:
         return name
 
     def _resolved(self, pointer: str) -> tuple[Any, str]:
-        """Follow a reference to what is more than one; (None, "") where it leads nowhere."""
+        """Follow a chain of references to a schema; (None, "") where it leads nowhere."""
         seen = set()
         while pointer not in seen:
             seen.add(pointer)
@@ -299,25 +300,25 @@ class _Cleaner:
                 return None
         return place
 
-    def _target(self, clean: Mapping[str, Any]) -> Any:
-        """Return the author's schema behind one of our own references."""
+    def _target(self, clean: JsonMapping) -> Any:
+        """Return the original schema behind one of the references written by this class."""
         name = str(clean["$ref"]).removeprefix("#/$defs/")
         return self._at(next(p for p, known in self._names.items() if known == name))
 
-    def _followed(self, schema: Any) -> Any:
-        """Return what a schema that is only a reference stands for."""
+    def _followed(self, schema: object) -> Any:
+        """Return the target of a schema that is only a reference; else the schema itself."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             return self._resolved(schema["$ref"])[0]
         return schema
 
-    def _merged(self, schema: Mapping[str, Any]) -> Schema:
-        """Return one schema in the place of all that must hold."""
+    def _merged(self, schema: JsonMapping) -> Schema:
+        """Merge a schema with the members of its `allOf`."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         waiting = _parts_of(schema)
         is_bare = not any(key in merged for key in _STRUCTURE)
         if is_bare and len(waiting) == 1 and isinstance(waiting[0].get("$ref"), str):
             return {**waiting[0], **merged}  # a reference with a description of its own
-        seen: set[int] = set()  # what goes round, or is said twice, adds nothing
+        seen: set[int] = set()  # skips cycles and repeated parts
         while waiting:
             each = self._followed(waiting.pop(0))
             if isinstance(each, Mapping) and id(each) not in seen:
@@ -327,14 +328,14 @@ class _Cleaner:
         return merged
 
 
-def _parts_of(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts_of(schema: JsonMapping) -> list[JsonMapping]:
     given = schema.get("allOf")
     parts = given if isinstance(given, (list, tuple)) else ()
     return [part for part in parts if isinstance(part, Mapping)]
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> Schema:
-    """Return a schema that holds what both say; of two words about one thing the first counts."""
+def _both(one: JsonMapping, other: JsonMapping) -> Schema:
+    """Merge two schemas that must both hold; the first one's keywords win."""
     both = {**other, **one}
     maps = [m["properties"] for m in (one, other) if isinstance(m.get("properties"), Mapping)]
     if maps:
@@ -345,14 +346,14 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> Schema:
     return both
 
 
-def _json_text(value: Any) -> str:
+def _json_text(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, TypeError, RecursionError):
         return "…"
 
 
-def _says_structure(schema: Any) -> bool:
+def _has_structure(schema: object) -> bool:
     return isinstance(schema, Mapping) and any(key in schema for key in (*_STRUCTURE, "allOf"))
 
 

@@ -1,7 +1,8 @@
-"""Tools that a schema describes, as Python functions: with a signature, types and a docstring."""
+"""Builds Python functions for tools with a schema: with a signature, types and a docstring."""
 
 import inspect
 import keyword
+import types
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import or_
@@ -27,17 +28,17 @@ def function_of(
     call: Callable[[dict[str, Any]], Any],
     *,
     defaults: Mapping[str, Any] | None = None,
-    returns: Any = inspect.Signature.empty,
+    returns: object = inspect.Signature.empty,
 ) -> Callable[..., Any]:
-    """Return a function that hands its arguments, by name, to `call`.
+    """Build a function that passes its arguments, by name, to `call`.
 
     Args:
-        name: of the function.
+        name: the function's name.
         description: the beginning of its docstring.
         parameters: the schema of an object, in the subset that `sanitize_parameters` returns.
-        call: answers: ``call(arguments)``; what was not given is not in `arguments`.
-        defaults: what stands for an argument that is not given, where that is known.
-        returns: the type of what comes back.
+        call: called as ``call(arguments)``; omitted arguments are not in `arguments`.
+        defaults: default values, where they are known.
+        returns: the return annotation.
     """
     signature = signature_of(parameters, defaults or {}, returns)
 
@@ -46,14 +47,14 @@ def function_of(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _docstring(description, parameters)
-    function.__signature__ = signature  # type: ignore[attr-defined] - read by inspect
+    function.__dict__["__signature__"] = signature  # read by inspect
     return function
 
 
 def bound_arguments(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call by name; those that were not given are left out.
+    """Return the arguments of a call by name, without those that were omitted.
 
     Raises:
         TypeError: they do not fit the signature.
@@ -67,11 +68,11 @@ def bound_arguments(
 def signature_of(
     parameters: Mapping[str, Any],
     defaults: Mapping[str, Any],
-    returns: Any = inspect.Signature.empty,
+    returns: object = inspect.Signature.empty,
 ) -> inspect.Signature:
-    """Return the signature: required parameters first, the others with a default.
+    """Return the signature of a parameters schema: required ones first, others with a default.
 
-    What cannot be a Python name, and what the schema leaves open, goes by ``**more``.
+    Properties that are no Python identifiers, and additional ones, go by ``**more``.
     """
     properties: Mapping[str, Any] = parameters.get("properties", {})
     required = parameters.get("required", ())
@@ -94,8 +95,8 @@ def signature_of(
     return inspect.Signature(found, return_annotation=returns)
 
 
-def type_of(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return the Python type that a schema of the subset stands for; Any where there is none."""
+def type_of(schema: object, definitions: Mapping[str, Any], depth: int = 0) -> Any:
+    """Return the Python type of a schema of the subset; Any where there is none."""
     if not isinstance(schema, Mapping) or depth >= _DEEPEST:
         return Any
     if "$ref" in schema:
@@ -107,7 +108,7 @@ def type_of(schema: Any, definitions: Mapping[str, Any], depth: int = 0) -> Any:
         return Literal[tuple(schema["enum"])]
     if schema.get("type") == "array":
         inner = type_of(schema.get("items"), definitions, depth + 1)
-        return list if inner is Any else list[inner]  # type: ignore[valid-type] - made here
+        return list if inner is Any else types.GenericAlias(list, inner)
     return _TYPES.get(str(schema.get("type")), Any)
 
 
@@ -122,6 +123,6 @@ def _union(members: list[Any]) -> Any:
 def _docstring(description: str, parameters: Mapping[str, Any]) -> str:
     lines = []
     for name, each in parameters.get("properties", {}).items():
-        told = each.get("description", "") if isinstance(each, Mapping) else ""
-        lines.append(f"    {name}: {' '.join(told.split())}" if told else f"    {name}")
+        text = each.get("description", "") if isinstance(each, Mapping) else ""
+        lines.append(f"    {name}: {' '.join(text.split())}" if text else f"    {name}")
     return "\n".join([description, "", "Args:", *lines]) if lines else description

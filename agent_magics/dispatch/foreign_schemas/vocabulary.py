@@ -1,11 +1,13 @@
-"""The words of JSON Schema and its neighbours: which types there are, and what implies one."""
+"""Defines the keywords and types of JSON Schema, and which keyword implies which type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from agent_magics.protocol.items import JsonMapping
 
 TYPES = frozenset(("boolean", "string", "number", "integer", "array", "object", "null"))
 
-# What people write where JSON Schema has another word: Python's and OpenAPI's names of types.
+# Names of types in Python and OpenAPI, by their names in JSON Schema.
 _ALIASES = {
     **dict.fromkeys(("str", "text", "date", "datetime", "date-time", "uuid", "file"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
@@ -29,7 +31,7 @@ _IMPLIED = (
     (("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 )
 
-# What the subset cannot say and a description can.
+# Keywords outside the subset that are written into the description.
 LEFT_OUT = (
     *("default", "format", "pattern", "minLength", "maxLength"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -37,29 +39,29 @@ LEFT_OUT = (
 )
 
 
-def types_of(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a schema names, in JSON Schema's words; [] where it names none."""
+def types_of(schema: JsonMapping) -> list[str]:
+    """Return the JSON Schema types that a schema names; [] where it names none."""
     given = schema.get("type")
     names = given if isinstance(given, (list, tuple)) else [given]
     known = [_ALIASES.get(n.lower(), n.lower()) for n in names if isinstance(n, str)]
     return list(dict.fromkeys(name for name in known if name in TYPES))
 
 
-def inferred_type(schema: Mapping[str, Any]) -> str:
-    """Return the type that the other keywords imply; a string where none does."""
+def inferred_type(schema: JsonMapping) -> str:
+    """Return the type that the other keywords imply; "string" where none does."""
     for keywords, kind in _IMPLIED:
         if any(keyword in schema for keyword in keywords):
             return kind
-    for word in ("const", "default"):
-        if schema.get(word) is not None:
-            return type_of_value(schema[word])
+    for name in ("const", "default"):
+        if schema.get(name) is not None:
+            return type_of_value(schema[name])
     values = schema.get("enum")
     if isinstance(values, (list, tuple)) and values:
         return type_of_value(values[0])
     return "string"
 
 
-def type_of_value(value: Any) -> str:
+def type_of_value(value: object) -> str:
     """Return the type of a JSON value."""
     if value is None:
         return "null"
@@ -71,8 +73,8 @@ def type_of_value(value: Any) -> str:
     return "array" if isinstance(value, (list, tuple)) else "object"
 
 
-def values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the plain values that an enum or a const allows, each once."""
+def values_of(schema: JsonMapping) -> list[Any]:
+    """Return the plain values that an enum or a const allows, without repeats."""
     given = schema.get("enum")
     if "const" in schema:
         given = [schema["const"]]
@@ -86,14 +88,14 @@ def values_of(schema: Mapping[str, Any]) -> list[Any]:
     return unique
 
 
-def fits(value: Any, kind: str) -> bool:
-    """Tell whether a plain value is of a type."""
+def fits(value: object, kind: str) -> bool:
+    """Return whether a plain value is of a JSON Schema type."""
     found = type_of_value(value)
     return found == kind or (kind == "number" and found == "integer")
 
 
 def kinds_of(values: Sequence[Any]) -> list[str]:
-    """Return the types of plain values; whole numbers among others are numbers."""
+    """Return the types of plain values; integers beside other numbers count as numbers."""
     kinds = list(dict.fromkeys(map(type_of_value, values)))
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")

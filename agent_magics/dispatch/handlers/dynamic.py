@@ -1,22 +1,22 @@
-"""Tools that are data: described by a schema, answered by a callback or by an outside client.
+"""Tools defined by data: a schema, with a callback or an outside client that runs the calls.
 
-Nobody knows what they do, so they always count as changing something.
+Their effects are unknown, so they always count as changing something.
 """
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.consent.edits import arguments_of
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.edits import arguments_of
-from agent_magics.dispatch.foreign_schema import sanitize_parameters
-from agent_magics.dispatch.foreign_signature import function_of
-from agent_magics.dispatch.function import FunctionToolHandler
-from agent_magics.dispatch.output import to_tool_output
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.dispatch.foreign_schemas.signature import function_of
+from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.dispatch.tool import ToolOptions, checked_name, tool
+from agent_magics.dispatch.results.output import to_tool_output
+from agent_magics.dispatch.tool import Tool, ToolOptions, checked_name, tool
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, ContentPart, InputText
 from agent_magics.protocol.tools import (
@@ -28,23 +28,23 @@ from agent_magics.protocol.tools import (
     ToolPayload,
 )
 
-# Seconds a client has for its answer; one that is gone must not hold a turn for ever.
+# Seconds a client has for its answer; a disconnected one must not block a turn for ever.
 CLIENT_LIMIT = 300.0
 
 NOT_STRICT = "the schema is not ours, and may say more than strict mode can"
 
 
 class DynamicTool:
-    """A `DynamicToolSpec` in the place of a function: what registries, offers and lists ask for.
+    """A tool made of a `DynamicToolSpec`, usable wherever a tool function is.
 
     Args:
-        spec: what the tool is.
-        callback: answers calls: ``callback(arguments)``, plain or async, runs where your own
-            functions run; None leaves the calls to an outside client.
-        timeout: seconds a call may take.
+        spec: the tool's name, description and schema.
+        callback: runs a call: ``callback(arguments)``, plain or async, on the thread of your own
+            functions; None leaves calls to an outside client.
+        timeout: seconds that a call may take.
 
     Raises:
-        FatalError: the name cannot be a tool's name, or the schema is none.
+        FatalError: the name is not usable as a tool's name, or the schema is invalid.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DynamicTool:
 
     @property
     def source(self) -> str:
-        """Where it comes from, as a person finds it."""
+        """A description of the tool's origin, for people."""
         code = getattr(self.callback, "__code__", None)
         if code is not None:
             return f"a dynamic tool answered at {code.co_filename}:{code.co_firstlineno}"
@@ -81,26 +81,26 @@ class DynamicTool:
         return hash((self.given.name, self.callback))
 
     def __call__(self, **arguments: Any) -> Any:
-        """Call it by hand: only where a callback answers.
+        """Call the callback directly.
 
         Raises:
-            RuntimeError: an outside client answers, which a call by hand does not reach.
+            RuntimeError: an outside client runs the calls, which a direct call does not reach.
         """
         if self.callback is None:
             raise RuntimeError(f"{self.given.name} is answered by a client, inside a turn.")
         return self.callback(arguments)
 
     def make_handler(self) -> "DynamicToolHandler":
-        """Return what answers the calls."""
+        """Return a handler that runs the calls."""
         return DynamicToolHandler(self)
 
 
 class DynamicToolHandler:
-    """Answers the calls of one `DynamicTool`."""
+    """Runs the calls of one `DynamicTool`."""
 
     kind = "dynamic"
     supports_parallel = False
-    action = None
+    action: Action | None = None
 
     def __init__(self, dynamic: DynamicTool) -> None:
         self.options = dynamic.tool_options
@@ -110,29 +110,33 @@ class DynamicToolHandler:
             dynamic.spec.parameters,
             lambda arguments: dynamic(**arguments),
         )
-        self._schema = dynamic.spec.parameters
+        said = fingerprint_of(dynamic.spec.description, dynamic.spec.parameters)
+        self._family = f"{self.options.name}@{said}"
+        schema: Mapping[str, Any] = dynamic.spec.parameters  # sanitized: an object with properties
+        self._names: Collection[str] = schema["properties"]
+        self._required: Collection[str] = schema.get("required", ())
         self._inner = None
         if dynamic.callback is not None:
             self._inner = FunctionToolHandler(_as_function(dynamic.callback, self.options.name))
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """JSON arguments only."""
+        """Return whether the payload is JSON arguments."""
         return isinstance(payload, FunctionPayload)
 
     def how_to_call(self) -> str:
-        """Say that this is a function tool."""
+        """Return the hint for a call of the wrong kind."""
         return f"Call {self.options.name} as a function, with its arguments as one JSON object."
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
-        """Check that the arguments are a JSON object, and that none is missing.
+        """Check that the arguments are a JSON object and that no required one is missing.
 
-        Not more: the schema that is offered may say less than its author's, or otherwise, and
-        whoever answers checks the values.
+        No more is checked: the schema that is sent may be a subset of its author's, and the
+        callback or client checks the values.
         """
         arguments = arguments_of(call)
-        missing = [name for name in self._schema.get("required", ()) if name not in arguments]
+        missing = [name for name in self._required if name not in arguments]
         if missing:
-            names = ", ".join(self._schema["properties"])
+            names = ", ".join(self._names)
             raise RespondToModel(
                 f"The arguments of {self.options.name} do not fit; nothing was run. Missing: "
                 f"{', '.join(missing)}. Its parameters are: {names}."
@@ -140,17 +144,17 @@ class DynamicToolHandler:
         return ToolInvocation(call, context, (arguments,))
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
-        """Say that nobody knows what it does; "always" binds to these very arguments."""
+        """Return an action of unknown effect; "always" is bound to these very arguments."""
         name = self.options.name
         fingerprint = fingerprint_of(name, invocation.args[0])
-        return [Action(ActionKind.DYNAMIC_TOOL, name, fingerprint=fingerprint)]
+        return [Action(ActionKind.DYNAMIC_TOOL, name, fingerprint=fingerprint, family=self._family)]
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Always: nobody says otherwise."""
+        """Return True: the effects are unknown."""
         return True
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
-        """Have the callback or the client answer."""
+        """Run the call by the callback or the client."""
         if self._inner is not None:
             return await self._inner.handle(invocation)
         context = invocation.context
@@ -163,13 +167,13 @@ class DynamicToolHandler:
 
 
 def _content_of(items: Sequence[ContentPart]) -> Content:
-    """Return one text where there are only texts, else the parts."""
+    """Join the items into one text where all of them are text; else return them as they are."""
     texts = [item.text for item in items if isinstance(item, InputText)]
     return "\n".join(texts) if len(texts) == len(items) else tuple(items)
 
 
-def _as_function(callback: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a callback as a tool function of its own, without a mark on what was given."""
+def _as_function(callback: Callable[..., Any], name: str) -> Tool:
+    """Return a callback as a tool function, without modifying the given object."""
     if isinstance(callback, types.FunctionType):
         # A copy, not a wrapper: errors go on naming the line of the person's own code.
         copy = types.FunctionType(

@@ -5,22 +5,27 @@ import inspect
 import json
 import traceback
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
-from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
-from agent_magics.dispatch.approval import Verdict, decide
-from agent_magics.dispatch.arguments import ArgumentBinder
-from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import to_tool_output
-from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.references import with_reference
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
+from agent_magics.approval.requirement import Verdict, decide
+from agent_magics.dispatch.arguments.decoding import ArgumentBinder
+from agent_magics.dispatch.consent.edits import readable_payload
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.dispatch.pool import POOL, ThreadPool
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.dispatch.signature import context_parameter
-from agent_magics.dispatch.tool import ToolOptions
-from agent_magics.protocol.errors import AgentMagicsError, RespondToModel
+from agent_magics.dispatch.results.outline import may_run_code
+from agent_magics.dispatch.results.output import small_output, to_tool_output
+from agent_magics.dispatch.results.values import type_name
+from agent_magics.dispatch.schema.signature import context_parameter
+from agent_magics.dispatch.stored_outputs import refer, with_reference
+from agent_magics.dispatch.tool import Tool
+from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
 from agent_magics.protocol.tools import (
     CustomPayload,
     FunctionPayload,
@@ -31,31 +36,45 @@ from agent_magics.protocol.tools import (
 )
 
 # Seconds a tool that runs on a thread gets to clean up when its turn is interrupted.
+WORDS_LIMIT = 10.0  # seconds for putting a result into words
+# A pool of its own, so that a conversion that never returns delays no other work.
+_WORDING = ThreadPool("agent-words", idle_limit=0.0)
+_LONGEST_LINE = 200  # of a tool's code, that is shown with its error
 CLEAN_UP_LIMIT = 0.9
 
 
 class FunctionToolHandler:
-    """Answers the calls of one `@tool` function."""
+    """Runs the calls of one `@tool` function."""
 
     kind = "function"
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Tool) -> None:
         self.function = self._fn = fn
-        self.options: ToolOptions = fn.tool_options
+        self.options = fn.tool_options
         self.supports_parallel = self.options.parallel
         self._binder = ArgumentBinder(fn)
         self._context_name = context_parameter(fn)
         self._names = [n for n in inspect.signature(fn).parameters if n != self._context_name]
         is_sync = not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn))
         self._is_inline = self.options.inline and is_sync
+        if self._is_inline:  # nothing can stop it before it returns
+            self.options = replace(self.options, timeout=None)
         self._execute = self._choose_place()
+        self._judges_paths = self.options.own and self.options.assess is not None
+        self._has_own_words = bool(self.options.in_own_words or self.options.freeform)
         mutating = self.options.mutating
         kind = ActionKind.OWN_TOOL_MUTATING if mutating else ActionKind.OWN_TOOL_READING
         self._action = Action(kind, self.options.name)
-        self.action = self._action if self.options.assess is None else None
+        # The action of every call, where the arguments do not matter.
+        is_one = self.options.assess is None and not callable(mutating)
+        self.action = self._action if is_one else None
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """Function payloads always; plain text where the tool has a grammar; the API's own call."""
+        """Return whether the tool takes this payload.
+
+        That is a function payload always, plain text if the tool has a grammar, and the API's own
+        shell call if the tool is `native`.
+        """
         if isinstance(payload, FunctionPayload):
             return True
         if isinstance(payload, LocalShellPayload):
@@ -63,48 +82,80 @@ class FunctionToolHandler:
         return self.options.freeform is not None and isinstance(payload, CustomPayload)
 
     def how_to_call(self) -> str:
-        """Say that this is a function tool."""
+        """Return the hint for a call of the wrong kind."""
         return f"Call {self.options.name} as a function, with its arguments as one JSON object."
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
-        """Check the arguments; freeform text is the first parameter."""
+        """Check the arguments; the text of a freeform call is the first parameter."""
         payload = call.payload
-        if isinstance(payload, CustomPayload):
-            return ToolInvocation(call, context, (payload.input,), {})
-        if isinstance(payload, LocalShellPayload):
+        if isinstance(payload, FunctionPayload):
+            text = payload.arguments
+        elif isinstance(payload, LocalShellPayload):
             args, kwargs = self._binder.bind(_arguments_of(payload))
             return ToolInvocation(call, context, args, kwargs)
-        text = payload.arguments
-        if self.options.freeform is not None:
-            text = _without_alias(text, self._names[0])
+        elif isinstance(payload, CustomPayload) and not self._is_object(payload.input):
+            return ToolInvocation(call, context, (payload.input,), {})
+        else:
+            text = readable_payload(payload)
+        if self._has_own_words:
+            text = self._in_own_words(text)
         args, kwargs = self._binder.bind_json(text, context.handles.value_of)
         return ToolInvocation(call, context, args, kwargs)
 
+    def _is_object(self, text: str) -> bool:
+        """Return whether the text of a freeform call is a JSON object of the tool's arguments."""
+        given = _object_of(text) if text.lstrip()[:1] == "{" else None
+        return given is not None and given.keys() <= {*self._names, "input"}
+
+    def _in_own_words(self, text: str) -> str:
+        """Rename arguments that models name otherwise; "input" is the text of a freeform call."""
+        given = _object_of(text)
+        if given is None:
+            return text  # the binder reports the error
+        first = self._names[0]
+        if self.options.freeform is not None and "input" in given and first not in given:
+            given[first] = given.pop("input")
+        if self.options.in_own_words is not None:
+            given = self.options.in_own_words(given)
+        return json.dumps(given)
+
+    def _arguments(self, invocation: ToolInvocation) -> dict[str, Any]:
+        return dict(zip(self._names, invocation.args, strict=False)) | invocation.kwargs
+
     def assess(self, invocation: ToolInvocation) -> list[Action]:
-        """Ask the tool itself, or judge by whether it says it changes things."""
+        """Return the actions that the tool's `assess` reports, else one by its `mutating` mark."""
         if self.options.assess is not None:
-            arguments = dict(zip(self._names, invocation.args, strict=False)) | invocation.kwargs
-            return self.options.assess(arguments, invocation.context)
-        if decide(self._action.kind, invocation.context.config.approval) is not Verdict.ASK:
-            return [self._action]
-        payload = invocation.call.payload
-        text = payload.input if isinstance(payload, CustomPayload) else payload.arguments
-        # "Always" binds to these very arguments: nothing else says what the tool would do.
-        return [replace(self._action, fingerprint=fingerprint_of(self.options.name, text))]
+            return self.options.assess(self._arguments(invocation), invocation.context)
+        action = self._action
+        if not self.is_mutating(invocation):
+            action = replace(action, kind=ActionKind.OWN_TOOL_READING)
+        if decide(action.kind, invocation.context.config.approval) is not Verdict.ASK:
+            return [action]
+        text = readable_payload(invocation.call.payload)
+        # "Always" is bound to these very arguments: no other description of the effect exists.
+        bound = fingerprint_of(self.options.name, text)
+        return [replace(action, fingerprint=bound, family=self.options.name)]
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Whether the tool says it may change things."""
-        return self.options.mutating
+        """Return whether the tool may change something, True where its own function fails."""
+        mutating = self.options.mutating
+        if not callable(mutating):
+            return bool(mutating)
+        try:
+            return bool(mutating(self._arguments(invocation)))
+        except Exception:  # the person's own function
+            return True
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
-        """Run the function where it belongs and turn its result into text for the model."""
-        # Our own tools were judged by their assessment; for the person's `validate_path` judges,
-        # since nothing says that an assessment of theirs looked at every path.
-        invocation.context.judged = self.options.own and self.options.assess is not None
+        """Run the function on its thread or loop and convert its result for the model."""
+        # Our own tools' `assess` has judged every path; for the person's tools `validate_path`
+        # does, since their `assess` may have missed one.
+        if self._judges_paths:
+            status_of(invocation.context).judged = True
         if self._context_name is not None:
             invocation.kwargs[self._context_name] = invocation.context
         try:
-            if self._is_inline:  # without the step through one more coroutine
+            if self._is_inline:  # avoids one more coroutine
                 value = self._run_off_main(invocation)
             else:
                 value = await self._execute(invocation)
@@ -112,9 +163,28 @@ class FunctionToolHandler:
             raise
         except Exception as error:
             raise RespondToModel(self._describe(error)) from error
-        return self._output_of(value, invocation.context)
+        context = invocation.context
+        output = small_output(value, context.turn.config.output_budget)
+        if output is not None:
+            return output
+        if self.options.own or not may_run_code(value):
+            return self._output_of(value, context)
+        return await self._output_in_time(value, context)
 
-    def _output_of(self, value: Any, context: ToolContext) -> ToolOutput:
+    async def _output_in_time(self, value: object, context: ToolContext) -> ToolOutput:
+        """Convert a value to text on a thread, with a time limit: its repr may never return."""
+        working = asyncio.wrap_future(_WORDING.submit(self._output_of, value, context))
+        done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
+        if done:
+            return working.result()
+        working.add_done_callback(_forget)
+        summary = (
+            f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
+            f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."
+        )
+        return ToolOutput(f"{summary}\n{refer(value, context, was_cut=True)}", value=value)
+
+    def _output_of(self, value: object, context: ToolContext) -> ToolOutput:
         try:
             output = to_tool_output(value, context.turn.config.output_budget)
         except AgentMagicsError:
@@ -122,7 +192,7 @@ class FunctionToolHandler:
         except Exception as error:  # a `ToolOutput` or `to_output` of the tool's own making
             raise RespondToModel(
                 f"{self.options.name} ran, but what it returned has no form that can be read "
-                f"({type(error).__name__}: {error})."
+                f"({error_text(error)})."
             ) from error
         if self.options.own:
             return output
@@ -130,9 +200,9 @@ class FunctionToolHandler:
             return with_reference(output, context)
         try:
             json.dumps(output.details, default=str, skipkeys=True)
-        except Exception as error:  # a cycle, or a stranger's __str__
-            # They are for people only, and everything that shows or records them would fail.
-            output = replace(output, details={"left_out": f"no JSON form: {error}"})
+        except Exception as error:  # a cycle, or a foreign class's __str__
+            # Details are for people only; displays and recordings fail where they are not JSON.
+            output = replace(output, details={"left_out": f"no JSON form: {error_text(error)}"})
         return with_reference(output, context)
 
     # -- where a function runs ------------------------------------------------------------------
@@ -163,8 +233,8 @@ class FunctionToolHandler:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: it is told, and gets a moment to end its processes.
-            invocation.context.cancel()
+            # A thread cannot be cancelled: it is notified, and gets a moment to end its processes.
+            status_of(invocation.context).cancel()
             running.add_done_callback(_forget)
             await asyncio.wait([running], timeout=CLEAN_UP_LIMIT)
             raise
@@ -183,10 +253,11 @@ class FunctionToolHandler:
         except KeyboardInterrupt as error:  # the tool's own; Ctrl-C reaches the main thread
             raise RespondToModel(self._describe(error)) from error
 
+    @marks_person_code
     def _run_sync(self, invocation: ToolInvocation) -> Any:
         try:
             result = self._fn(*invocation.args, **invocation.kwargs)
-            if isinstance(result, GeneratorType):
+            if issubclass(type(result), GeneratorType):
                 return _exhaust(result, invocation.context)
         except BaseException as error:
             if _may_pass(error):
@@ -194,17 +265,19 @@ class FunctionToolHandler:
             raise RespondToModel(self._describe(error)) from error
         return result
 
+    @marks_person_code
     async def _run_async(self, invocation: ToolInvocation) -> Any:
         try:
             result = self._fn(*invocation.args, **invocation.kwargs)
-            if not isinstance(result, AsyncGeneratorType):
+            if not issubclass(type(result), AsyncGeneratorType):
                 return await result
             last = None
             async for last in result:
                 _show_progress(last, invocation.context)
+                await asyncio.sleep(0)  # a generator that awaits nothing can be stopped here
         except BaseException as error:
             task = asyncio.current_task()
-            # Cancelled: the turn is over, and not merely something the tool awaited.
+            # Cancelled because the turn is over, not because of something the tool awaited.
             is_over = isinstance(error, asyncio.CancelledError) and task and task.cancelling()
             if is_over or _may_pass(error):
                 raise
@@ -212,44 +285,42 @@ class FunctionToolHandler:
         return last
 
     def _describe(self, error: BaseException) -> str:
-        """Name the error and the line of the tool's own code that raised it."""
+        """Describe an error with the line of the tool's own code that raised it."""
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if f.filename == self._fn.__code__.co_filename]
-        place = f" (line {own[-1].lineno}: {own[-1].line})" if own and own[-1].line else ""
-        return f"{self.options.name} raised {type(error).__name__}: {error}{place}"
+        own = [f for f in frames if f.filename == inspect.getfile(self._fn)]
+        line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
+        place = f" (line {own[-1].lineno}: {line})" if line else ""
+        return f"{self.options.name} raised {error_text(error)}{place}"
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether what a tool raised may go on to whoever called it.
+    """Return whether a tool's exception may reach the caller unchanged.
 
-    Others end loops, or look as if the turn was stopped (`SystemExit`, `GeneratorExit`,
-    `CancelledError`), or are a test library's own and caught by nobody.
+    Others would end the event loop, or look as if the turn was stopped (`SystemExit`,
+    `GeneratorExit`, `CancelledError`), or belong to a test library and are caught by nobody.
     """
     if isinstance(error, StopIteration):
         return False
     return isinstance(error, (Exception, KeyboardInterrupt))
 
 
-def _without_alias(text: str, name: str) -> str:
-    """Rename "input", as servers without freeform tools call the text, to the parameter."""
+def _object_of(text: str) -> dict[str, Any] | None:
+    """Parse text as a JSON object; None where it is none."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
-        return text  # the binder says what is wrong with it
-    if isinstance(given, dict) and "input" in given and name not in given:
-        given[name] = given.pop("input")
-        return json.dumps(given)
-    return text
+        return None
+    return given if isinstance(given, dict) else None
 
 
 def _forget(running: "asyncio.Future[Any]") -> None:
-    """Look at the outcome of work nobody waits for, so that asyncio does not complain."""
+    """Retrieve the exception of an abandoned future, so that asyncio logs no warning."""
     if not running.cancelled():
         running.exception()
 
 
 def _exhaust(generator: Generator[Any, Any, Any], context: ToolContext) -> Any:
-    """Show what a generator yields; its result is what it returns, else what it yielded last."""
+    """Run a generator to its end, showing its values; return its result, else the last value."""
     last = None
     while True:
         try:
@@ -263,17 +334,18 @@ def _exhaust(generator: Generator[Any, Any, Any], context: ToolContext) -> Any:
 
 
 def _arguments_of(payload: LocalShellPayload) -> dict[str, Any]:
-    """Return the API's own shell call as arguments of a function."""
+    """Return the arguments of the API's own shell call by name."""
     given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
-    words = {name: value for name, value in given.items() if value is not None}
-    return {"command": list(payload.command), **words}
+    arguments = {name: value for name, value in given.items() if value is not None}
+    return {"command": list(payload.command), **arguments}
 
 
-def _show_progress(news: Any, context: ToolContext) -> None:
-    """A number is a share done, text a title, a dict metadata; other results are not shown."""
-    if isinstance(news, str):
-        context.update(title=news)
-    elif isinstance(news, dict):
-        context.update(metadata=news)
-    elif isinstance(news, (int, float)):
-        context.update(progress=float(news))
+def _show_progress(update: object, context: ToolContext) -> None:
+    """Show a yielded value: a number as the share done, text as the title, a dict as metadata."""
+    if isinstance(update, str):
+        context.update(title=update)
+    elif isinstance(update, dict):
+        context.update(metadata=update)
+    elif isinstance(update, (int, float)):
+        with suppress(OverflowError):
+            context.update(progress=float(update))

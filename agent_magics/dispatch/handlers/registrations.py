@@ -1,7 +1,7 @@
-"""The tools that join and leave while an agent lives, and the one rule for two of one name.
+"""Registers tools that are added or hidden during an agent's life, and detects name collisions.
 
-Law: a name means one tool. Two tools of one name are an error that says where both come from; only
-a function that is defined again (its cell was run once more) takes the place of its older self.
+Law: a name means one tool. Two tools of one name are an error that names the origin of both; only a
+function that is defined again (its cell was run once more) replaces its earlier version.
 """
 
 import inspect
@@ -9,47 +9,44 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from agent_magics.dispatch.tool import Tool
 from agent_magics.protocol.errors import FatalError
 
 
-class ToolShelf:
-    """Tools added and hidden by hand; every method is safe from every thread.
+class ToolRegistrations:
+    """Tools that were added, hidden or pinned by hand; thread-safe.
 
-    What is changed here holds from the next turn on: a turn keeps the tools it began with.
-
-    Attributes:
-        version: counts the changes.
+    A change holds from the next turn on: a turn keeps the tools it began with.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tools: dict[str, Callable[..., Any]] = {}
+        self._tools: dict[str, Tool] = {}
         self._hidden: frozenset[str] = frozenset()
         self._pinned: frozenset[str] = frozenset()
         self._watchers: tuple[Callable[[], None], ...] = ()
-        self.version = 0
 
     @property
-    def tools(self) -> tuple[Callable[..., Any], ...]:
-        """What was added, in order."""
+    def tools(self) -> tuple[Tool, ...]:
+        """The added tools, in order."""
         with self._lock:
             return tuple(self._tools.values())
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Names that are neither offered nor answered."""
+        """The names of tools that are neither offered nor answered."""
         return self._hidden
 
     @property
     def pinned(self) -> frozenset[str]:
-        """Names that are offered however long the list gets."""
+        """The names of tools that are offered however long the list is."""
         return self._pinned
 
-    def add(self, tool: Callable[..., Any]) -> None:
-        """Add a tool; one that is defined again takes its older self's place.
+    def add(self, tool: Tool) -> None:
+        """Add a tool; a function that is defined again replaces its earlier version.
 
         Raises:
-            FatalError: another tool has this name; says where both come from.
+            FatalError: another tool has this name; the sentence says where both come from.
         """
         name = tool.tool_options.name
         with self._lock:
@@ -61,7 +58,7 @@ class ToolShelf:
         self._changed()
 
     def remove(self, name: str) -> bool:
-        """Take a tool that was added away; False where there is none."""
+        """Remove an added tool; return False where there is none of this name."""
         with self._lock:
             found = self._tools.pop(name, None) is not None
         if found:
@@ -69,14 +66,14 @@ class ToolShelf:
         return found
 
     def hide(self, name: str) -> None:
-        """Neither offer nor answer `name`, wherever it comes from."""
+        """Hide a tool of any source: it is neither offered nor answered."""
         with self._lock:
             self._hidden |= {name}
             self._pinned -= {name}
         self._changed()
 
     def show(self, name: str) -> None:
-        """Offer `name` again, and do so even where the list is too long to offer all."""
+        """Offer a tool again, and pin it: also where the list is too long to offer all."""
         with self._lock:
             self._hidden -= {name}
             self._pinned |= {name}
@@ -85,30 +82,27 @@ class ToolShelf:
     # -- who wants to know -------------------------------------------------------------------------
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each change from now on, on the thread that made it."""
+        """Register a callback for each later change, called on the thread that made it."""
         with self._lock:
             self._watchers = (*self._watchers, changed)
 
     def unwatch(self, changed: Callable[[], None]) -> None:
-        """Call it no more; nothing where it is not called."""
+        """Remove a callback; do nothing where it is not registered."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each != changed)
 
     def _changed(self) -> None:
-        with self._lock:
-            self.version += 1
-            watchers = self._watchers
-        for changed in watchers:
+        for changed in self._watchers:
             changed()
 
 
-def join_tools(*groups: Iterable[Callable[..., Any]]) -> tuple[Callable[..., Any], ...]:
-    """Return the tools of all groups, each once, in order; the newer of two definitions.
+def join_tools(*groups: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Join groups of tools in order, without repeats; of two definitions the newer one is kept.
 
     Raises:
-        FatalError: two different tools have one name; says where both come from.
+        FatalError: two different tools have one name; the sentence says where both come from.
     """
-    joined: dict[str, Callable[..., Any]] = {}
+    joined: dict[str, Tool] = {}
     for group in groups:
         for tool in group:
             name = tool.tool_options.name
@@ -122,11 +116,12 @@ def join_tools(*groups: Iterable[Callable[..., Any]]) -> tuple[Callable[..., Any
     return tuple(joined.values())
 
 
-def is_same_tool(one: Any, other: Any) -> bool:
-    """Tell whether `other` is `one` defined again.
+def is_same_tool(one: object, other: object) -> bool:
+    """Return whether `other` is a newer definition of the function `one`.
 
-    That is a function of the same name in the same module, at its top level: of closures a factory
-    makes many, and lambdas have no name. Tools that are data are the same where they are equal.
+    That is a function of the same name at the top level of the same module: a factory makes many
+    closures of one name, and lambdas have none. Tools defined by data are the same where they are
+    equal.
     """
     if one is other or one == other:
         return True
@@ -136,8 +131,8 @@ def is_same_tool(one: Any, other: Any) -> bool:
     return same and "<" not in one.__qualname__
 
 
-def collision(name: str, one: Any, other: Any) -> FatalError:
-    """Return the error that two tools have one name."""
+def collision(name: str, one: object, other: object) -> FatalError:
+    """Return the error that two tools have the same name."""
     return FatalError(
         f"Two tools are named {name!r}: {source_of(one)}, and {source_of(other)}; rename one with "
         "@tool(name=...), or take one away."
@@ -145,7 +140,7 @@ def collision(name: str, one: Any, other: Any) -> FatalError:
 
 
 def source_of(tool: Any) -> str:
-    """Return where a tool comes from, as a person finds it: a file and line, or a package."""
+    """Return a description of a tool's origin: a file and line, or a package."""
     if hasattr(tool, "source"):
         return str(tool.source)
     if tool.tool_options.own:

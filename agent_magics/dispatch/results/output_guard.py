@@ -1,10 +1,10 @@
-"""OutputGuard: the one way in which list-like results are capped, and told to be.
+"""Caps list-like results, and states in the result that they are capped.
 
-A tool shows much of little or little of much. Without a `detail_level` a model explores: it gets
-the first results, without their bodies. With "full" it looks closely, page by page.
+A tool shows much of little or little of much: without a `detail_level` a model explores and gets
+the first results without their bodies; with "full" it gets whole results, page by page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,13 +19,13 @@ PAGE = 50  # results of one page of the full view
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What a capped result says of the rest.
+    """What a capped result reports about the rest.
 
     Attributes:
-        shown: how many results there are on this page.
-        total: how many there are in all.
+        shown: the number of results on this page.
+        total: the number of all results.
         hint: how to see others, in words.
-        next_offset: where the next page begins; None where there is none, and while exploring.
+        next_offset: the offset of the next page; None for none, and while exploring.
     """
 
     shown: int
@@ -34,7 +34,7 @@ class Overflow:
     next_offset: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the ``overflow`` of a JSON result."""
+        """Return the value of ``overflow`` in a JSON result."""
         found: dict[str, Any] = {"shown": self.shown, "total": self.total, "hint": self.hint}
         return found if self.next_offset is None else {**found, "next_offset": self.next_offset}
 
@@ -45,12 +45,12 @@ class Overflow:
 
 @dataclass(frozen=True, slots=True)
 class OutputGuard:
-    """Caps lists as a call's arguments of the same names ask for it.
+    """Caps lists by the call's arguments `detail_level`, `offset` and `limit`.
 
     Attributes:
         detail_level: "full" for pages of whole results; anything else explores.
-        offset: results to leave out at the start.
-        limit: results of a page; 50 where it is not given. While exploring it lowers the two below.
+        offset: number of results to skip.
+        limit: most results of a page, 50 by default; while exploring it lowers the two below.
         max_results: most items while exploring.
         max_files: most files while exploring.
 
@@ -65,7 +65,7 @@ class OutputGuard:
     max_files: int = MAX_FILES
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Check that no number is negative or too small."""
         for name, value, least in (
             ("offset", self.offset, 0),
             ("limit", self.limit, 1),
@@ -75,50 +75,50 @@ class OutputGuard:
             if value is not None and value < least:
                 raise RespondToModel(f"{name} is {value}, but has to be at least {least}.")
 
-    @classmethod
-    def from_input(cls, arguments: Mapping[str, Any]) -> "OutputGuard":
-        """Return the guard for a call's arguments; those it does not know are left alone."""
-        return cls(
-            arguments.get("detail_level"), arguments.get("offset") or 0, arguments.get("limit")
-        )
-
     @property
     def focused(self) -> bool:
-        """Whether the full view was asked for."""
+        """Whether the full view was requested."""
         return self.detail_level == "full"
 
     def should_include_body(self) -> bool:
-        """Tell whether each result comes with all that is known of it."""
+        """Return whether each result is shown with its body."""
         return self.focused
 
     @property
     def most_items(self) -> int:
-        """How many items a result holds at most."""
+        """The most items of a result."""
         return self._most(self.max_results)
 
     @property
     def most_files(self) -> int:
-        """How many files a result holds at most."""
+        """The most files of a result."""
         return self._most(self.max_files)
 
     def cap_items(self, items: Sequence[T], hint: str = "") -> tuple[list[T], Overflow | None]:
-        """Return the items of this page, and what to say of the rest; None where there is none.
+        """Return the items of this page, and an `Overflow` where there are more.
 
         Args:
             items: all of them, in order.
             hint: how to see others, such as "narrow the pattern".
+
+        Returns:
+            The items of the page; None in place of the overflow where nothing is left out.
         """
         return self._cap(items, self.most_items, hint)
 
     def cap_files(self, files: Sequence[T], hint: str = "") -> tuple[list[T], Overflow | None]:
-        """Do the same for a list of files."""
+        """Do the same as `cap_items` for a list of files."""
         return self._cap(files, self.most_files, hint)
 
     def overflow(self, shown: int, total: int, hint: str = "") -> Overflow | None:
-        """Return what to say where `shown` of `total` results fit; None where nothing is left out.
+        """Return the `Overflow` of a page; None where nothing is left out.
 
-        For results that are counted but never held all at once: take `offset` and `most_items` of
-        them, and ask this.
+        For results that are counted but never held all at once: skip `offset`, take `most_items`.
+
+        Args:
+            shown: the number of results on the page.
+            total: the number of all results.
+            hint: how to see others.
         """
         end = self.offset + shown
         if shown == total or (end >= total and shown):

@@ -1,8 +1,8 @@
-"""Keeps results that cannot be read at once under short names: ``@r1``, ``@r2``, …
+"""Stores results that cannot be read at once under short names: ``@r1``, ``@r2``, …
 
-A name stands wherever a tool takes a path, and leads to a file that is written when it is asked
-for; where a tool takes a value, it stands for the kept object itself, and ``_r1`` does in code.
-Names belong to one conversation and are never used twice in it.
+Where a tool takes a path, a name resolves to a file that is written on demand; where a tool takes a
+value, it stands for the stored object itself, and ``_r1`` does in code. Names belong to one
+conversation and are never used twice in it.
 """
 
 import os
@@ -11,14 +11,14 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent_magics.dispatch.output import whole_text
-from agent_magics.dispatch.values import describe_value, estimate_size, format_size
+from agent_magics.dispatch.results.output import whole_text
+from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
 from agent_magics.protocol.errors import RespondToModel
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # characters and bytes of all results of a conversation
@@ -29,51 +29,51 @@ _NAME = re.compile(r"@r\d+")
 _MOST_NAMED = 10
 
 
-class Source(Protocol):
-    """A text that is longer than memory may like, and that may still grow."""
+class TextSource(Protocol):
+    """A text that may be too long for memory, and may still grow."""
 
     @property
     def size(self) -> int:
-        """How much there is; it changes with every change of the text."""
+        """A measure of the text's length; it changes with every change of the text."""
         ...
 
     @property
     def in_memory(self) -> int:
-        """How much memory it takes."""
+        """The memory that it takes, in bytes or characters."""
         ...
 
     def pieces(self) -> Iterator[str]:
-        """Yield the whole text as it is now, a piece at a time."""
+        """Yield the whole text as it is now, piece by piece."""
         ...
 
     def grows(self) -> bool:
-        """Tell whether more may come."""
+        """Return whether the text may still grow."""
         ...
 
 
-class Text:
-    """A finished text in memory, as a source."""
+class StoredText:
+    """A finished text in memory, as a `TextSource`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.size = self.in_memory = len(text)
 
     def pieces(self) -> Iterator[str]:
-        """Yield it all."""
+        """Yield the whole text."""
         yield self._text
 
     def grows(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 class Value:
-    """A Python value, held by reference; its text is written anew whenever it is asked for.
+    """A Python value, held by reference; its text is generated on demand.
 
-    Once let go, it is there only as long as something else holds it.
+    After `let_go` it exists only as long as something else references it.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._held: Callable[[], Any] = lambda: value
         self.in_memory = estimate_size(value)
         self.is_kept = True
@@ -81,65 +81,74 @@ class Value:
 
     @property
     def size(self) -> int:
-        """Another number with each look: who knows whether the value has changed."""
+        """A new number at each access, since the value may have changed."""
         self._looks += 1
         return self._looks
 
     def get(self) -> Any:
-        """Return the value; None where it is gone."""
+        """Return the value; None where it no longer exists."""
         return self._held()
 
     def let_go(self) -> None:
-        """Hold it no longer."""
+        """Replace the reference by a weak one."""
         self.in_memory, self.is_kept = 0, False
         try:
             self._held = weakref.ref(self._held())
-        except TypeError:  # lists and dicts cannot be watched
+        except TypeError:  # lists and dicts have no weak references
             self._held = lambda: None
 
     def pieces(self) -> Iterator[str]:
-        """Yield its text."""
+        """Yield the value's text."""
         yield whole_text(self.get())
 
     def grows(self) -> bool:
-        """Never: what it is now is all of it."""
+        """Return False: the present text is complete."""
         return False
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One kept result.
+    """One stored result.
 
     Attributes:
-        source: None once the file is all there is, and where the result was dropped.
+        source: None once only the file is left, and where the result was dropped.
         path: the file, where there is one.
         written: the source's size when the file was written.
         bytes: the file's size.
+        gone: what it was, where it was kept in a kernel that has ended.
+        reads: the files that the call read, as absolute paths.
     """
 
-    source: Source | None
+    source: TextSource | None
     path: Path | None = None
     written: int = -1
     bytes: int = 0
+    reads: tuple[str, ...] = ()
+    gone: str = ""
 
 
 def is_handle(path: str) -> bool:
-    """Tell whether `path` is the name of a kept result."""
+    """Return whether `path` has the form of a stored result's name."""
     return _NAME.fullmatch(path) is not None
 
 
 class HandleStore:
-    """The kept results of one conversation; safe from every thread.
+    """The stored results of one conversation; thread-safe.
 
-    Beyond `memory_limit` the oldest texts go to disk and the oldest values are let go; the newest
-    is always held. Beyond `disk_limit` the oldest files are dropped. Asking for what is gone is an
-    error that says so.
+    Beyond `memory_limit` the oldest texts are moved to disk and the oldest values released; the
+    newest is always held. Beyond `disk_limit` the oldest files are removed. Access to a dropped
+    result is an error that says so.
 
     Args:
         memory_limit: characters of all texts and estimated bytes of all values together.
         disk_limit: bytes of all files together.
-        parent: makes or finds the folder in which the folder for the files is made; None is the
-            system's for temporary files.
+        parent: returns the folder in which the folder for the files is made; None means the
+            system's folder for temporary files.
+
+    Attributes:
+        on_keep: called with each result that gets a name.
+        is_forbidden: returns whether a rule now forbids reading a file: results that contain it are
+            then withheld, too.
     """
 
     def __init__(
@@ -151,6 +160,8 @@ class HandleStore:
         self._memory_limit = memory_limit
         self._disk_limit = disk_limit
         self._parent = parent
+        self.is_forbidden: Callable[[str], bool] = lambda path: False
+        self.on_keep: Callable[[str, TextSource], None] = lambda name, source: None
         self._entries: dict[str, _Entry] = {}
         self._names_by_id: dict[int, str] = {}
         self._let_go: list[str] = []
@@ -158,35 +169,59 @@ class HandleStore:
         self._remove_folder: weakref.finalize[[Path, int], HandleStore] | None = None
         self._lock = threading.Lock()
 
-    def keep(self, text: str | Source) -> str:
-        """Keep `text` and return its name; the same source keeps the name it has."""
-        source = Text(text) if isinstance(text, str) else text
+    def keep(self, text: str | TextSource, reads: tuple[str, ...] = ()) -> str:
+        """Store `text` and return its name; the same source keeps the name it has.
+
+        Args:
+            text: the text, or a source of it.
+            reads: the files whose text may be in it.
+        """
+        source = StoredText(text) if isinstance(text, str) else text
         with self._lock:
             for name, entry in self._entries.items():
                 if entry.source == source:
                     return name
-            return self._add(source)
+            return self._add(source, reads)
 
-    def keep_value(self, value: Any) -> str:
-        """Keep `value` itself, no copy, and return its name; the same object keeps its name."""
+    def keep_value(self, value: object, reads: tuple[str, ...] = ()) -> str:
+        """Store a reference to `value` and return its name; the same object keeps its name.
+
+        Args:
+            value: any object; it is not copied.
+            reads: the files whose content may be in it.
+        """
         with self._lock:
             name = self._names_by_id.get(id(value))
             if name is not None and self._holds(name, value):
                 return name
-            name = self._names_by_id[id(value)] = self._add(Value(value))
+            name = self._names_by_id[id(value)] = self._add(Value(value), reads)
             return name
 
+    def lend(self, name: str, other: "HandleStore") -> str:
+        """Store a result in another store as well, and return its name there.
+
+        Args:
+            name: its name here.
+            other: the store of another conversation.
+
+        Raises:
+            RespondToModel: there is no such result, or a rule forbids reading it.
+        """
+        value = self.value_of(name)
+        keep = other.keep if isinstance(value, str) else other.keep_value
+        return keep(value, self._entries[name].reads)
+
     def take_let_go(self) -> list[str]:
-        """Return the names of the values that were let go since this was last asked."""
+        """Return the names of the values that were released since the last call."""
         with self._lock:
             names, self._let_go = self._let_go, []
         return names
 
     def value_of(self, name: str) -> Any:
-        """Return the kept object itself; a kept text as a str.
+        """Return the stored object itself; a stored text as a str.
 
         Raises:
-            RespondToModel: there is no such result, or it is gone.
+            RespondToModel: there is no such result, or it was dropped.
         """
         with self._lock:
             entry = self._find(name)
@@ -209,6 +244,11 @@ class HandleStore:
             if entry.source is not None and entry.written != entry.source.size:
                 self._write(name, entry)
                 self._shrink_disk(keep=entry)
+            if entry.gone:
+                raise RespondToModel(
+                    f"{name} ({entry.gone}) was kept in a kernel that has ended, and is gone. Run "
+                    f"the call again; {self._known()}."
+                )
             if entry.path is None:
                 raise RespondToModel(
                     f"{name} was dropped: the kept results took more than "
@@ -218,7 +258,7 @@ class HandleStore:
             return entry.path
 
     def close(self) -> None:
-        """Forget everything and remove the files."""
+        """Drop all results and remove their files."""
         with self._lock:
             self._entries.clear()
             self._names_by_id.clear()
@@ -229,19 +269,37 @@ class HandleStore:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _add(self, source: Source) -> str:
+    def _add(self, source: TextSource, reads: tuple[str, ...]) -> str:
         name = f"@r{len(self._entries) + 1}"
-        self._entries[name] = _Entry(source)
+        self._entries[name] = _Entry(source, reads=reads)
         self._shrink()
+        self.on_keep(name, source)
         return name
+
+    def restore(self, name: str, text: str | None, what: str) -> None:
+        """Take up a result of an earlier kernel: its text, or only that it is gone."""
+        with self._lock:
+            if name == f"@r{len(self._entries) + 1}":
+                source = None if text is None else StoredText(text)
+                gone = what or "a long text" if text is None else ""
+                self._entries[name] = _Entry(source, gone=gone)
+
+    @property
+    def gone(self) -> Mapping[str, str]:
+        """What went with an earlier kernel, by name."""
+        return {name: entry.gone for name, entry in self._entries.items() if entry.gone}
 
     def _find(self, name: str) -> _Entry:
         entry = self._entries.get(name)
         if entry is None:
             raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
+        if any(map(self.is_forbidden, entry.reads)):
+            raise RespondToModel(
+                f"{name} is not shown: a rule forbids reading what it was read from."
+            )
         return entry
 
-    def _holds(self, name: str, value: Any) -> bool:
+    def _holds(self, name: str, value: object) -> bool:
         source = self._entries[name].source
         return isinstance(source, Value) and source.is_kept and source.get() is value
 
@@ -301,7 +359,7 @@ class HandleStore:
 
     def _write(self, name: str, entry: _Entry) -> None:
         assert entry.source is not None
-        size = entry.source.size  # before the reading: what comes meanwhile is written next time
+        size = entry.source.size  # read first: text that arrives meanwhile is written next time
         try:
             path = self._own_folder() / f"{name[1:]}.txt"
             path.unlink(missing_ok=True)

@@ -1,16 +1,14 @@
-"""Says what a Python value is and how much memory it takes, without running code of its own.
+"""Describes a Python value's type and memory without running its code.
 
 A value may be huge, not computed yet, or hostile: its ``repr``, ``len``, ``==``, attributes and
-even its ``__class__`` may do anything. So types are taken from `type` alone, builtin ones are asked
+even its ``__class__`` may do anything. So types are taken from `type` alone, builtin ones are read
 through the builtin's own methods, and libraries are recognised by names and never imported.
 """
 
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any
-
-from agent_magics.dispatch.output import type_name
 
 # Elements of a container that are looked at; the rest is taken to be like them.
 _SAMPLE = 50
@@ -30,40 +28,66 @@ _CALLABLES = (
     types.MethodWrapperType,
     type,
 )
-# What computes only when it is asked to; even its columns may cost a plan.
+# Libraries that compute on demand; reading even the columns may run a query plan.
 _LAZY_ROOTS = frozenset(("dask", "pyspark", "ibis", "duckdb", "modin"))
 
 
+def type_name(value: object) -> str:
+    """Return the type of `value` with its library, such as ``pandas.DataFrame``."""
+    kind = type(value)
+    package, name = made_by(kind)[0], str(type.__dict__["__qualname__"].__get__(kind))
+    return name if package in ("builtins", "__main__") else f"{package}.{name}"
+
+
+def made_by(kind: type) -> tuple[str, str]:
+    """Return the (package, name) of a class, bypassing its metaclass."""
+    module = type.__dict__["__module__"].__get__(kind)
+    package = module.partition(".")[0] if type(module) is str else "?"
+    return package, str(type.__dict__["__name__"].__get__(kind))
+
+
+def safe_repr(value: object) -> str:
+    """Return ``repr(value)``, or a note of the exception where that raises."""
+    try:
+        return "".join((repr(value),))  # a plain str, not a subclass
+    except BaseException as error:  # a foreign __repr__ may raise anything, also SystemExit
+        return f"<{type_name(value)}, whose repr raised {type(error).__name__}>"
+
+
+def defines(kind: type, name: str) -> bool:
+    """Return whether a class or one of its bases has a member, without calling the metaclass."""
+    return any(name in members_of(base) for base in bases_of(kind))
+
+
 def bases_of(kind: type) -> tuple[type, ...]:
-    """Return the classes of `kind`, also where its metaclass would say otherwise."""
+    """Return the method resolution order of `kind`, bypassing its metaclass."""
     bases: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
     return bases
 
 
 def members_of(kind: type) -> Mapping[str, Any]:
-    """Return what a class itself defines, also where its metaclass would say otherwise."""
+    """Return the members that a class itself defines, bypassing its metaclass."""
     members: Mapping[str, Any] = type.__dict__["__dict__"].__get__(kind)
     return members
 
 
-def library_class(value: Any) -> tuple[str, str] | None:
-    """Return (library, class) where a known library made the class of `value`, or a base of it."""
+def library_class(value: object) -> tuple[str, str] | None:
+    """Return the (library, class) of `value` where a known library defines it or a base of it."""
     for base in bases_of(type(value)):
-        known = (str(base.__module__).partition(".")[0], base.__name__)
+        known = made_by(base)
         if known in _MEASURES:
             return known
     return None
 
 
-def is_lazy(value: Any) -> bool:
-    """Tell whether `value` is a plan for data rather than data."""
-    kind = type(value)
-    root = str(kind.__module__).partition(".")[0]
-    return root in _LAZY_ROOTS or (root == "polars" and kind.__name__ == "LazyFrame")
+def is_lazy(value: object) -> bool:
+    """Return whether `value` is a query plan rather than data (polars' LazyFrame, dask, ...)."""
+    package, name = made_by(type(value))
+    return package in _LAZY_ROOTS or (package, name) == ("polars", "LazyFrame")
 
 
 def format_size(size: float) -> str:
-    """Return a number of bytes as people write it."""
+    """Return a number of bytes with a unit."""
     if size < 1000:
         return f"{size:.0f} bytes"
     for unit in ("kB", "MB", "GB"):
@@ -76,8 +100,8 @@ def format_size(size: float) -> str:
 # -- how much memory -------------------------------------------------------------------------------
 
 
-def estimate_size(value: Any, _depth: int = 0) -> int:
-    """Return about how many bytes `value` takes; never copies it, and looks at a sample only."""
+def estimate_size(value: object, _depth: int = 0) -> int:
+    """Estimate the bytes that `value` takes from a sample of it; nothing is copied."""
     kind = type(value)
     if kind in _SCALARS:
         return 32
@@ -87,7 +111,7 @@ def estimate_size(value: Any, _depth: int = 0) -> int:
     if known is not None:
         try:
             return int(_MEASURES[known](value))
-        except Exception:  # half built, or closed: the library's own failure
+        except Exception:  # half built or closed: the library raised
             return 0
     if _depth == _DEEPEST:
         return 64
@@ -112,32 +136,32 @@ def _container_size(value: Any, length: int, depth: int) -> int:
     return 64 + inner * length // max(len(sample), 1)
 
 
-def _object_size(value: Any, depth: int) -> int:
+def _object_size(value: object, depth: int) -> int:
     held = own_attributes(value)
     return 64 if not held else 64 + _container_size(held, len(held), depth)
 
 
-# How an instance's own attributes are reached, without asking the instance.
+# Reads an instance's attributes without calling its class.
 _STORES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def own_attributes(value: Any) -> dict[str, Any]:
+def own_attributes(value: object) -> dict[str, Any]:
     """Return the instance's own attributes as they are stored; empty where it has none."""
     if issubclass(type(value), (type, types.ModuleType)):
         return {}
     for base in bases_of(type(value)):
-        store = members_of(base).get("__dict__")
-        if type(store) in _STORES:  # not a property of somebody's
+        store: Any = members_of(base).get("__dict__")
+        if type(store) in _STORES:  # not a property of a subclass
             held = store.__get__(value)
             return held if type(held) is dict else {}
     return {}
 
 
-def _base_length(value: Any, bases: tuple[type, ...]) -> int | None:
-    """Return the length as the builtin base counts it; None where there is no such base."""
+def _base_length(value: Any, bases: tuple[type[Sized], ...]) -> int | None:
+    """Return the length by the builtin base's own method; None where there is no such base."""
     for base in bases:
         if issubclass(type(value), base):
-            return int(base.__len__(value))  # type: ignore[attr-defined] - all of them have one
+            return int(base.__len__(value))
     return None
 
 
@@ -160,22 +184,22 @@ _MEASURES: dict[tuple[str, str], Callable[[Any], Any]] = {
 # -- what it is ------------------------------------------------------------------------------------
 
 
-def describe_value(value: Any, *, least: int = 0) -> str:
-    """Say in one line what `value` is: type, shape, types of its parts, size.
+def describe_value(value: object, *, least: int = 0) -> str:
+    """Describe `value` in one line: type, shape, types of its parts, size.
 
     Args:
         value: anything.
-        least: bytes below which the size is left out; it differs between versions of libraries.
+        least: bytes below which the size is left out, since it differs between library versions.
     """
     name = type_name(value)
     try:
-        words = _shape_words(value, least)
+        parts = _shape_words(value, least)
     except Exception:  # the library's own failure
-        words = ["cannot be looked into"]
-    return ", ".join([name, *words])
+        parts = ["cannot be looked into"]
+    return ", ".join([name, *parts])
 
 
-def _shape_words(value: Any, least: int) -> list[str]:
+def _shape_words(value: object, least: int) -> list[str]:
     kind = type(value)
     if kind in _SCALARS:
         return []
@@ -193,16 +217,16 @@ def _shape_words(value: Any, least: int) -> list[str]:
     return [f"{length:,} element{'' if length == 1 else 's'}", *_size_words(value, least)]
 
 
-def _size_words(value: Any, least: int) -> list[str]:
+def _size_words(value: object, least: int) -> list[str]:
     size = estimate_size(value)
     return [format_size(size)] if size >= least else []
 
 
-def _any_shape(value: Any) -> list[str]:
+def _any_shape(value: object) -> list[str]:
     shape = getattr(value, "shape", None)
     dtype = getattr(value, "dtype", None)
-    words = [f"shape {tuple(shape)}"] if shape else []
-    return [*words, str(dtype)] if dtype is not None else words
+    parts = [f"shape {tuple(shape)}"] if shape else []
+    return [*parts, str(dtype)] if dtype is not None else parts
 
 
 def _frame_shape(frame: Any) -> list[str]:
@@ -211,13 +235,13 @@ def _frame_shape(frame: Any) -> list[str]:
 
 
 def column_words(frame: Any) -> str:
-    """Return a frame's first columns with their types."""
+    """Return the names and types of a frame's first columns."""
     names = list(frame.columns[:COLUMNS])
     dtypes = frame.dtypes
     dtypes = dtypes.iloc[:COLUMNS] if hasattr(dtypes, "iloc") else dtypes[:COLUMNS]
-    words = [f"{name} {dtype}" for name, dtype in zip(names, dtypes, strict=True)]
-    more = len(frame.columns) - len(words)
-    return ", ".join(words) + (f", … {more:,} more" if more else "")
+    columns = [f"{name} {dtype}" for name, dtype in zip(names, dtypes, strict=True)]
+    more = len(frame.columns) - len(columns)
+    return ", ".join(columns) + (f", … {more:,} more" if more else "")
 
 
 def _series_shape(series: Any) -> list[str]:
@@ -239,7 +263,7 @@ _SHAPES: dict[tuple[str, str], Callable[[Any], list[str]]] = {
 }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return the kind of a variable: data, frame, series, array, model, lazy, function, module."""
     kind = type(value)
     if kind is types.ModuleType or issubclass(kind, types.ModuleType):
@@ -280,5 +304,5 @@ def short_value(value: Any, longest: int = 60) -> str:
 
 
 def loaded(library: str) -> Any:
-    """Return a library that somebody has imported already, or None."""
+    """Return a library from `sys.modules`, or None if it has not been imported."""
     return sys.modules.get(library)

@@ -1,4 +1,4 @@
-"""Simple annotations (str, list[int], Literal, ... | None) as schemas, without pydantic."""
+"""Describes simple annotations (str, list[int], Literal, X | None) as schemas, without pydantic."""
 
 import types
 import typing
@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-def describe_annotation(annotation: Any) -> tuple[Any, Schema] | None:
+def describe_annotation(annotation: object) -> tuple[Any, Schema] | None:
     """Return the core schema and the JSON schema of `annotation`; None where it is not simple."""
     if isinstance(annotation, type) and annotation in _PLAIN:
         return {"type": annotation.__name__}, {"type": _PLAIN[annotation]}

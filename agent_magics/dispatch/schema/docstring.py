@@ -1,4 +1,4 @@
-"""What a docstring says about a function and each parameter, so that the model reads it too.
+"""Parses a docstring: the function's description and each parameter's, for the model.
 
 Google, NumPy and reST styles are read. A docstring is prose: whatever does not fit any style stays
 part of the description, and nothing here ever raises.
@@ -33,11 +33,11 @@ _REST_PARAMETER_FIELDS = frozenset(("param", "parameter", "arg", "argument", "ke
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring, taken apart.
+    """A parsed docstring.
 
     Attributes:
         summary: the first paragraph, on one line.
-        description: everything before the first section: what the model reads about the tool.
+        description: everything before the first section: the tool's description for the model.
         params: parameter name -> its description on one line; names without stars.
     """
 
@@ -48,14 +48,15 @@ class Docstring:
 
 @lru_cache(maxsize=256)  # the description and the parameters are asked for one after the other
 def parse_docstring(doc: str | None) -> Docstring:
-    """Take a docstring apart; never raises, an empty or missing one gives empty parts.
+    """Parse a docstring; never raises, an empty or missing one gives empty parts.
 
     Args:
-        doc: the docstring as written, indentation and all.
+        doc: the docstring as written, with its indentation.
     """
     if not isinstance(doc, str) or not doc.strip():
         return Docstring()
-    lines = inspect.cleandoc(doc).splitlines()
+    # `cleandoc` knows no other line ends; from Python 3.13 on they would count as text.
+    lines = inspect.cleandoc("\n".join(doc.splitlines())).splitlines()
     starts = [number for number in range(len(lines)) if _starts_section(lines, number)]
     first = starts[0] if starts else len(lines)
     description = "\n".join(line.rstrip() for line in lines[:first]).strip()
@@ -89,7 +90,7 @@ def _is_underlined(lines: list[str], number: int) -> bool:
 
 
 def _read_section(lines: list[str]) -> list[tuple[str, str]]:
-    """Return the parameters that one section describes; none when it is about something else."""
+    """Return the parameters that one section describes; none for a section of another subject."""
     rest = _REST_FIELD.match(lines[0])
     if rest is not None:
         return _read_rest_field(rest, lines[1:])
@@ -113,7 +114,7 @@ def _read_rest_field(first: re.Match[str], following: list[str]) -> list[tuple[s
 
 
 def _read_google(lines: list[str]) -> list[tuple[str, str]]:
-    """Read ``name (type): text`` entries; deeper indented lines go on with the entry above."""
+    """Parse ``name (type): text`` entries; deeper indented lines continue the entry above."""
     entries: list[tuple[str, list[str]]] = []
     indent = None
     for line in lines:
@@ -133,7 +134,7 @@ def _read_google(lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _read_numpy(lines: list[str]) -> list[tuple[str, str]]:
-    """Read ``name : type`` lines, each followed by its indented text."""
+    """Parse ``name : type`` lines, each followed by its indented text."""
     entries: list[tuple[list[str], list[str]]] = []
     for line in lines:
         entry = _NUMPY_ENTRY.fullmatch(line.rstrip())

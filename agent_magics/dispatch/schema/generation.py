@@ -1,7 +1,7 @@
-"""A function's parameters as JSON schema for the model, and as pydantic's core schema.
+"""Generates a function's parameters as JSON schema for the model, and as pydantic's core schema.
 
-Simple annotations are described at once; everything else goes through pydantic, which is imported
-only then. Both ways give the same schema.
+Simple annotations are described directly; all others by pydantic, which is imported only then. Both
+ways give the same schema.
 """
 
 import functools
@@ -12,12 +12,12 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args, get_origin
 
-from agent_magics.dispatch.annotations import Schema
-from agent_magics.dispatch.output import safe_repr
-from agent_magics.dispatch.signature import Parameter, name_of, read_parameters
+from agent_magics.dispatch.results.values import safe_repr
+from agent_magics.dispatch.schema.annotations import Schema
+from agent_magics.dispatch.schema.signature import Parameter, name_of, read_parameters
 from agent_magics.protocol.errors import FatalError
 
-# What the provider enforces in strict mode; the rest of what JSON Schema can say is either told to
+# Keywords that the provider enforces in strict mode; all others are either described to
 # the model in words (DESCRIBED) or makes a schema unfit for strict mode.
 STRICT_TYPES = frozenset(("boolean", "string", "number", "integer", "array", "object", "null"))
 STRICT_KEYWORDS = frozenset(
@@ -54,8 +54,8 @@ def derive_parameters(fn: Callable[..., Any]) -> tuple[Schema, bool, str]:
         fn: any callable with a signature; a parameter annotated `ToolContext` is left out.
 
     Returns:
-        The schema (an object; required are the parameters without default), strict, and the
-        reason why strict is False, or "".
+        The schema (an object; parameters without default are required), strict, and the reason why
+        strict is False, or "".
 
     Raises:
         FatalError: a parameter cannot be filled from JSON; says which, and what to write instead.
@@ -78,13 +78,13 @@ def describe(fn: Callable[..., Any]) -> tuple[Any, Schema]:
     ):
         own = described_property.get("description", "")
         if parameter.description and (not own or described_property.get("format") == HANDLE):
-            words = f"{parameter.description} ({own})" if own else parameter.description
-            schema["properties"][key] = {**described_property, "description": words}
+            text = f"{parameter.description} ({own})" if own else parameter.description
+            schema["properties"][key] = {**described_property, "description": text}
     return core, schema
 
 
 def _object_schema(
-    properties: Schema, required: list[str], additional: Any, defs: Schema
+    properties: Schema, required: list[str], additional: object, defs: Schema
 ) -> Schema:
     schema = {
         "type": "object",
@@ -118,8 +118,8 @@ def _describe_simple(parameters: Sequence[Parameter]) -> tuple[Any, Schema] | No
     return core, _object_schema(properties, required, False, {})
 
 
-def _is_json(value: Any) -> bool:
-    """Tell whether a default is plain JSON as it stands."""
+def _is_json(value: object) -> bool:
+    """Return whether a default is a plain JSON value."""
     if type(value) is float:
         return math.isfinite(value)
     if type(value) is list:
@@ -134,14 +134,14 @@ def _describe_with_pydantic(
 ) -> tuple[Any, Schema]:
     try:
         return _generate(parameters)
-    except Exception:  # any failure is told below, by parameter
+    except Exception:  # any failure is reported below, by parameter
         for parameter in parameters:
             _check_parameter(fn, parameter)
         raise
 
 
 def _check_parameter(fn: Callable[..., Any], parameter: Parameter) -> None:
-    """Raise the FatalError that names `parameter`, if it is the one that JSON cannot fill."""
+    """Raise a FatalError that names `parameter`, if JSON cannot fill it."""
     try:
         _generate([parameter])
     except Exception as error:  # pydantic, or a type's own hook, may raise anything
@@ -155,10 +155,10 @@ def _check_parameter(fn: Callable[..., Any], parameter: Parameter) -> None:
 
 
 class _NoJsonForm(Exception):
-    """Pydantic describes the type, yet no JSON text would do."""
+    """Pydantic can describe the type, but no JSON value can represent it."""
 
 
-def _type_words(annotation: Any) -> str:
+def _type_words(annotation: object) -> str:
     if isinstance(annotation, type) and not get_args(annotation):
         module = annotation.__module__
         short = module in ("builtins", "__main__")
@@ -169,14 +169,14 @@ def _type_words(annotation: Any) -> str:
 def _handle_schema(kind: Any) -> Schema:
     if not _is_held(kind):
         raise TypeError(f"no call returns a {kind!r}")
-    words = f"a handle, such as @r7, of a kept {_short_name(kind)}"
-    return {"type": "string", "format": HANDLE, "description": words}
+    text = f"a handle, such as @r7, of a kept {_short_name(kind)}"
+    return {"type": "string", "format": HANDLE, "description": text}
 
 
-def _is_held(kind: Any) -> bool:
-    """Tell whether results of this type are kept by reference, so that there can be a handle.
+def _is_held(kind: object) -> bool:
+    """Return whether results of this type are stored by reference, so that a handle can exist.
 
-    Numbers of NumPy are sent as numbers, and a file that is open here is nothing to send at all.
+    NumPy's numbers are sent as numbers, and an open file cannot be sent at all.
     """
     if not isinstance(kind, type) or kind in (type, range) or kind.__module__ == "typing":
         return False
@@ -199,7 +199,7 @@ def _generator() -> Any:
 
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
-        def field_title_should_be_set(self, schema: Any) -> bool:
+        def field_title_should_be_set(self, schema: object) -> bool:
             return False
 
         def is_instance_schema(self, schema: Any) -> Any:
@@ -209,7 +209,7 @@ def _generator() -> Any:
 
 
 def _generate(parameters: Sequence[Parameter]) -> tuple[Any, Schema]:
-    """Let pydantic describe the parameters, as those of a function that takes all by name."""
+    """Describe the parameters by pydantic, as those of a function that takes all by name."""
     from pydantic.experimental.arguments_schema import (  # noqa: PLC0415 - heavy
         generate_arguments_schema,
     )
@@ -217,7 +217,7 @@ def _generate(parameters: Sequence[Parameter]) -> tuple[Any, Schema]:
     def stub(**arguments: Any) -> None: ...
 
     stub.__annotations__ = {p.name: p.annotation for p in parameters}
-    stub.__signature__ = inspect.Signature(  # type: ignore[attr-defined] - read by inspect
+    stub.__dict__["__signature__"] = inspect.Signature(  # read by inspect
         [
             inspect.Parameter(
                 p.name,
@@ -264,7 +264,7 @@ def _map_schemas(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def _tidy(schema: Schema) -> Schema:
-    """Use the provider's subset: enum for const, anyOf for oneOf, objects closed."""
+    """Reduce a schema to the provider's subset: enum for const, anyOf for oneOf, objects closed."""
     if schema.get("format") == "binary":
         raise _NoJsonForm("JSON has no bytes; pydantic.Base64Bytes works")
     tidy = _map_schemas(schema, _tidy)

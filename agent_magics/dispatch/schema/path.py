@@ -1,20 +1,20 @@
-"""From a place in arguments to the schema of what stands there."""
+"""Looks up the schema of a place (a path of keys and indexes) in arguments."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from agent_magics.dispatch.annotations import Schema
+from agent_magics.dispatch.schema.annotations import Schema
 
 
 def follow_reference(schema: Schema, root: Schema) -> Schema:
-    """Return what a local reference leads to, any other schema as it is."""
+    """Return the target of a local reference, any other schema as it is."""
     reference = schema.get("$ref", "")
     found: Schema = root.get("$defs", {}).get(reference.removeprefix("#/$defs/"), schema)
     return found
 
 
 def schema_at(root: Schema, place: Sequence[Any]) -> Schema | None:
-    """Return the schema of what stands at `place`; the first that fits in a union."""
+    """Return the schema of the value at `place`; the first that fits in a union."""
     candidates = [root]
     for part in place:
         opened = [follow_reference(each, root) for each in candidates]
@@ -23,7 +23,7 @@ def schema_at(root: Schema, place: Sequence[Any]) -> Schema | None:
     return follow_reference(candidates[0], root) if candidates else None
 
 
-def _step(schema: Schema, part: Any) -> Schema | None:
+def _step(schema: Schema, part: object) -> Schema | None:
     if isinstance(part, int):
         heads = schema.get("prefixItems", ())
         return heads[part] if part < len(heads) else schema.get("items")

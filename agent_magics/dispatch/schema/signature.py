@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from agent_magics.dispatch.annotations import Schema, describe_annotation
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.docstring import parse_docstring
+from agent_magics.dispatch.schema.annotations import Schema, describe_annotation
+from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.protocol.errors import FatalError
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
-    """Return the name of the parameter that wants the `ToolContext`, or None."""
+    """Return the name of the parameter annotated `ToolContext`, or None."""
     namespaces = _namespaces_of(fn)
     for parameter in _signature_of(fn).parameters.values():
         if _is_context(parameter.annotation, namespaces):
@@ -32,7 +32,7 @@ class Parameter:
 
     Attributes:
         annotation: resolved; Any where there was none.
-        simple: its core and JSON schema, where those need no pydantic.
+        simple: its core schema and JSON schema, where those need no pydantic.
     """
 
     name: str
@@ -45,37 +45,37 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no default."""
+        """Whether it has no default."""
         return self.default is inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
 class _Namespaces:
-    """Where the names in a function's annotations are looked up."""
+    """The namespaces in which names of a function's annotations are looked up."""
 
     globals: dict[str, Any]
     locals: dict[str, Any]
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """Return what messages call the function."""
+    """Return the function's name for messages."""
     inner = fn.func if isinstance(fn, functools.partial) else fn
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-# A tool's specification, its arguments and its stub each want to know.
+# A tool's specification, its binder and its stub each read them.
 _read: "weakref.WeakKeyDictionary[Callable[..., Any], tuple[Parameter, ...]]" = (
     weakref.WeakKeyDictionary()
 )
 
 
 def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """Return the parameters that a model fills; a function is read once.
+    """Return the parameters that a model fills; cached per function.
 
     Raises:
         FatalError: one of them cannot be filled by name, or its annotation cannot be resolved.
     """
-    if not isinstance(fn, types.FunctionType):  # what else can be called may not be hashed
+    if not isinstance(fn, types.FunctionType):  # other callables may not be hashable
         return tuple(_read_parameters(fn))
     known = _read.get(fn)
     if known is None:
@@ -85,8 +85,8 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
     signature, namespaces = _signature_of(fn), _namespaces_of(fn)
-    told = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
-    parameters = []
+    described = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
+    parameters: list[Parameter] = []
     for name, given in signature.parameters.items():
         if _is_context(given.annotation, namespaces):
             continue
@@ -113,7 +113,7 @@ def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
                 given.default,
                 is_positional=given.kind is given.POSITIONAL_ONLY,
                 is_rest=given.kind is given.VAR_KEYWORD,
-                description=_annotated_description(annotation) or told.get(name, ""),
+                description=_annotated_description(annotation) or described.get(name, ""),
             )
         )
     return parameters
@@ -129,8 +129,8 @@ def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def _innermost(fn: Any) -> Any:
-    """Return the function that was written: without partials, methods and wrapping decorators."""
+def _innermost(fn: object) -> Any:
+    """Return the original function, without partials, methods and wrapping decorators."""
     while True:
         if isinstance(fn, functools.partial):
             fn = fn.func
@@ -150,7 +150,8 @@ def _innermost(fn: Any) -> Any:
 def _namespaces_of(fn: Callable[..., Any]) -> _Namespaces:
     inner = _innermost(fn)
     if isinstance(inner, type):
-        inner = inner.__init__
+        kind: Any = inner  # of which class it is the constructor does not matter
+        inner = kind.__init__
     names: dict[str, Any] = {kind.__name__: kind for kind in getattr(inner, "__type_params__", ())}
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=True):
@@ -162,12 +163,12 @@ def _namespaces_of(fn: Callable[..., Any]) -> _Namespaces:
 
 
 def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Namespaces) -> Any:
-    """Return the annotation as an object; names in strings are looked up around the function."""
+    """Return the annotation as an object; strings are evaluated in the function's namespaces."""
     if given.annotation is given.empty:
         return Any
     try:
         return _readable(_evaluate(given.annotation, namespaces))
-    except Exception as error:  # evaluating a stranger's words may raise anything
+    except Exception as error:  # evaluating an annotation may raise anything
         raise FatalError(
             f"{name_of(fn)}: the annotation {given.annotation!r} of parameter {given.name!r} "
             f"cannot be resolved ({error}); define or import that name at module level, or write "
@@ -175,7 +176,7 @@ def _resolve(fn: Callable[..., Any], given: inspect.Parameter, namespaces: _Name
         ) from None
 
 
-def _evaluate(annotation: Any, namespaces: _Namespaces) -> Any:
+def _evaluate(annotation: object, namespaces: _Namespaces) -> Any:
     if type(annotation) is type:
         return annotation
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
@@ -201,14 +202,14 @@ def _is_context(annotation: Any, namespaces: _Namespaces) -> bool:
     return annotation is ToolContext
 
 
-def _annotated_description(annotation: Any) -> str:
-    """Return the words of ``Annotated[str, "words"]`` or of a ``Doc("words")`` there, or ""."""
+def _annotated_description(annotation: object) -> str:
+    """Return the text of ``Annotated[str, "text"]`` or of a ``Doc("text")`` there, or ""."""
     if type(annotation) is type or get_origin(annotation) is not typing.Annotated:
         return ""
     for extra in get_args(annotation)[1:]:
-        words = getattr(extra, "documentation", extra)
-        if isinstance(words, str):
-            return words
+        text = getattr(extra, "documentation", extra)
+        if isinstance(text, str):
+            return text
     return ""
 
 
@@ -218,20 +219,35 @@ def _annotated_description(annotation: Any) -> str:
 _LISTS = (abc.Iterable, abc.Iterator, abc.Generator, abc.Collection)
 
 
-def _readable(annotation: Any) -> Any:
-    """Return the annotation with its TypedDicts and iterables in a form that pydantic reads."""
+_ALIASES = getattr(typing, "TypeAliasType", ())  # those of Python 3.12: `type Name = ...`
+
+
+class _RecursiveAlias(Exception):
+    """An alias made by ``type`` occurs in its own definition."""
+
+
+def _readable(annotation: object, aliases: tuple[Any, ...] = ()) -> Any:
+    """Return the annotation with TypedDicts, iterables and aliases in a form that pydantic takes.
+
+    Args:
+        annotation: an object, not a string.
+        aliases: the aliases that it is nested in.
+    """
+    if isinstance(get_origin(annotation) or annotation, _ALIASES):
+        return _readable_alias(annotation, aliases)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if typing.is_typeddict(annotation):
         return _readable_typed_dict(annotation)
     if annotation in _LISTS if isinstance(annotation, type) else False:
         return list
     if origin in _LISTS:
-        return list[_readable(arguments[0])]  # type: ignore[misc] - built at run time
+        return types.GenericAlias(list, _readable(arguments[0], aliases))
     if origin in (None, typing.Literal, typing.Unpack, abc.Callable) or not arguments:
         return annotation
     if origin is typing.Annotated:
-        return typing.Annotated[(_readable(arguments[0]), *arguments[1:])]  # type: ignore[return-value]
-    new = tuple(map(_readable, arguments))
+        inner = _readable(arguments[0], aliases)
+        return typing.Annotated[(inner, *arguments[1:])]
+    new = tuple(_readable(each, aliases) for each in arguments)
     if new == arguments:
         return annotation
     if origin in (Union, types.UnionType):
@@ -239,8 +255,23 @@ def _readable(annotation: Any) -> Any:
     return origin[new]
 
 
+def _readable_alias(annotation: Any, aliases: tuple[Any, ...]) -> Any:
+    """Return the definition of an alias made by ``type``; a recursive one is left to pydantic."""
+    alias = get_origin(annotation) or annotation
+    if alias in aliases:
+        raise _RecursiveAlias
+    value = alias.__value__
+    given = dict(zip(alias.__type_params__, get_args(annotation), strict=False))
+    if given:
+        value = value[tuple(given[each] for each in value.__parameters__)]
+    try:
+        return _readable(value, (*aliases, alias))
+    except _RecursiveAlias:
+        return annotation
+
+
 def _readable_typed_dict(kind: Any) -> Any:
-    """Return a TypedDict as typing_extensions has it, which pydantic needs before Python 3.12."""
+    """Return a TypedDict in the form of typing_extensions, as pydantic needs before Python 3.12."""
     import typing_extensions as extensions  # noqa: PLC0415 - comes with pydantic, needed as rarely
 
     if kind.__class__.__module__ == "typing_extensions":
@@ -253,4 +284,5 @@ def _readable_typed_dict(kind: Any) -> Any:
             get_origin(hint) is typing.NotRequired if marked else name in kind.__optional_keys__
         )
         fields[name] = extensions.NotRequired[inner] if optional else inner
-    return extensions.TypedDict(kind.__name__, fields)
+    make: Any = extensions.TypedDict  # with fields that are known only now
+    return make(kind.__name__, fields)

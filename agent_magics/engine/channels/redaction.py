@@ -1,7 +1,9 @@
-"""Takes keys out of what leaves a tool: they are in the process, so code can print them."""
+"""Redacts keys in what leaves a tool: code in this process can read and print them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from agent_magics.protocol.events import (
@@ -19,28 +21,42 @@ from agent_magics.protocol.events import (
 
 REDACTED = "[redacted]"
 
-# Most values of an event; asked by type, since this runs for every event.
+# Types that need no redaction; checked by type, since this runs for every event.
 _HARMLESS = frozenset((int, float, bool, type(None)))
 
-# Events whose text comes in pieces, and those after which no more of it comes.
-_SAID = (TextDelta, ReasoningDelta)
-_STREAMED = (*_SAID, ExecCommandOutputDelta)
-_SAID_ENDS = (ItemCompleted, ModelRetry, *TURN_ENDS)
+# Events whose text arrives in pieces, and those that end such a text.
+_ANSWER = (TextDelta, ReasoningDelta)
+_STREAMED = (*_ANSWER, ExecCommandOutputDelta)
+_ANSWER_ENDS = (ItemCompleted, ModelRetry, *TURN_ENDS)
 _PRINTED_ENDS = (ExecCommandEnd, ToolCallCompleted, ToolCallFailed)
 
 Unstamped = tuple[type[Event], Mapping[str, Any]]  # an event's kind and its own fields
 
 
 def redact_text(secrets: Sequence[str], text: str) -> str:
-    """Return `text` without any of `secrets`."""
+    """Return `text` with all `secrets` replaced, also where JSON has escaped their characters."""
     for secret in secrets:
         if secret in text:
             text = text.replace(secret, REDACTED)
+        if "\\" in text:
+            text = _escaped(secret).sub(REDACTED, text)
     return text
 
 
+@lru_cache(maxsize=64)
+def _escaped(secret: str) -> re.Pattern[str]:
+    """Return a pattern of a secret in text, in JSON, and in JSON within JSON."""
+    return re.compile("".join(map(_forms, secret)))
+
+
+def _forms(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    coded = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return rf"(?:(?i:{coded})|\\*{re.escape(character)})"
+
+
 def redact(secrets: Sequence[str], value: Any) -> Any:
-    """Return `value` with the secrets taken out of every text in it, however deep it stands."""
+    """Return `value` with the secrets replaced in every text in it, at any depth."""
     kind = type(value)
     if kind is str:
         return redact_text(secrets, value)
@@ -59,14 +75,14 @@ def redact(secrets: Sequence[str], value: Any) -> Any:
     return value
 
 
-def cut_begun(secrets: Sequence[str], text: str) -> tuple[str, str]:
-    """Split `text` before a secret that has begun at its end; the second part is "" without one."""
-    begun = max((_begun(secret, text) for secret in secrets), default=0)
-    return text[: len(text) - begun], text[len(text) - begun :]
+def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
+    """Split `text` before the beginning of a secret at its end; the second part is "" for none."""
+    partial = max((_partial_length(secret, text) for secret in secrets), default=0)
+    return text[: len(text) - partial], text[len(text) - partial :]
 
 
-def _begun(secret: str, text: str) -> int:
-    """Return how many characters of `secret`, but not all, stand at the end of `text`."""
+def _partial_length(secret: str, text: str) -> int:
+    """Return how many characters of `secret` (not all) stand at the end of `text`."""
     at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
     while at >= 0:
         if secret.startswith(text[at:]):
@@ -76,43 +92,46 @@ def _begun(secret: str, text: str) -> int:
 
 
 class EventRedactor:
-    """Takes the secrets out of the events of one turn.
+    """Redacts secrets in the events of one turn.
 
-    What is printed or said comes in pieces, and a piece may end inside of a secret: such an end is
-    held back until the next piece, or until there is none.
+    Printed text and answers arrive in pieces, and a piece may end inside a secret: such an end is
+    held back until the next piece, or the end of the stream.
+
+    Attributes:
+        secrets: the texts to redact, the longest first.
     """
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        self._secrets = secrets
+        self.secrets = secrets
         self._held: dict[tuple[object, ...], tuple[type[Event], dict[str, Any]]] = {}
 
     def clean(self, kind: type[Event], fields: Mapping[str, Any]) -> list[Unstamped]:
-        """Return what may be shown in place of an event: often it, cleaned; perhaps more or none.
+        """Return the redacted events to show in place of an event: often one, or more, or none.
 
         Args:
-            kind: of the event.
-            fields: its own ones, without the stamp.
+            kind: the event's class.
+            fields: its own fields, without the stamp.
         """
         if kind in _STREAMED:
             return self._clean_piece(kind, dict(fields))
         shown: list[Unstamped] = [self._held.pop(key) for key in self._ended(kind, fields)]
-        cleaned = {name: redact(self._secrets, value) for name, value in fields.items()}
+        cleaned = {name: redact(self.secrets, value) for name, value in fields.items()}
         return [*shown, (kind, cleaned)]
 
     def _clean_piece(self, kind: type[Event], fields: dict[str, Any]) -> list[Unstamped]:
         stream = (kind, *(fields.get(name, "") for name in ("call_id", "session_id", "stream")))
         before = self._held.pop(stream, None)
         text = fields["text"] if before is None else before[1]["text"] + fields["text"]
-        text, begun = cut_begun(self._secrets, redact_text(self._secrets, text))
-        if begun:
-            self._held[stream] = (kind, {**fields, "text": begun})
+        text, partial = cut_partial(self.secrets, redact_text(self.secrets, text))
+        if partial:
+            self._held[stream] = (kind, {**fields, "text": partial})
         return [(kind, {**fields, "text": text})] if text else []
 
     def _ended(self, kind: type[Event], fields: Mapping[str, Any]) -> list[tuple[object, ...]]:
         """Return the streams that end with this event."""
-        if kind in _SAID_ENDS:
-            return [key for key in self._held if key[0] in _SAID]
+        if kind in _ANSWER_ENDS:
+            return [key for key in self._held if key[0] in _ANSWER]
         if kind in _PRINTED_ENDS:
-            whose = (fields.get("call_id", ""), fields.get("session_id", ""))
-            return [key for key in self._held if key[0] not in _SAID and key[1:3] == whose]
+            ids = (fields.get("call_id", ""), fields.get("session_id", ""))
+            return [key for key in self._held if key[0] not in _ANSWER and key[1:3] == ids]
         return []

@@ -1,26 +1,34 @@
-"""Questions on their way: each waits here under its id until an `Answer` op brings it home."""
+"""Holds open questions, and work for the waiting thread, by id until they are resolved."""
 
 import asyncio
 import itertools
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from agent_magics.dispatch.context import Emit
-from agent_magics.protocol.events import Question, QuestionResolved
+from agent_magics.dispatch.turn.context import Emit
+from agent_magics.protocol.events import MainThreadWork, Question, QuestionResolved, Warned
 from agent_magics.protocol.ops import Answer
+
+# How often, and after how many seconds each, an exception is raised in code to be stopped.
+MOST_WAKES, WAKE_INTERVAL = 10, 0.5
+STUCK = (
+    "{name} was told to stop and goes on: it is in code that Python cannot interrupt, or catches "
+    "every error. The kernel is busy until it returns, or is restarted."
+)
 
 
 class PendingQuestions:
-    """The open questions of one session; lives on the engine's loop."""
+    """The open questions of one session; used on the engine's loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[asyncio.Future[Answer], Emit]] = {}
         self._numbers = itertools.count(1)
 
     def next_id(self) -> str:
-        """Return an id that no other question has and nothing but its widget can know."""
+        """Return a new question id, which only its widget can know."""
         return f"q{next(self._numbers)}-{secrets.token_hex(8)}"
 
     async def ask(self, emit: Emit, kind: type[Question], **fields: Any) -> Answer:
@@ -36,7 +44,7 @@ class PendingQuestions:
                 emit(QuestionResolved, question_id=question_id, decision="closed", by="engine")
 
     def resolve(self, answer: Answer) -> None:
-        """Hand an answer to whoever waits; a late or second answer is dropped."""
+        """Pass an answer to the question that waits for it; a late or second one is dropped."""
         waiting = self._waiting.pop(answer.question_id, None)
         if waiting is None:
             return
@@ -53,21 +61,30 @@ class PendingQuestions:
 
 
 class WorkQueue:
-    """Work for the thread that waits for the run: Python callables, which no event can carry."""
+    """Work for the thread that waits for the run: callables, which no event can carry."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._work: dict[str, Work] = {}
         self._numbers = itertools.count(1)
 
-    def put(self, kind: str, run: Any) -> "Work":
-        """Keep `run` under a new id."""
+    async def run(
+        self, emit: Emit, kind: str, call_id: str, name: str, run: Callable[[], Any]
+    ) -> Any:
+        """Run a function on the thread that waits, announced by an event; return its result."""
         work = Work(f"w{next(self._numbers)}", kind, run, self._loop)
         self._work[work.id] = work
-        return work
+        try:
+            emit(MainThreadWork, question_id=work.id, call_id=call_id, work=kind, name=name)
+            return await work.result
+        except asyncio.CancelledError:
+            work.end(partial(emit, Warned, message=STUCK.format(name=name)))
+            raise
+        finally:
+            self.take(work.id)
 
     def take(self, work_id: str) -> "Work | None":
-        """Return the work once; None when it was cancelled meanwhile."""
+        """Remove and return the work; None when it was cancelled meanwhile."""
         return self._work.pop(work_id, None)
 
 
@@ -82,22 +99,43 @@ class Work:
         self.run = run
         self._loop = loop
         self.stop: Callable[[], Any] | None = None  # ends a coroutine that runs on another loop
+        self.wake: Callable[[], Any] | None = None  # raises in code that holds its thread
+        self.is_ended = False  # its result is not used any more
+        self.is_over = False  # it does not run any more
         self.result: asyncio.Future[Any] = loop.create_future()
 
-    def end(self) -> None:
-        """Nobody waits for it any more: end it where that is possible."""
-        if self.stop is not None:
-            with suppress(RuntimeError):  # its loop has just ended
-                self.stop()
+    def end(self, on_stuck: Callable[[], None]) -> None:
+        """Stop the work where that is possible, since its call has ended; on the engine's loop.
 
-    def finish(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Bring the outcome home."""
+        Args:
+            on_stuck: called where the work has begun and cannot be stopped.
+        """
+        self.is_ended = True
+        if self.stop is not None:
+            with suppress(RuntimeError):  # its loop is closed
+                self.stop()
+        self._wake(MOST_WAKES, on_stuck)
+
+    def _wake(self, times: int, on_stuck: Callable[[], None]) -> None:
+        """Raise an exception in the work, and again later, since it may catch the first one."""
+        if self.is_over or self.wake is None:
+            return
+        with suppress(OSError, ValueError):  # its thread has just ended
+            self.wake()
+        if times == 0:
+            on_stuck()
+            return
+        self._loop.call_later(WAKE_INTERVAL, self._wake, times - 1, on_stuck)
+
+    def finish(self, value: object = None, error: BaseException | None = None) -> None:
+        """Set the result or the error."""
+        self.is_over = True
         if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration)):
-            # On the engine's loop these would end the loop, or never arrive.
+            # Raised on the engine's loop, these would end the loop, or be lost.
             error = RuntimeError(f"{type(error).__name__}: {error}")
         self._loop.call_soon_threadsafe(self._set, value, error)
 
-    def _set(self, value: Any, error: BaseException | None) -> None:
+    def _set(self, value: object, error: BaseException | None) -> None:
         if self.result.done():
             return
         if error is None:

@@ -1,25 +1,20 @@
-"""What became of MCP servers, told to people in whichever turn runs and to the model once."""
+"""Reports status changes of MCP servers: to people in the running turn, to the model once."""
 
 from collections.abc import Callable, Collection
 
-from agent_magics.engine.outbox import Outbox
+from agent_magics.engine.channels.outbox import Outbox
 from agent_magics.protocol.events import McpServerChanged
 
 
 class ServerNews:
-    """The changes of one conversation's servers; on the engine's loop.
-
-    Attributes:
-        told: what the model knows of each server.
-    """
+    """The status changes of one session's MCP servers; used on the engine's loop."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.told: dict[str, str] = {}
         self._outbox = outbox
         self._waiting: dict[str, dict[str, str]] = {}
 
     def add(self, server: str, status: str, message: str, turns: Collection[str]) -> None:
-        """Say that a server changed: in the `turns` that run, else in the next."""
+        """Report a change of a server: in the running `turns`, else in the next one."""
         change = {"server": server, "status": status, "message": message}
         if not turns:
             self._waiting[server] = change
@@ -27,7 +22,7 @@ class ServerNews:
             self._outbox.emit(turn_id, McpServerChanged, **change)
 
     def catch_up(self, emit: Callable[..., None]) -> None:
-        """Say how servers changed while nothing ran."""
+        """Emit the changes that happened while no turn ran."""
         for change in self._waiting.values():
             emit(McpServerChanged, **change)
         self._waiting.clear()

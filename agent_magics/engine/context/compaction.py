@@ -1,25 +1,25 @@
-"""When and how what is sent becomes shorter: old outputs first, then a summary by the model."""
+"""Compacts a conversation: prunes old outputs first, then has the model write a summary."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
-from agent_magics.engine.compaction import (
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.engine.context.history import History
+from agent_magics.engine.context.pruning import prune
+from agent_magics.engine.context.summary import (
     INSTRUCTIONS,
     Parts,
-    Record,
+    SummaryHistory,
     replacement,
     shorten_text,
     split,
     write_record,
 )
-from agent_magics.engine.history import History
-from agent_magics.engine.meter import ContextMeter
-from agent_magics.engine.pruning import prune
-from agent_magics.engine.tokens import count_items, guess_text
+from agent_magics.engine.context.tokens import count_items, guess_text
+from agent_magics.engine.context.usage import ContextMeter
 from agent_magics.models.base import (
     ContextOverflow,
     ItemDone,
@@ -42,42 +42,42 @@ LONGEST_SUMMARY = 0.2
 # Tokens: the most of each, however long the model's context is.
 MOST_OUTPUTS, MOST_STEPS, MOST_WORDS, MOST_SUMMARY = 40_000, 20_000, 20_000, 10_000
 
-# Of a conversation that was refused: what the provider may take.
+# The share of a refused conversation's tokens that the provider may accept.
 BELOW_REFUSED = 0.9
 
 # How often a summary is asked for when the record itself is too long, each time with half of it.
 TRIES = 3
 
-# What a recording finds these requests by; no prompt of a person begins so.
+# Identifies these requests in a recording; no prompt of a person begins so.
 PROMPT = "[summary of the conversation]"
 
 NOTHING_OLD = "there is nothing old enough to be replaced"
 
 
 class _Failed(Exception):
-    """Why the conversation was left as it is, without a full stop."""
+    """A compaction failed and the conversation is unchanged; the message has no full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shorter:
-    """What is to be sent from now on."""
+    """The result of a compaction: the items to send from now on."""
 
     items: list[Item]
     pruned: int = 0
     summary: str = ""
 
 
-class Shortening:
-    """Makes room in one turn's conversation.
+class Compaction:
+    """Shortens one turn's conversation when the model's context is full.
 
     Args:
-        context: of the turn.
-        model: who writes summaries.
+        context: the turn's context.
+        model: the client that writes summaries.
         history: the conversation.
-        meter: how full the model's context is.
-        plan: returns the plan as it stands.
-        prepare: lets hooks see a request for a summary, and change it.
-        spent: is told the tokens of each summary.
+        meter: measures how full the model's context is.
+        plan: returns the present plan.
+        prepare: lets hooks see and change a request for a summary.
+        spent: called with the usage of each summary.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class Shortening:
         self._refused = 0  # tokens that were too many for the provider
 
     async def make_room(self, prompt: str) -> None:
-        """Shorten what is sent where it has become too long; where that fails, say so and go on."""
+        """Shorten the conversation where it is too long; where that fails, warn and go on."""
         config = self._context.config
         if self._meter.wants_count(config):
-            # On another thread: loading an encoding takes longer than the loop may stand still.
+            # On another thread: loading an encoding would block the loop for too long.
             await asyncio.wrap_future(POOL.submit(self._meter.count_exactly, config.model))
         if not self._meter.is_full(config):
             return
-        self._say_default()
+        self._warn_of_default()
         try:
             self._apply(self._prune_enough() or await self._replace_old(prompt))
         except (_Failed, FatalError) as failure:
@@ -120,7 +120,7 @@ class Shortening:
         """Shorten a conversation that the provider has just refused as too long.
 
         Raises:
-            FatalError: there is nothing that could be left out, or it did not work.
+            FatalError: nothing can be left out, or the compaction failed.
         """
         self._refused = self._meter.tokens(self._context.config)
         try:
@@ -135,10 +135,10 @@ class Shortening:
             self._warn(f"No summary could be made of the conversation: {_clause(failure)}.")
 
     async def compact(self) -> None:
-        """Replace all there is by a summary, because the person wants it.
+        """Replace the whole conversation by a summary, on the person's demand.
 
         Raises:
-            FatalError: why not; the conversation is then as it was.
+            FatalError: why it failed; the conversation is unchanged.
         """
         try:
             self._apply(await self._replace_old("", kept=0))
@@ -148,9 +148,9 @@ class Shortening:
     # -- the two ways -----------------------------------------------------------------------------
 
     def _prune_enough(self) -> _Shorter | None:
-        """Return the conversation without old outputs, if that is worth its price.
+        """Return the conversation without old outputs, if that makes it short enough.
 
-        It is not for a little: what the provider has cached of the conversation is lost with it.
+        Pruning a little is not worth it, since the provider's cache of the conversation is lost.
         """
         items, limit = self._history.sent, self._limit
         kept = min(MOST_OUTPUTS, int(KEPT_OUTPUTS * limit))
@@ -195,7 +195,7 @@ class Shortening:
         return _Shorter(items, pruned, summary)
 
     def _is_worth_it(self, old: Sequence[Item]) -> bool:
-        """Return whether a summary would replace more than an earlier one and what it kept."""
+        """Return whether a summary would replace more than an earlier summary and what it kept."""
         has_steps = any(not isinstance(item, UserMessage) for item in old)
         return has_steps or count_items(old) > self._limit // 2
 
@@ -216,46 +216,46 @@ class Shortening:
         raise _Failed("its record is too long for the model, too")
 
     async def _ask(self, prompt: str, text: str) -> str:
-        """Ask once; nothing of the answer is shown or kept but its text."""
+        """Request a summary; only the text of the answer is used, and nothing of it is shown."""
         request = ModelRequest(
             model=self._context.config.model,
             instructions=INSTRUCTIONS,
-            history=Record(self._history.items, text),
+            history=SummaryHistory(self._history.items, text),
             tools=(),
             prompt=prompt,
             number=self._asked,
             conversation=self._context.session_id,
         )
         request = await self._prepare(request)
-        emit, said = self._context.emit, list[str]()
+        emit, texts = self._context.emit, list[str]()
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 match event:
                     case ItemDone(AssistantMessage(text=words)):
-                        said.append(words)
+                        texts.append(words)
                     case RetryWait(reason, attempt, delay, tries):
                         emit(ModelRetry, reason=reason, attempt=attempt, delay=delay, tries=tries)
                     case Notice(message):
                         self._warn(message)
                     case ResponseDone(usage):
                         self._spent(usage)
-        return "\n\n".join(said)
+        return "\n\n".join(texts)
 
     # -- doing it ---------------------------------------------------------------------------------
 
     @property
     def _limit(self) -> int:
-        """How many tokens there may be, by the model's context or by what was refused of it."""
+        """The most tokens: by the model's context, or less than the refused conversation had."""
         limit = self._meter.limit(self._context.config).tokens
         return min(limit, int(self._refused * BELOW_REFUSED)) if self._refused else limit
 
     def _tokens_of(self, items: Sequence[Item]) -> int:
-        """Return the tokens of a request with `items`, by what one with the present ones has."""
+        """Estimate the tokens of a request with `items` from those of the present request."""
         frame = self._meter.tokens(self._context.config) - count_items(self._history.sent)
         return max(frame, 0) + count_items(items)
 
     def _apply(self, shorter: _Shorter) -> None:
-        """Send this from now on."""
+        """Send the shorter conversation from now on, and emit the event about it."""
         before, after = self._history.sent, shorter.items
         tokens = self._meter.tokens(self._context.config), self._tokens_of(after)
         self._history.shorten(after, len(self._history.items))
@@ -270,11 +270,11 @@ class Shortening:
             summary=shorter.summary,
         )
 
-    def _say_default(self) -> None:
+    def _warn_of_default(self) -> None:
         limit = self._meter.limit(self._context.config)
-        if limit.known or self._meter.default_said:
+        if limit.known or self._meter.default_warned:
             return
-        self._meter.default_said = True
+        self._meter.default_warned = True
         self._warn(
             f"How much {self._context.config.model} can read is not known; {limit.window:,} tokens "
             "are taken. context_window=... says it."
@@ -285,5 +285,5 @@ class Shortening:
 
 
 def _clause(failure: Exception) -> str:
-    """Return a sentence as a part of another one."""
+    """Return an error's sentence without its full stop."""
     return str(failure).rstrip(".")

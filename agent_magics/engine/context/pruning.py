@@ -1,10 +1,10 @@
-"""Old tool outputs taken out of what is sent: the first and cheapest way to make room."""
+"""Prunes old tool outputs from the sent conversation: the first and cheapest way to shorten it."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agent_magics.engine.tokens import count_item
+from agent_magics.engine.context.tokens import count_item
 from agent_magics.protocol.items import (
     MODEL_ITEMS,
     InputText,
@@ -16,8 +16,8 @@ from agent_magics.protocol.items import (
 # Tokens; what is shorter is not worth its line, and a line that stands for an output never is.
 SHORTEST = 100
 
-# How an output names the whole of its text (`tools.command_run`, `dispatch.references`), and an
-# object that the model may want to use later.
+# How an output names the whole of its text (`tools.commands.run`, `dispatch.stored_outputs`), and
+# an object that the model may want to use later.
 _WHOLE = re.compile(
     r"(@r\d+)(?: \([\d,]+ lines?|: the whole text, [\d,]+ characters); read_file and grep_files"
 )
@@ -26,7 +26,7 @@ _OBJECT = re.compile(r"^\[@r\d+: .{1,100}; it stands for this object in argument
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Items with lines in place of old outputs; `count` is how many were replaced."""
+    """Items with old outputs replaced by lines; `count` is the number of replaced ones."""
 
     items: list[Item]
     count: int
@@ -35,13 +35,13 @@ class Pruned:
 def prune(
     items: Sequence[Item], kept: int, keep: Callable[[str], str], *, unread: bool = False
 ) -> Pruned:
-    """Replace old outputs by one line each; what the model has not read yet stays.
+    """Replace old outputs by one line each; outputs that the model has not read yet stay.
 
     Args:
         items: the conversation as it is sent.
         kept: tokens of the newest outputs that stay whole.
-        keep: keeps a text and returns the handle by which it can be read again.
-        unread: go by `kept` alone: there is no other way to make room.
+        keep: stores a text and returns the handle by which it can be read again.
+        unread: whether unread outputs beyond `kept` are replaced, too, as a last resort.
     """
     result = list(items)
     old = _old_outputs(items, len(items) if unread else first_unread(items), kept)
@@ -51,7 +51,7 @@ def prune(
 
 
 def _old_outputs(items: Sequence[Item], end: int, kept: int) -> list[tuple[int, ToolCallOutput]]:
-    """Return the outputs before `end` that are to go, oldest first, and where they stand."""
+    """Return the outputs before `end` to replace, oldest first, with their indexes."""
     old = []
     for place in reversed(range(end)):
         item = items[place]
@@ -64,7 +64,7 @@ def _old_outputs(items: Sequence[Item], end: int, kept: int) -> list[tuple[int, 
 
 
 def first_unread(items: Sequence[Item]) -> int:
-    """Return where that begins which came after the model's last word."""
+    """Return the index of the first item after the model's last one."""
     place = len(items)
     while place and not isinstance(items[place - 1], MODEL_ITEMS):
         place -= 1
@@ -76,8 +76,8 @@ def _line_for(item: ToolCallOutput, keep: Callable[[str], str]) -> str:
     texts = [part.text for part in parts if isinstance(part, InputText)]
     images = len(parts) - len(texts)
     shown = f"{images} image{'' if images == 1 else 's'}" if images else ""
-    said = f"{sum(map(len, texts)):,} characters of output" if texts else ""
-    size = " and ".join(filter(None, (said, shown)))
+    amount = f"{sum(map(len, texts)):,} characters of output" if texts else ""
+    size = " and ".join(filter(None, (amount, shown)))
     if not texts:
         return f"[{size} left out here; make the call again to see more.]"
     text = text_of(item.output)

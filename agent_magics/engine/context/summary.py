@@ -1,17 +1,17 @@
-"""What stands in place of an old part of a conversation, and how the model is asked for it.
+"""Builds the request for a summary of a conversation, and the items that replace the old part.
 
-The model reads the old part as one text, not as a conversation to go on with: no tools need be
-offered, no provider minds how calls and outputs stand in it, and it can be made as short as it
-must be.
+The model reads the old part as one text, not as a conversation to continue: no tools need be
+offered, the provider's rules on calls and outputs do not apply, and it can be made as short as
+needed.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agent_magics.backends.exec.processes import Session
-from agent_magics.dispatch.output import cut_text
-from agent_magics.engine.pruning import first_unread
-from agent_magics.engine.tokens import BYTES_A_TOKEN, ITEM_TOKENS, count_item, count_items
+from agent_magics.dispatch.results.output import cut_text
+from agent_magics.engine.context.pruning import first_unread
+from agent_magics.engine.context.tokens import BYTES_A_TOKEN, ITEM_TOKENS, count_item, count_items
+from agent_magics.exec.processes import CommandSession
 from agent_magics.models.base import Transcript, TranscriptMaker
 from agent_magics.protocol.events import PlanStep
 from agent_magics.protocol.items import (
@@ -44,7 +44,7 @@ ASK = "\n\n(End of the record.) Write the summary now."
 # Characters of one entry of the record; the model needs the gist of a long output, not all of it.
 LONGEST_ENTRY = 8_000
 LONGEST_CALL = 2_000
-# The beginning of a record that is too long says what it is about; the end, where things stand.
+# A long record is cut in its middle: its beginning has the task, its end the present state.
 HEAD = 0.25
 
 FOREWORD = (
@@ -59,19 +59,19 @@ _MARKER, _LEAST = 16, 40
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A conversation in two: `old` is to be replaced, `recent` stays as it is."""
+    """A conversation in two parts: `old` is to be replaced, `recent` stays as it is."""
 
     old: list[Item]
     recent: list[Item]
 
 
 def split(items: Sequence[Item], kept: int) -> Parts:
-    """Cut where nothing is torn apart: no call from its output, no answer in two.
+    """Split a conversation between complete steps: no call without its output, no partial answer.
 
     Args:
         items: the conversation as it is sent.
-        kept: tokens that the recent part may have. What the model has not read yet stays in any
-            case, with the calls that it answers; but 0 replaces everything.
+        kept: the most tokens of the recent part. Items that the model has not read yet stay in any
+            case, with the calls that they answer; but 0 replaces everything.
     """
     cuts = _cuts(items)
     chosen = cuts[-1]
@@ -90,7 +90,7 @@ def split(items: Sequence[Item], kept: int) -> Parts:
 
 
 def _cuts(items: Sequence[Item]) -> list[int]:
-    """Return every place, from 0 on, before which the conversation may end."""
+    """Return every index, from 0 on, before which the conversation may be split."""
     cuts = [0]
     waiting: list[str | None] = []
     for place, item in enumerate(items, 1):
@@ -105,7 +105,7 @@ def _cuts(items: Sequence[Item]) -> list[int]:
 
 
 def _is_person(items: Sequence[Item], place: int) -> bool:
-    """Return whether at `place` something begins that the model has not said."""
+    """Return whether an item at `place` is the person's, or the end of the conversation."""
     return place == len(items) or isinstance(items[place], UserMessage)
 
 
@@ -119,12 +119,12 @@ def write_record(items: Iterable[Item], tokens: int) -> str:
 
 
 def shorten_text(text: str, tokens: int, head: float = 0.5) -> str:
-    """Return `text` with at most about `tokens` tokens, cut in the middle where it is longer.
+    """Return `text` cut in the middle to at most about `tokens` tokens.
 
     Args:
-        text: what is to be shortened.
-        tokens: the bound; the line that says how much is missing comes on top of it.
-        head: the share of it that goes to the beginning.
+        text: the text.
+        tokens: the limit, without the line that says how much is missing.
+        head: the share of the limit for the beginning.
     """
     data = text.encode("utf-8", "replace")
     most = max(tokens, 0) * BYTES_A_TOKEN
@@ -150,18 +150,18 @@ def _entry(item: Item) -> str:
             return f"## Call of local_shell\n{_cut(' '.join(command), LONGEST_CALL)}"
         case ToolCallOutput(output=output):
             return f"## Output\n{_cut(text_of(output))}"
-    return ""  # reasoning and searches: what came of them follows
+    return ""  # reasoning and searches: their results follow
 
 
 def _cut(text: str, most: int = LONGEST_ENTRY) -> str:
     return cut_text(text, most)[0]
 
 
-class Record:
+class SummaryHistory:
     """The history of a request for a summary: one message.
 
-    Its `items` are the whole conversation's, by which a recording finds its way (the outputs that
-    came before, the names of sessions).
+    Its `items` are those of the whole conversation, from which a recording takes earlier outputs
+    and the names of sessions.
     """
 
     def __init__(self, items: Sequence[Item], text: str) -> None:
@@ -169,45 +169,49 @@ class Record:
         self.sent: Sequence[Item] = (UserMessage(text + ASK),)
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
-        """The message, as the transcript of `maker` writes it."""
+        """Return the message in the wire form of `maker`."""
         transcript: Transcript = maker()
         for item in self.sent:
             transcript.add(item)
         return transcript.encoded()
 
 
-# -- what is put in its place -------------------------------------------------------------------
+# -- the replacement ----------------------------------------------------------------------------
 
 
 def replacement(
-    parts: Parts, summary: str, words: int, plan: Sequence[PlanStep], sessions: Sequence[Session]
+    parts: Parts,
+    summary: str,
+    words: int,
+    plan: Sequence[PlanStep],
+    sessions: Sequence[CommandSession],
 ) -> list[Item]:
     """Return the conversation with `summary` in place of its old part.
 
     Args:
-        parts: the conversation in two.
-        summary: the model's own.
-        words: tokens of the old part's messages of the person that stay, the newest first.
-        plan: the plan as it stands.
-        sessions: the command sessions that are open.
+        parts: the conversation in two parts.
+        summary: the model's summary.
+        words: the most tokens of the person's messages of the old part that stay, the newest first.
+        plan: the present plan.
+        sessions: the open command sessions.
     """
-    said, all_said = keep_words(parts.old, words)
-    pieces = [FOREWORD.format("" if all_said else _CUT), summary.strip()]
+    messages, is_complete = keep_words(parts.old, words)
+    pieces = [FOREWORD.format("" if is_complete else _CUT), summary.strip()]
     if plan:
         pieces.append("The plan as it stands:\n" + "\n".join(map(_step, plan)))
     if sessions:
         pieces.append("Command sessions that are open:\n" + "\n".join(map(_session, sessions)))
-    return [*said, UserMessage("\n\n".join(pieces), role="developer"), *parts.recent]
+    return [*messages, UserMessage("\n\n".join(pieces), role="developer"), *parts.recent]
 
 
 def keep_words(items: Iterable[Item], tokens: int) -> tuple[list[UserMessage], bool]:
-    """Return the person's messages within `tokens`, and whether nothing of them is missing.
+    """Return the person's newest messages within `tokens`, and whether these are all of them.
 
-    The newest count first. The one for which the room is not enough is cut in its middle.
+    The message at the limit is cut in its middle.
     """
-    said = [item for item in items if isinstance(item, UserMessage) and item.role == "user"]
+    messages = [item for item in items if isinstance(item, UserMessage) and item.role == "user"]
     kept: list[UserMessage] = []
-    for message in reversed(said):
+    for message in reversed(messages):
         size = count_item(message)
         if size <= tokens:
             kept.append(message)
@@ -220,7 +224,7 @@ def keep_words(items: Iterable[Item], tokens: int) -> tuple[list[UserMessage], b
 
 
 def _shortened(message: UserMessage, tokens: int) -> UserMessage | None:
-    """Return a message cut in its middle, its images named; None where there is no room for it."""
+    """Return a message cut in its middle, its images as names; None for too little room."""
     if tokens < _LEAST:
         return None
     text = shorten_text(text_of(message.content), tokens - ITEM_TOKENS - _MARKER)
@@ -231,5 +235,5 @@ def _step(step: PlanStep) -> str:
     return f"- [{step.status}] {step.id}: {step.description}"
 
 
-def _session(session: Session) -> str:
+def _session(session: CommandSession) -> str:
     return f"- session {session.id}: {cut_text(' '.join(session.command.split()), 200)[0]}"

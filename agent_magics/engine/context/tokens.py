@@ -1,4 +1,4 @@
-"""How many tokens an item is, where nobody has counted it yet: a guess, or tiktoken's count."""
+"""Counts or estimates the tokens of items that no provider has counted yet."""
 
 import hashlib
 import os
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
+from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.items import (
     AssistantMessage,
     Content,
@@ -29,7 +30,7 @@ TextCounter: TypeAlias = Callable[[str], int]
 # characters are a token each come out near the truth.
 BYTES_A_TOKEN = 4
 
-# What the frame around an item costs: role, name, ids.
+# Tokens of an item's own fields: role, name, ids.
 ITEM_TOKENS = 5
 
 # OpenAI's guide "Images and vision": 85 tokens for low detail; a tiled or patched picture of the
@@ -39,6 +40,7 @@ IMAGE_TOKENS = {"low": 85, "auto": 1_200, "high": 1_200, "original": 5_000}
 # tiktoken loads an encoding from its cache folder, and from the network where it is not there or
 # damaged. So it is only asked for one whose file is there and whole (names, addresses and hashes
 # as in its tiktoken_ext/openai_public.py).
+_MOST_ENCODING = 16 << 20  # bytes
 _FILES = {
     "cl100k_base": (
         "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken",
@@ -53,18 +55,18 @@ _SAME_FILE = {"o200k_harmony": "o200k_base"}
 
 
 def guess_text(text: str) -> int:
-    """Return about how many tokens `text` is; a long ASCII text costs no more than a short one."""
+    """Estimate the tokens of `text` from its size in UTF-8, in constant time for ASCII."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return -(-size // BYTES_A_TOKEN)
 
 
 def count_item(item: Item, count: TextCounter = guess_text) -> int:
-    """Return about how many tokens `item` adds to a request."""
+    """Estimate the tokens that `item` adds to a request."""
     return ITEM_TOKENS + sum(map(count, _texts_of(item))) + _images_of(item)
 
 
 def count_items(items: Iterable[Item], count: TextCounter = guess_text) -> int:
-    """Return about how many tokens `items` add to a request."""
+    """Estimate the tokens that `items` add to a request."""
     return sum(count_item(item, count) for item in items)
 
 
@@ -102,7 +104,7 @@ def _images_of(item: Item) -> int:
 
 @cache
 def exact_counter(model: str) -> TextCounter | None:
-    """Return tiktoken's count for `model`, where it is installed and has the encoding at hand.
+    """Return tiktoken's counter for `model`, if tiktoken and its encoding are installed.
 
     Loading an encoding takes up to a second. Nothing is fetched from the network.
     """
@@ -128,5 +130,5 @@ def _is_at_hand(encoding: str) -> bool:
     # tiktoken names its files so (tiktoken/load.py).
     name = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
     with suppress(OSError):
-        return hashlib.sha256(Path(folder, name).read_bytes()).hexdigest() == digest
+        return hashlib.sha256(read_plain(Path(folder, name), _MOST_ENCODING)).hexdigest() == digest
     return False

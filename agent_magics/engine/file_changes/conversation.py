@@ -1,21 +1,22 @@
-"""What a conversation changed in files: a tracker for each turn, one journal for all of them."""
+"""Tracks file changes of a conversation: a tracker for each turn, one journal for all."""
 
 from pathlib import Path
 
-from agent_magics.backends.workspace_journal import ChangeJournal, Way
-from agent_magics.backends.workspace_journals import earlier_journal, new_journal
-from agent_magics.dispatch.context import Emit
-from agent_magics.engine.turn_diff import DiffTracker, conflict_event
+from agent_magics.dispatch.turn.context import Emit
+from agent_magics.engine.file_changes.turn import DiffTracker, conflict_event, diff_event
+from agent_magics.file_history.journal import ChangeJournal, UndoResult
+from agent_magics.file_history.journals import earlier_journal, new_journal
 from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 
 
 class ChangedFiles:
-    """The changes of one conversation's turns.
+    """The file changes of one conversation's turns.
 
     Args:
-        folder: where journals are kept; None keeps none beyond this process.
-        session_id, agent: whose they are.
+        folder: the folder for journals; None keeps them in this process only.
+        session_id, agent: the conversation and its agent.
     """
 
     def __init__(self, folder: Path | None, session_id: str, agent: str) -> None:
@@ -27,34 +28,34 @@ class ChangedFiles:
         self._too_large: set[str] = set()
 
     def begin(self, turn_id: str, config: RunConfig, emit: Emit) -> DiffTracker:
-        """Return what sees the changes of a turn."""
+        """Return the tracker of a turn's changes."""
         journal = self.journal_in(config.cwd)
         tracker = DiffTracker(journal, turn_id, config.cwd, config.roots, emit, self._too_large)
         self._trackers[turn_id] = tracker
         return tracker
 
     def name(self, turn_id: str, title: str) -> None:
-        """Say what people know the turn by."""
+        """Set the title under which people see the turn."""
         self._trackers[turn_id].title = title
 
     def finish(self, turn_id: str) -> None:
-        """Tell all that a turn changed, where it began at all."""
+        """Report all changes of a turn, where it began at all."""
         tracker = self._trackers.pop(turn_id, None)
         if tracker is not None:
             tracker.finish()
 
     def journal_in(self, cwd: Path) -> ChangeJournal:
-        """Return what this conversation changed in files; its turns are in that workspace.
+        """Return this conversation's journal for its workspace.
 
-        Where it has changed nothing, an earlier kernel's changes in the same workspace are taken
-        up when somebody asks for them; see `journal_to_undo`.
+        Where it has changed nothing, the changes of an earlier kernel in the same workspace are
+        found by `journal_to_undo`.
         """
         if self._journal is None:
             self._journal = new_journal(self._folder, self._session_id, self._about(cwd))
         return self._journal
 
     def journal_to_undo(self, cwd: Path) -> ChangeJournal:
-        """Return the same, or where this kernel changed nothing that of the last one that ended."""
+        """Return this conversation's journal, or if it is empty that of the last ended one."""
         journal = self.journal_in(cwd)
         if journal.is_empty:
             earlier = earlier_journal(self._folder, self._about(cwd))
@@ -62,12 +63,27 @@ class ChangedFiles:
                 self._journal = journal = earlier
         return journal
 
-    def conflict(self, cwd: Path, way: Way) -> TurnDiffUpdated:
-        """Return what was in the way of an undo, as a diff."""
+    def diff(self, turn: int, cwd: Path) -> str:
+        """Return the changes of a turn as a unified diff.
+
+        Args:
+            turn: counted back among the turns that changed files; 1 is the last.
+            cwd: the workspace.
+
+        Raises:
+            FatalError: there is no such turn.
+        """
+        journal = self.journal_to_undo(cwd)
+        if not 1 <= turn <= len(journal.turns):
+            raise FatalError(f"{len(journal.turns)} turns changed files; there is no {turn}.")
+        return diff_event(journal, [journal.turns[turn - 1]], cwd).diff
+
+    def conflict(self, cwd: Path, way: UndoResult) -> TurnDiffUpdated:
+        """Return the conflicts of an undo as a diff."""
         return conflict_event(self.journal_in(cwd), way.obstacles, cwd)
 
     def close(self) -> None:
-        """Give the journal back."""
+        """Close the journal."""
         if self._journal is not None:
             self._journal.close()
 

@@ -1,46 +1,45 @@
-"""What a turn changes in files: seen around each call, written down, told as one diff.
+"""Tracks file changes of a turn: observed around each call, journaled, reported as one diff.
 
-Law: a turn that changes nothing and runs no command pays nothing. What is not seen is said: a
-workspace that is too large, folders that tools fill, what a command does outside the workspace.
+Law: a turn that changes nothing and runs no command costs nothing. Changes that cannot be observed
+are named: a workspace that is too large, folders that tools fill, changes outside the workspace.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
-from agent_magics.backends.paths import read_judge, shown_path
-from agent_magics.backends.workspace import WorkspaceMemory, memories_of
-from agent_magics.backends.workspace_diff import FileDiff, file_diff
-from agent_magics.backends.workspace_journal import ChangeJournal, TurnChanges
-from agent_magics.backends.workspace_restore import Obstacle
-from agent_magics.backends.workspace_scan import MOST_ENTRIES
-from agent_magics.backends.workspace_states import (
+from agent_magics.dispatch.turn.context import Emit
+from agent_magics.file_history.diff import FileDiff, file_diff
+from agent_magics.file_history.journal import ChangeJournal, TurnChanges
+from agent_magics.file_history.restore import Conflict
+from agent_magics.file_history.scan import MOST_ENTRIES
+from agent_magics.file_history.states import (
     PathChange,
     PathState,
     look_at,
     with_missing_folders,
 )
-from agent_magics.dispatch.context import Emit
+from agent_magics.file_history.workspace import WorkspaceMemory, memories_of
+from agent_magics.files.paths import read_judge, shown_path
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
 
-_MOST_TOLD = 200_000  # characters of one event's diff
-_SHOWN_TITLE = 60
+_MOST_SHOWN = 200_000  # characters of one event's diff
 
 Content = Callable[[str], bytes | None]
 
 
 class DiffTracker:
-    """The changes of one turn; safe from every thread.
+    """The file changes of one turn; thread-safe.
 
     Args:
-        journal: where they are written down.
+        journal: records the changes.
         turn_id: the turn.
-        cwd: the workspace; paths are told relative to it.
+        cwd: the workspace; paths are reported relative to it.
         roots: the folders that commands may write.
         emit: sends an event of the turn.
-        told: workspaces of which it was said that they are too large; shared by the conversation.
+        reported: workspaces that were reported as too large; shared by the conversation.
     """
 
     def __init__(
@@ -50,12 +49,12 @@ class DiffTracker:
         cwd: Path,
         roots: Sequence[Path],
         emit: Emit,
-        told: set[str],
+        reported: set[str],
     ) -> None:
         self.title = ""
         self._journal, self._turn_id = journal, turn_id
         self._cwd, self._roots = cwd, roots
-        self._emit, self._told = emit, told
+        self._emit, self._reported = emit, reported
         self._whole: dict[str, PathChange] = {}
         self._diffs: dict[str, tuple[PathChange, FileDiff]] = {}
         self._doubtful = self._over = False
@@ -65,13 +64,13 @@ class DiffTracker:
 
     @contextmanager
     def writing(self, paths: Sequence[Path]) -> Iterator[None]:
-        """See what the work inside does to `paths` and to folders that it makes for them."""
+        """Record the changes of the work inside to `paths` and to folders made for them."""
         busy = [memory for memory in memories_of(self._roots) if memory.has_sessions]
-        for memory in busy:  # what sessions did until now is not this call's doing
+        for memory in busy:  # changes of sessions until now do not belong to this call
             self._add_found(memory, *memory.begin())
         watched = with_missing_folders(map(str, paths))
         contents: dict[str, bytes] = {}
-        judge = read_judge()  # once for both looks: it asks for a hundred places
+        judge = read_judge(self._roots)  # once for both scans: it looks up a hundred places
         before = _look(watched, contents, judge)
         try:
             yield
@@ -87,18 +86,18 @@ class DiffTracker:
             self._add(changes, contents.get)
 
     def watch(self) -> "CommandWatch":
-        """Look at the workspace before a command or a piece of code; the rest is the watch's."""
+        """Scan the workspace before a command or a piece of code, and return its watch."""
         memories = list(memories_of(self._roots))
         watch = CommandWatch(self, memories)
         for memory in memories:
             self._add_found(memory, *memory.begin())
             if memory.too_large:
-                self._tell_too_large(memory.root)
+                self._warn_too_large(memory.root)
         return watch
 
-    def _tell_too_large(self, root: str) -> None:
-        if root not in self._told:
-            self._told.add(root)
+    def _warn_too_large(self, root: str) -> None:
+        if root not in self._reported:
+            self._reported.add(root)
             message = (
                 f"{root} holds more than {MOST_ENTRIES:,} files, so what commands and code change "
                 "there is not seen and cannot be undone; what file tools change is."
@@ -124,20 +123,20 @@ class DiffTracker:
                 before = change.before if first is None else first.before
                 self._whole[change.path] = PathChange(change.path, before, change.after)
             if not self._over:
-                self._tell()
+                self._report()
 
     # -- telling -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Tell all of it once more at the turn's end, with what runs by itself."""
+        """Report all changes again at the turn's end, and warn of files that run by themselves."""
         with self._lock:
             self._over = True
             if self._whole:
-                self._tell(final=True)
+                self._report(final=True)
 
-    def _tell(self, *, final: bool = False) -> None:
+    def _report(self, *, final: bool = False) -> None:
         content, changes = self._journal.store.get, _sorted(self._whole.values())
-        fields = _told(changes, self._cwd, content, self._doubtful, self._diffs)
+        fields = _event_fields(changes, self._cwd, content, self._doubtful, self._diffs)
         runs = what_runs(changes, self._cwd, content) if final else ()
         self._emit(TurnDiffUpdated, runs=runs, **fields)
 
@@ -149,20 +148,20 @@ DOUBTFUL = (
 
 
 class CommandWatch:
-    """One command or piece of code under watch; made by `DiffTracker.watch`."""
+    """The workspace around one command or piece of code; made by `DiffTracker.watch`."""
 
     def __init__(self, tracker: DiffTracker, memories: Sequence[WorkspaceMemory]) -> None:
         self._tracker, self._memories = tracker, memories
         self._is_session = False
 
     def hand_over(self) -> None:
-        """Tell what it has done so far, because it goes on as a session."""
+        """Report the changes so far, because the command goes on as a session."""
         for memory in self._memories:
             self._tracker._add_found(memory, *memory.hand_over())
         self._is_session = True
 
     def finish(self) -> None:
-        """Tell what it has done, because it has ended; a second call does nothing."""
+        """Report the changes, because the command has ended; a second call does nothing."""
         memories, self._memories = self._memories, ()
         for memory in memories:
             self._tracker._add_found(memory, *memory.end(session=self._is_session))
@@ -177,7 +176,7 @@ def _look(
 
     found = {}
     for path in paths:
-        # Behind a link now, or not to be looked at: the tool will say so itself.
+        # Behind a link now, or not readable: the tool will report it.
         with suppress(OSError):
             found[path] = look_at(path, judge, keep)
     return found
@@ -187,16 +186,16 @@ def _look(
 
 
 def diff_event(journal: ChangeJournal, turns: Sequence[TurnChanges], cwd: Path) -> TurnDiffUpdated:
-    """Return what some turns did all in all, as the event of one turn would tell it."""
+    """Return the net changes of some turns, as an event."""
     changes, content = _sorted(journal.changes_of(turns)), journal.store.get
-    fields = _told(changes, cwd, content, journal.is_doubtful(turns))
+    fields = _event_fields(changes, cwd, content, journal.is_doubtful(turns))
     return TurnDiffUpdated(runs=what_runs(changes, cwd, content), **fields)
 
 
 def conflict_event(
-    journal: ChangeJournal, obstacles: Sequence[Obstacle], cwd: Path
+    journal: ChangeJournal, obstacles: Sequence[Conflict], cwd: Path
 ) -> TurnDiffUpdated:
-    """Return what is in the way of an undo: from what the agent left to what is there now."""
+    """Return the conflicts of an undo: the diff from the agent's state to the present one."""
     contents: dict[str, bytes] = {}
     judge = read_judge()
     for obstacle in obstacles:
@@ -208,14 +207,14 @@ def conflict_event(
     def content(digest: str) -> bytes | None:
         return contents.get(digest) or journal.store.get(digest)
 
-    return TurnDiffUpdated(**_told(_sorted(changes), cwd, content, doubtful=False))
+    return TurnDiffUpdated(**_event_fields(_sorted(changes), cwd, content, doubtful=False))
 
 
 def _sorted(changes: Iterable[PathChange]) -> list[PathChange]:
     return sorted(changes, key=lambda change: change.path)
 
 
-def _told(
+def _event_fields(
     changes: Sequence[PathChange],
     cwd: Path,
     content: Content,
@@ -223,10 +222,10 @@ def _told(
     known: dict[str, tuple[PathChange, FileDiff]] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the event."""
-    told = describe(changes, cwd, content, known)
+    described = describe(changes, cwd, content, known)
     return {
-        "diff": _joined([text for _, text in told]),
-        "files": tuple(file for file, _ in told),
+        "diff": _joined([text for _, text in described]),
+        "files": tuple(file for file, _ in described),
         "notes": (DOUBTFUL,) if doubtful else (),
     }
 
@@ -237,12 +236,12 @@ def describe(
     content: Content,
     known: dict[str, tuple[PathChange, FileDiff]] | None = None,
 ) -> list[tuple[ChangedFile, str]]:
-    """Return each change that is left in the end, with its diff.
+    """Return each net change with its diff.
 
     Args:
-        changes: what became of each path.
-        cwd: paths are told relative to it.
-        content: returns a kept content by its digest.
+        changes: the state before and after of each path.
+        cwd: the folder to which paths are relative.
+        content: returns a stored content by its digest.
         known: diffs that were made before; new ones are added.
     """
     known = {} if known is None else known
@@ -257,7 +256,7 @@ def describe(
             known[change.path] = change, diff
         else:
             diff = earlier[1]
-        if _is_told_by_its_files(change, changes) and change.path not in folders:
+        if _is_implied_by_files(change, changes) and change.path not in folders:
             continue
         found.append((_changed_file(change, diff, cwd), diff.text))
     return found
@@ -268,8 +267,8 @@ def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     return file_diff(shown_path(Path(change.path), cwd), change.before, change.after, old, new)
 
 
-def _is_told_by_its_files(change: PathChange, changes: Sequence[PathChange]) -> bool:
-    """Tell whether a folder came or went with files, which say enough."""
+def _is_implied_by_files(change: PathChange, changes: Sequence[PathChange]) -> bool:
+    """Return whether a folder was created or deleted with files in it, which are listed."""
     if {change.before.kind, change.after.kind} != {"folder", "absent"}:
         return False
     return any(other.path.startswith(f"{change.path}/") for other in changes)
@@ -277,26 +276,28 @@ def _is_told_by_its_files(change: PathChange, changes: Sequence[PathChange]) -> 
 
 def _changed_file(change: PathChange, diff: FileDiff, cwd: Path) -> ChangedFile:
     kinds = change.before.kind, change.after.kind
-    word = "added" if kinds[0] == "absent" else "removed" if kinds[1] == "absent" else "changed"
+    kind: Literal["added", "changed", "removed"] = "changed"
+    if "absent" in kinds:
+        kind = "added" if kinds[0] == "absent" else "removed"
     path = shown_path(Path(change.path), cwd) + ("/" if "folder" in kinds else "")
     note = diff.note
     if not change.before.can_be_made:
         note = "; ".join(filter(None, (note, "cannot be undone")))
-    return ChangedFile(path, word, diff.added, diff.removed, note)  # type: ignore[arg-type]
+    return ChangedFile(path, kind, diff.added, diff.removed, note)
 
 
 def _joined(texts: Sequence[str]) -> str:
     whole = "".join(texts)
-    if len(whole) <= _MOST_TOLD:
+    if len(whole) <= _MOST_SHOWN:
         return whole
-    cut = whole.rfind("\n", 0, _MOST_TOLD) + 1
+    cut = whole.rfind("\n", 0, _MOST_SHOWN) + 1
     return f"{whole[:cut]}… {len(whole) - cut:,} characters more …\n"
 
 
 def what_runs(changes: Sequence[PathChange], cwd: Path, content: Content) -> tuple[str, ...]:
-    """Return a sentence for each changed file that runs by itself."""
+    """Return a warning for each changed file that other programs run automatically."""
     # Late: it needs TOML and 30 patterns, and most turns change nothing.
-    from agent_magics.backends.workspace_triggers import why_it_runs  # noqa: PLC0415
+    from agent_magics.file_history.triggers import why_it_runs  # noqa: PLC0415
 
     found = []
     for change in changes:

@@ -1,4 +1,4 @@
-"""The events of a run on their way to the hooks that want them."""
+"""Calls the hooks' `on_event` with the events of a run."""
 
 import asyncio
 import inspect
@@ -7,14 +7,15 @@ from typing import Any
 
 from agent_magics.dispatch.hooks import HookMethod
 from agent_magics.dispatch.pool import POOL
+from agent_magics.protocol.errors import error_text
 
 
 class EventWatch:
-    """Hands the events of one run to the hooks that want them, on the thread that waits.
+    """Calls the hooks with the events of one run, on the thread that waits.
 
     Args:
         methods: the hooks' `on_event`, in order.
-        complain: told once, in a sentence, about each that raised; it is not called again.
+        complain: called once with a sentence about each hook that raised; it is not called again.
     """
 
     def __init__(self, methods: Sequence[HookMethod], complain: Callable[[str], None]) -> None:
@@ -22,13 +23,13 @@ class EventWatch:
         self._complain = complain
         self._last: asyncio.Task[None] | None = None
 
-    def see(self, event: Any, *, loop_is_free: bool) -> None:
-        """Hand on one event.
+    def see(self, event: object, *, loop_is_free: bool) -> None:
+        """Call the hooks with one event.
 
         Args:
-            event: what happened.
-            loop_is_free: whether this thread's loop goes on while the run does; an async hook
-                runs there then, else it is waited for on a loop of its own.
+            event: the event.
+            loop_is_free: whether this thread's loop runs while the run does; an async hook then
+                runs on it, else it runs to its end on a loop of its own.
         """
         for method in tuple(self._methods):
             try:
@@ -38,7 +39,7 @@ class EventWatch:
             except Exception as error:
                 self._drop(method, error)
 
-    def _await(self, method: HookMethod, answer: Any, loop_is_free: bool) -> None:
+    def _await(self, method: HookMethod, answer: object, loop_is_free: bool) -> None:
         if loop_is_free:
             work = self._in_order(self._last, method, answer)
             self._last = asyncio.get_running_loop().create_task(work)
@@ -56,7 +57,7 @@ class EventWatch:
             self._drop(method, error)
 
     async def settle(self) -> None:
-        """Wait until the async hooks have seen everything."""
+        """Wait until the async hooks have handled all events."""
         if self._last is not None:
             await asyncio.wait([self._last])
 
@@ -64,7 +65,7 @@ class EventWatch:
         if method in self._methods:
             self._methods.remove(method)
             self._complain(
-                f"The hook {method.name} raised {type(error).__name__}: {error}. It is not called "
+                f"The hook {method.name} raised {error_text(error)}. It is not called "
                 "again in this run."
             )
 

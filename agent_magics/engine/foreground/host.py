@@ -1,4 +1,4 @@
-"""The surroundings of a run, as whoever waits for it lends them: who answers, what SIGINT does."""
+"""Defines the host of a run: it answers questions, runs live code, and handles SIGINT."""
 
 import inspect
 import json
@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from agent_magics.dispatch.elicitation import accepted
 from agent_magics.dispatch.pool import POOL
-from agent_magics.engine.loopless import run_to_end
-from agent_magics.protocol.events import ApprovalRequested, ElicitationRequested, Question
+from agent_magics.engine.foreground.sync_bridge import run_to_end
+from agent_magics.mcp.elicitation.answers import accepted
+from agent_magics.protocol.errors import error_text
+from agent_magics.protocol.events import ApprovalRequested, FormRequested, Question
 from agent_magics.protocol.ops import DECISIONS, Answer
 
 NOBODY = (
@@ -19,26 +20,27 @@ NOBODY = (
     "approval='never' lets code run in the kernel, sandbox='danger-full-access' lets commands run. "
     "Or find a way that needs no approval."
 )
+NOBODY_FORM = "nobody can be asked here; a program answers with on_question=...."
 
 
 class Host(Protocol):
-    """The surroundings of a run: who answers, how live code runs, what SIGINT does meanwhile."""
+    """Answers questions of a run, runs its live code, and handles SIGINT meanwhile."""
 
     def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
         """Answer a question, at once or when awaited."""
         ...
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Answer a question from a thread that has no loop to give."""
+        """Answer a question on a thread whose event loop, if any, is busy."""
         ...
 
     def guard(self) -> AbstractContextManager[Any]:
-        """Hold around work on this thread, so that an interrupt reaches the person's code."""
+        """Let an interrupt raise in the person's code that runs inside this context."""
         ...
 
 
 class ProgramHost:
-    """The surroundings of a plain program: `on_question` answers, or nobody does."""
+    """Hosts runs in a plain program: `on_question` answers questions, or nobody does."""
 
     def __init__(self, on_question: Callable[[Question], Any] | None = None) -> None:
         self._on_question = on_question
@@ -46,7 +48,7 @@ class ProgramHost:
     def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
         """Ask `on_question`, plain or async."""
         if self._on_question is None:
-            return denied(question)
+            return denied(question, NOBODY_FORM if isinstance(question, FormRequested) else NOBODY)
         answer = self._on_question(question)
         if inspect.isawaitable(answer):
             return self._await(question, answer)
@@ -61,7 +63,7 @@ class ProgramHost:
         return answer if isinstance(answer, Answer) else POOL.submit(run_to_end, answer).result()
 
     def guard(self) -> AbstractContextManager[Any]:
-        """Let SIGINT raise in the person's function; asyncio's own handler would only cancel."""
+        """Restore Python's SIGINT handler, since asyncio's own would only cancel a task."""
         return _plain_interrupts()
 
 
@@ -78,26 +80,26 @@ def _plain_interrupts() -> Iterator[None]:
 
 
 def denied(question: Question, reason: str = NOBODY) -> Answer:
-    """Return the answer that policy gives when nobody can be asked."""
+    """Return the denial that policy gives when nobody can be asked."""
     return Answer(question_id=question.question_id, decision="deny", feedback=reason, by="policy")
 
 
-def as_answer(question: Question, value: Any, by: str = "program") -> Answer:
-    """Turn what `on_question` returned into an answer to this question.
+def as_answer(question: Question, value: object, by: str = "program") -> Answer:
+    """Convert the result of `on_question` to an answer to this question.
 
     Args:
-        question: what was asked.
+        question: the question.
         value: a decision's name, or an object with `decision` and perhaps `feedback` and
             `edited_arguments` (JSON text, or a dict) or `edited_text` (the question's `editable`,
-            changed); for a server's form also a dict of its fields, which accepts it.
+            changed); for a form also a dict of its fields, which accepts it.
         by: who answered.
     """
-    if isinstance(question, ElicitationRequested):
+    if isinstance(question, FormRequested):
         content = value if isinstance(value, Mapping) else None
         if content is not None or (isinstance(value, str) and value.startswith("approve")):
             return accepted(question, content, by=by)
     decision = value if isinstance(value, str) else getattr(value, "decision", None)
-    any_words = not isinstance(question, (ApprovalRequested, ElicitationRequested))
+    any_words = not isinstance(question, ApprovalRequested | FormRequested)
     if not isinstance(decision, str) or not (any_words or decision in DECISIONS):
         choices = ", ".join(DECISIONS)
         return denied(
@@ -117,5 +119,5 @@ def as_answer(question: Question, value: Any, by: str = "program") -> Answer:
 
 
 def broken(question: Question, error: Exception) -> Answer:
-    """Return the answer where `on_question` itself failed."""
-    return denied(question, f"on_question raised {type(error).__name__}: {error}")
+    """Return a denial that says how `on_question` itself failed."""
+    return denied(question, f"on_question raised {error_text(error)}")

@@ -1,11 +1,11 @@
-"""Coroutines run from a thread that has no loop to give."""
+"""Runs coroutines from a thread that has no event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from agent_magics.engine.requests import Work
+from agent_magics.engine.channels.requests import Work
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -14,16 +14,16 @@ async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
 
 
 def run_to_end(awaitable: Awaitable[Any]) -> Any:
-    """Run what can be awaited on a loop of its own, on this thread."""
+    """Run an awaitable on an event loop of its own, on this thread."""
     with asyncio.Runner() as runner:
         return runner.run(_as_coroutine(awaitable))
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that is not expected to wait, without a loop.
+    """Run a coroutine that never suspends, without an event loop.
 
     Raises:
-        RespondToModel: it waits.
+        RespondToModel: it suspends.
     """
     try:
         coroutine.send(None)
@@ -37,10 +37,11 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
-    """Run a coroutine on a loop of its own; what cancels it is kept in `running` meanwhile."""
+    """Run a coroutine on a loop of its own; `running` holds its cancel function meanwhile."""
 
     async def cancellable() -> Any:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None  # this is a coroutine
         work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)
         running.add(cancel)
         try:

@@ -1,21 +1,21 @@
-"""Notices a model that goes round in circles, across the requests and turns of a conversation.
+"""Detects repeated calls and results across the requests and turns of a conversation.
 
-A call repeats an earlier one when it is the same and *brought the same*: what changes anything, or
-learns anything, is no circle. Two measures, both by equality, so that a call costs the same in a
-long conversation as in a short one:
+A call repeats an earlier one when it is equal and had an equal output: a call that changes
+something, or returns something new, is no repetition. Two measures, both by equality, so that a
+call costs the same in a long conversation as in a short one:
 
 * **identical**: the tool and its arguments are equal as JSON (the order of keys and white space do
   not count), and so are the outputs, but for times, durations, addresses and the like.
 * **near-identical**: the same after every number became 0, letters became small, white space and
-  quotes went, and arguments were left out that say how, not what (`_HOW`). Small models turn these
-  knobs: a longer time-out, a line further, other quotes. Leafing through a file turns them too, but
-  brings another page, and so is none.
+  quotes were removed, and arguments were left out that say how, not what (`_HOW`). Small models
+  vary these: a longer time-out, a line further, other quotes. Paging through a file varies them,
+  too, but returns another page, and so is no repetition.
 
 For each distance of one to four calls there is a count of how many calls in a row equalled the one
-so far before. So A A A is a row of distance 1, and A B A B A B one of distance 2.
+so far before. So A A A is a series of distance 1, and A B A B A B one of distance 2.
 
-Calls that the model's code makes are many by nature (a call for each file). Of these only a long
-row of the very same is told, once a turn, and nobody is asked: an interrupt ends code.
+Calls made by the model's code are many by nature (a call for each file). Of these only a long
+series of identical ones is reported, once a turn, and nobody is asked: an interrupt ends code.
 """
 
 import json
@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent_magics.models.drift import normalise_text
+from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.protocol.config import LoopLimits
 from agent_magics.protocol.items import (
     CallItem,
@@ -36,21 +36,21 @@ from agent_magics.protocol.items import (
 
 LONGEST_PERIOD = 4
 
-# Looking whether something has happened yet is no circle, also while nothing has.
-POLLING = frozenset(("write_stdin", "list_sessions"))
+# Tools that poll: repeating them is no sign of a loop.
+POLLING = frozenset(("write_stdin", "list_sessions", "wait", "list_agents"))
 
 # Arguments that say how a call is made, not what it does.
 _HOW = frozenset(
     ("timeout_ms", "yield_time_ms", "max_output_tokens", "justification", "explanation")
 )
 
-# Longer arguments (a whole file, say) are compared as they are.
+# Longer arguments (such as a whole file) are compared as they are.
 _MOST_PARSED = 20_000
 # Characters from each end of an output that are compared where times and the like may differ, and
 # by how many its whole length may differ then.
 _COMPARED = 1_000
 _MOST_LONGER = 200
-# What is shorter ("Let me see.") is said again and again by everyone.
+# Shorter texts ("Let me see.") are not counted.
 _SHORTEST_TEXT = 20
 
 _SAME_WORDS = "the same words beside its calls"
@@ -67,7 +67,7 @@ _LOOSE = re.compile(r"[\s\"'`\\]+")
 
 @dataclass(slots=True)
 class _Call:
-    """One call, as far as it is compared; the rest is found out when another one is like it."""
+    """One call in the form in which it is compared; parts are computed on demand."""
 
     name: str
     exact: str
@@ -83,7 +83,7 @@ class _Call:
 
     @property
     def normal(self) -> str:
-        """The output without what differs from run to run; of a long one, both ends."""
+        """The output without parts that vary between runs; of a long one, both ends."""
         if self._normal is None:
             text = self.output
             ends = text[:_COMPARED] + text[max(len(text) - _COMPARED, _COMPARED) :]
@@ -93,18 +93,18 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """A row of repetitions: in words, and how far it went."""
+    """A series of repeated calls: its description, and its length."""
 
     words: str
     times: int
 
 
-class LoopGuard:
+class RepetitionDetector:
     """Counts the repetitions of one conversation.
 
     Attributes:
-        limits: when to say something; may change from turn to turn.
-        denied: the person (or nobody) did not want a repetition; the turn is to end politely.
+        limits: the lengths at which a series is reported; may change from turn to turn.
+        denied: whether a repetition was denied, so that the turn ends after a summary.
     """
 
     def __init__(self, limits: LoopLimits | None = None) -> None:
@@ -114,38 +114,38 @@ class LoopGuard:
         self.begin_turn()
 
     def begin_turn(self) -> None:
-        """The person has spoken: that a cell is run again is not the model's doing."""
+        """Begin a turn: that a cell is run again is no repetition of the model."""
         self._in_turn = 0
         self._notes_given = 0
-        self._note_at = {}
+        self._note_at: dict[str, int] = {}
         self._notes: list[str] = []
         self._nested: tuple[str, Content] = "", ""
         self._nested_row = 0
-        self._nested_told = False
+        self._nested_reported = False
         self.denied = False
 
     def forget(self) -> None:
-        """Begin to count afresh."""
+        """Reset all counts."""
         self._calls: deque[_Call] = deque(maxlen=LONGEST_PERIOD)
         self._exact = [0] * (LONGEST_PERIOD + 1)  # by distance: calls in a row that repeat
         self._near = 0  # these two at distance 1 only
         self._changing = 0
         self._text = ""
         self._texts = 0
-        self._note_at: dict[str, int] = {}
+        self._note_at = {}
         self._notes_given = 0
         self._arrived: dict[str, _Call] = {}
 
     # -- what happens -----------------------------------------------------------------------------
 
     def arrived(self, items: Iterable[CallItem]) -> None:
-        """Take the calls of an answer, before they run."""
+        """Record the calls of a response, before they run."""
         self._arrived = {item.call_id: _read(item) for item in items if item.call_id}
 
     def question_about(self, call_id: str) -> str:
-        """Return why the person is to be asked before this call runs, or "".
+        """Return why the person must be asked before this call runs, or "".
 
-        It would go on with what the model was told to end.
+        That is so for a call that continues a series which the model was told to end.
         """
         if not self._notes_given:
             return ""
@@ -153,14 +153,14 @@ class LoopGuard:
         if call is None or circle is None or not self._goes_on(call, circle):
             return ""
         noted = self._note_at.get(circle.words)
-        times = circle.times + (circle.words != _SAME_WORDS)  # words are counted when they are said
+        times = circle.times + (circle.words != _SAME_WORDS)  # texts count before calls
         patient = noted is not None and times < noted + self.limits.patience
         if patient or (noted is None and self._notes_given < self.limits.notes):
             return ""
         return f"the agent goes round in circles: {circle.words}, {circle.times} times so far"
 
     def answered(self, call_id: str, output: Content) -> None:
-        """Take a call's output, in the order of the calls."""
+        """Record a call's output, in the order of the calls."""
         call = self._arrived.pop(call_id, None)
         if call is None:
             return
@@ -171,17 +171,17 @@ class LoopGuard:
         self._notice()
 
     def answered_to_code(self, name: str, arguments: str, output: Content) -> None:
-        """Take a call that the model's code has made."""
+        """Record a call that the model's code has made."""
         made = f"{name} {arguments}", output
         self._nested_row = self._nested_row + 1 if made == self._nested else 1
         self._nested = made
         is_long = self._nested_row >= self.limits.nested and name not in POLLING
-        if is_long and not self._nested_told:
-            self._nested_told = True
+        if is_long and not self._nested_reported:
+            self._nested_reported = True
             self._notes.append(_NESTED.format(name=name, times=self._nested_row))
 
-    def said(self, text: str) -> None:
-        """Take what the model said beside its calls."""
+    def record_text(self, text: str) -> None:
+        """Record the model's text beside its calls."""
         text = " ".join(text.split()).casefold()
         if len(text) < _SHORTEST_TEXT:
             return
@@ -190,7 +190,7 @@ class LoopGuard:
         self._notice()
 
     def take_notes(self) -> list[str]:
-        """Return (and forget) what the model is to be told."""
+        """Return and remove the notes for the model."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -212,7 +212,7 @@ class LoopGuard:
         return self._calls[-distance] if len(self._calls) >= distance else None
 
     def _goes_on(self, call: _Call, circle: Circle) -> bool:
-        """Return whether `call` goes on with the row that was noticed."""
+        """Return whether `call` continues the noticed series."""
         last = self._before(1)
         if circle.words == _SAME_WORDS or (last is not None and last.near == call.near):
             return True
@@ -220,7 +220,7 @@ class LoopGuard:
         return any(before is not None and before.exact == call.exact for before in earlier)
 
     def _circle(self) -> Circle | None:
-        """Return the row that has become too long, if there is one."""
+        """Return the series that has become too long, if there is one."""
         limits = self.limits
         last = self._before(1)
         found = None
@@ -237,11 +237,11 @@ class LoopGuard:
             found = Circle(_SAME_WORDS, self._texts)
         return found
 
-    def _row(self, repeats: int, most: int, call: _Call, words: str) -> Circle | None:
-        # Two of them must be of this turn: one call for each of three prompts is no circle.
+    def _row(self, repeats: int, most: int, call: _Call, description: str) -> Circle | None:
+        # Two of them must be of this turn: one call for each of three prompts is no repetition.
         if repeats + 1 < most or self._in_turn < 2:
             return None
-        return Circle(f"{words} ({call.name})", repeats + 1)
+        return Circle(f"{description} ({call.name})", repeats + 1)
 
     def _near_row(self, last: _Call) -> Circle | None:
         if self._near <= self._exact[1]:  # there is no difference in it: a row of the other kind
@@ -258,7 +258,7 @@ class LoopGuard:
         return None
 
     def _notice(self) -> None:
-        """Note for the model what has just become too long, once for each row."""
+        """Add a note for the model about a series that has just become too long, once for each."""
         circle = self._circle()
         if circle is None:
             self._note_at.clear()
@@ -289,7 +289,7 @@ def _read(item: CallItem) -> _Call:
 
 
 def _forms(arguments: str) -> tuple[str, str]:
-    """Return arguments in one form for all ways of writing them, and in the loose one."""
+    """Return the arguments in a canonical form, and in a form without numbers, case and spaces."""
     if len(arguments) > _MOST_PARSED:
         return arguments, arguments
     try:

@@ -1,4 +1,4 @@
-"""A pandas DataFrame as a model answers with one: columns with types, and rows of plain values."""
+"""Converts between pandas DataFrames and the rows of plain values that a model returns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime
 _SHOWN_PROBLEMS = 30
 
 
-def is_frame_type(kind: Any) -> bool:
+def is_frame_type(kind: object) -> bool:
     """Return whether `kind` is pandas' DataFrame; pandas is not imported for that."""
     module = getattr(kind, "__module__", "") or ""
     return (
@@ -48,16 +48,16 @@ class Table:
 
 
 class FrameForm:
-    """What a model is asked for in place of a frame, and the frame made of it."""
+    """The table type that a model is asked for in place of a DataFrame, and its conversion."""
 
     kind = Table
 
     def build(self, table: Table) -> Any:
-        """Return the frame, each column with the dtype that its type says.
+        """Convert a table to a DataFrame, each column with the dtype of its type.
 
-        Integers are ``int64``, or ``Int64`` where values are missing; booleans likewise ``bool``
-        or ``boolean``; numbers ``float64``; dates and datetimes ``datetime64``; text as pandas
-        has it.
+        Integers become ``int64``, or ``Int64`` where values are missing; booleans likewise ``bool``
+        or ``boolean``; numbers ``float64``; dates and datetimes ``datetime64``; text pandas'
+        default.
 
         Raises:
             RespondToModel: rows are of the wrong length, or values are not of their column's type.
@@ -80,9 +80,9 @@ class FrameForm:
         series = {}
         for number, column in enumerate(table.columns):
             values = [row[number] for row in table.rows]
-            problems += _misfits(values, number, column)
+            problems += _type_errors(values, number, column)
             if not problems:
-                series[column.name] = _MAKERS[column.type](pd, values)
+                series[column.name] = series_of(column.type, values)
         if problems:
             raise RespondToModel(_listed(problems))
         return pd.DataFrame(series, index=pd.RangeIndex(len(table.rows)))
@@ -104,8 +104,8 @@ _WORDS = {
 }
 
 
-def _misfits(values: list[Any], number: int, column: Column) -> list[str]:
-    """Name the values that are not of their column's type."""
+def _type_errors(values: list[Any], number: int, column: Column) -> list[str]:
+    """Return a line for each value that is not of its column's type."""
     fits = _FITS[column.type]
     return [
         f"rows[{row}][{number}] ({column.name}): expected {_WORDS[column.type]}, got {value!r}"
@@ -114,11 +114,11 @@ def _misfits(values: list[Any], number: int, column: Column) -> list[str]:
     ]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_date(value: Any) -> bool:
+def _is_date(value: object) -> bool:
     import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
 
     if not isinstance(value, str):
@@ -150,6 +150,17 @@ def _booleans(pd: Any, values: list[Any]) -> Any:
 
 def _times(pd: Any, values: list[Any]) -> Any:
     return pd.to_datetime(pd.Series(values, dtype="object"), format="ISO8601")
+
+
+def series_of(kind: str, values: list[Any]) -> Any:
+    """Return values as pandas holds a column of that kind (`ColumnType`, or else of objects)."""
+    import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
+
+    return _MAKERS.get(kind, _objects)(pd, values)
+
+
+def _objects(pd: Any, values: list[Any]) -> Any:
+    return pd.Series(values, dtype="object")
 
 
 _MAKERS: dict[str, Callable[[Any, list[Any]], Any]] = {

@@ -1,11 +1,11 @@
-"""What a run gives back to the program that waited for it: a fold over its events."""
+"""Builds the result of a run from its events."""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.engine.structured import OutputType
+from agent_magics.engine.results.structured import OutputType
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     Event,
@@ -27,7 +27,7 @@ class FinishedCall:
 
     Attributes:
         arguments: a dict where the model sent JSON, else its text.
-        output: the text the model read.
+        output: the text that the model read.
         duration: seconds.
     """
 
@@ -51,10 +51,10 @@ class RunResult:
         calls: the finished tool calls, in the order they ended.
         usage: tokens over all requests of the run.
         cost: USD of all its requests, as the server reports it or by the list prices of
-            `agent_magics.models.catalog`; None where that is not known.
+            `agent_magics.models.providers.catalog`; None where that is not known.
         budget: the budget that ended the run, such as "max_turns=3"; "" where none did.
-        value: the answer as the type that was asked for (`output=...`); None without one.
-        events: everything that happened, in order.
+        value: the answer as the requested type (`output=...`); None without one.
+        events: all events of the run, in order.
     """
 
     status: str
@@ -70,23 +70,23 @@ class RunResult:
     @property
     def diff(self) -> str:
         """All changes to files in the run, as one unified diff; of a very long one, its start."""
-        told = (event.diff for event in reversed(self.events) if isinstance(event, TurnDiffUpdated))
-        return next(told, "")
+        found = (each.diff for each in reversed(self.events) if isinstance(each, TurnDiffUpdated))
+        return next(found, "")
 
     def __repr__(self) -> str:
-        """Say in plain text how it ended: a model's Markdown must not be rendered unseen."""
+        """Return plain text: a model's Markdown must not be rendered unseen."""
         count = len(self.calls)
         calls = f"{count} tool call{'' if count == 1 else 's'}"
-        words = "\n\n".join(filter(None, (self.error, self.text)))
-        return f"Run {self.status} ({calls})" + (f":\n{words}" if words else ".")
+        text = "\n\n".join(filter(None, (self.error, self.text)))
+        return f"Run {self.status} ({calls})" + (f":\n{text}" if text else ".")
 
 
 def summarise(events: Iterable[Event], output: OutputType | None = None) -> RunResult:
-    """Fold the events of a run into its result.
+    """Build the result of a run from its events.
 
     Args:
         events: of one run, in order.
-        output: the type that its answer was to have.
+        output: the requested type of its answer.
     """
     events = list(events)
     arguments = {e.call_id: e.arguments for e in events if isinstance(e, ToolCallPending)}
@@ -97,7 +97,7 @@ def summarise(events: Iterable[Event], output: OutputType | None = None) -> RunR
     ]
     end = events[-1] if events else None
     if isinstance(end, TurnCompleted):
-        # The answer has been checked; what crosses the engine's wall is its text.
+        # The answer was validated on the engine's thread; events carry only its text.
         value = None if output is None or end.budget else output.read(end.text)
         return RunResult(
             "completed", end.text, None, calls, end.usage, events, end.cost, end.budget, value
@@ -126,7 +126,7 @@ def _finished(event: ToolCallCompleted | ToolCallFailed, arguments: str) -> Fini
 
 
 def output_of(events: Sequence[Any]) -> ToolOutput:
-    """Return what a call gave back, from the events of its turn.
+    """Return the output of a single call, from the events of its turn.
 
     Raises:
         FatalError: the turn failed.

@@ -1,7 +1,7 @@
-"""Results of a type that the caller names: the schema for the model, and its answer as a value.
+"""Requests and parses answers of a type that the caller names.
 
-Python reads the answer with the same rules as a tool's arguments: generously ("5" for an int, null
-for what has a default), and with all problems told at once, each as ``path: expected …, got …``.
+The answer is parsed by the rules for a tool's arguments: leniently ("5" for an int, null for what
+has a default), and with all problems reported at once, each as ``path: expected …, got …``.
 """
 
 import inspect
@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from agent_magics.dispatch.arguments import ArgumentBinder
-from agent_magics.dispatch.output import safe_repr
-from agent_magics.dispatch.schema import HANDLE, describe
-from agent_magics.engine.frames import FrameForm, is_frame_type
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.dispatch.arguments.decoding import ArgumentBinder
+from agent_magics.dispatch.results.values import safe_repr
+from agent_magics.dispatch.schema.generation import HANDLE, describe
+from agent_magics.engine.results.frames import FrameForm, is_frame_type
+from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 
 # Where the type is no object its value stands under this name: providers take only objects.
 VALUE = "value"
@@ -48,7 +48,7 @@ _MOST_TRIES = 10
 
 
 class UnfitAnswer(FatalError):
-    """The answer is not of the wanted type, also after it was mended; `text` is that answer."""
+    """The answer is not of the requested type, even after a correction; `text` is that answer."""
 
     def __init__(self, sentence: str, text: str) -> None:
         super().__init__(sentence)
@@ -56,21 +56,21 @@ class UnfitAnswer(FatalError):
 
 
 class OutputType:
-    """The type of a run's result.
+    """The requested type of a run's answer.
 
     Args:
-        kind: a type that pydantic can read from JSON, or `pandas.DataFrame`.
+        kind: a type that pydantic can parse from JSON, or `pandas.DataFrame`.
 
     Attributes:
-        name: what people call the type.
-        schema: of the answer, always an object; None for plain text.
-        instructions: what the model is told, for servers that enforce no schema.
+        name: the type's name for people.
+        schema: the JSON schema of the answer, always an object; None for plain text.
+        instructions: a description for the model, for servers that enforce no schema.
 
     Raises:
         FatalError: `kind` is no such type.
     """
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: object) -> None:
         self.name = type_name(kind)
         self._is_text = kind is str
         self._finish: Callable[[Any], Any] = lambda value: value
@@ -89,11 +89,17 @@ class OutputType:
         self.instructions = INSTRUCTIONS.format(schema=text)
 
     def read(self, text: str) -> Any:
-        """Return the value that `text`, the model's answer, stands for.
+        """Parse the model's answer.
+
+        Args:
+            text: the model's answer: JSON, or text around JSON.
+
+        Returns:
+            The value, of the requested type.
 
         Raises:
             RespondToModel: it does not fit; the message has a line for each problem.
-            FatalError: a validator of the type failed itself.
+            FatalError: a validator of the type itself failed.
         """
         if self._is_text:
             return text
@@ -114,18 +120,18 @@ class OutputType:
             raise
         except Exception as error:  # a validator of the caller's own may raise anything
             raise FatalError(
-                f"A validator of {self.name} failed itself ({type(error).__name__}: {error}); "
+                f"A validator of {self.name} failed itself ({error_text(error)}); "
                 "mend it, or raise ValueError for what the model should correct."
             ) from error
 
     def failure(self, problems: str) -> str:
-        """Return the sentence for an answer that still does not fit."""
+        """Return the error sentence for an answer that still does not fit."""
         listed = "; ".join(problems.splitlines())
         listed = listed if len(listed) <= _LONGEST else listed[: _LONGEST - 1] + "…"
         return FAILED.format(kind=self.name, problems=listed)
 
     def _takes_text(self) -> bool:
-        """Whether the value may be a string, so that a model may well leave out the quotes."""
+        """Return whether the value may be a string, whose quotes models often omit."""
         inner = (self.schema or {}).get("properties", {}).get(VALUE, {}) if self.wraps else {}
         members = inner.get("anyOf", [inner])
         return any(
@@ -134,7 +140,7 @@ class OutputType:
         )
 
     def _placed(self, problems: str) -> str:
-        """Name places as the model wrote them: from the root where the value is an object."""
+        """Return the problems with places as the model wrote them, relative to its own value."""
         if self.wraps:
             return problems
         return "\n".join(
@@ -143,35 +149,35 @@ class OutputType:
         )
 
 
-def type_name(kind: Any) -> str:
-    """Return what people call a type: ``Row``, ``list[Row]``, ``DataFrame``."""
+def type_name(kind: object) -> str:
+    """Return a type's name for people: ``Row``, ``list[Row]``, ``DataFrame``."""
     if isinstance(kind, type) and not hasattr(kind, "__args__"):
         return kind.__name__
     return _DOTTED.sub(lambda found: found[1] or found[0], safe_repr(kind))
 
 
-def _reader_of(form: Any, kind: Any) -> Callable[..., Any]:
-    """Return a function of one argument of that type; what can be bound to it, can be answered."""
+def _reader_of(form: object, kind: object) -> Callable[..., Any]:
+    """Return a function with one parameter of that type, whose arguments are then validated."""
 
     def output(**_: Any) -> None: ...
 
     parameter = inspect.Parameter(VALUE, inspect.Parameter.KEYWORD_ONLY, annotation=form)
     output.__annotations__ = {VALUE: form}
-    output.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
+    output.__dict__["__signature__"] = inspect.Signature([parameter])
     if not _may_be_type(kind):
         raise FatalError(NO_TYPE.format(shown=safe_repr(kind), why=""))
     return output
 
 
-def _may_be_type(kind: Any) -> bool:
-    """Tell a type from a value; pydantic takes some values for types, such as strings."""
+def _may_be_type(kind: object) -> bool:
+    """Return whether a value is a type; pydantic also accepts some others, such as strings."""
     if kind is None or isinstance(kind, str):
         return False
     return isinstance(kind, type) or hasattr(kind, "__origin__") or hasattr(kind, "__args__")
 
 
-def _answer_schema(reader: Callable[..., Any], kind: Any) -> tuple[dict[str, Any], bool]:
-    """Return the schema of the answer, and whether the value stands in an object of its own."""
+def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[dict[str, Any], bool]:
+    """Return the schema of the answer, and whether the value is wrapped in an object."""
     try:
         _, whole = describe(reader)
     except FatalError as error:
@@ -194,12 +200,12 @@ def _answer_schema(reader: Callable[..., Any], kind: Any) -> tuple[dict[str, Any
 
 
 def _text(whole: dict[str, Any], root: dict[str, Any]) -> str:
-    """All schemas that the answer may refer to from, as text."""
+    """Return all schemas that the answer refers to, as JSON text."""
     return json.dumps([root, *whole.get("$defs", {}).values()])
 
 
-def _has_handle(schema: Any) -> bool:
-    """Whether a part wants an object of this kernel, which no text can be."""
+def _has_handle(schema: object) -> bool:
+    """Return whether a schema requires an object of this kernel, which no text can be."""
     if isinstance(schema, list):
         return any(map(_has_handle, schema))
     if not isinstance(schema, dict):
@@ -208,16 +214,16 @@ def _has_handle(schema: Any) -> bool:
 
 
 class _Nothing:
-    """No JSON at all; None is null."""
+    """The absence of JSON; None stands for null."""
 
 
 NOTHING = _Nothing()
 
 
 def json_in(text: str) -> Any:
-    """Return the JSON value that `text` is, or that stands in it with words around; or NOTHING.
+    """Return the JSON value of a text, or the first one inside other text; NOTHING for none.
 
-    Models that nothing holds to a schema put fences around their answer, or a sentence before it.
+    Models whose server enforces no schema put fences around their answer, or a sentence before it.
     """
     fenced = [found.group(1) for found in _FENCE.finditer(text)]
     for candidate in (text, *reversed(fenced)):

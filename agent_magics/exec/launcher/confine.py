@@ -1,7 +1,7 @@
-"""The one entry to confinement: prepared once in the launcher, entered between fork and exec.
+"""The entry point of confinement: prepared once in the launcher, entered between fork and exec.
 
-Three layers, each alone: Landlock (files), seccomp (system calls), and the supervisor's answers to
-what neither can judge (`Notary`). Tier 2 puts namespaces around them.
+Three layers: Landlock (files), seccomp (system calls), and the supervisor's decisions on calls that
+neither can judge (`SeccompNotifier`). Tier 2 adds namespaces.
 """
 
 import errno
@@ -11,14 +11,22 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent_magics.backends.launcher import landlock, namespaces, seccomp
-from agent_magics.backends.launcher.descriptors import take_descriptor
-from agent_magics.backends.launcher.linux import PR_SET_DUMPABLE, landlock_abi, prctl
-from agent_magics.backends.launcher.notify import Notary
-from agent_magics.backends.launcher.privileges import give_up_privileges
-from agent_magics.backends.launcher.wire import Confinement, SpawnRequest
+from agent_magics.exec.launcher.descriptors import take_descriptor
+from agent_magics.exec.launcher.linux import PR_SET_DUMPABLE, landlock_abi, prctl
+from agent_magics.exec.launcher.notifications.notifier import SeccompNotifier
+from agent_magics.exec.launcher.rules import landlock, namespaces, seccomp
+from agent_magics.exec.launcher.rules.privileges import give_up_privileges
+from agent_magics.exec.launcher.wire import Confinement, SpawnRequest
 
-__all__ = ["Notary", "Prepared", "enter", "forget", "give_listener", "prepare", "take_listener"]
+__all__ = [
+    "Prepared",
+    "SeccompNotifier",
+    "enter",
+    "forget",
+    "give_listener",
+    "prepare",
+    "take_listener",
+]
 
 _MOST_PREPARED = 16
 _prepared: dict[Confinement, "Prepared"] = {}
@@ -29,11 +37,11 @@ class Prepared:
     """A confinement, ready to be entered any number of times.
 
     Attributes:
-        confinement: what it was made for.
-        plan: what Landlock is to grant.
+        confinement: the confinement it was made for.
+        plan: the paths and ports that Landlock grants.
         program: the seccomp filter.
-        ruleset: Landlock's, as a descriptor; None in tier 2, where each command has mounts of its
-            own, which the rules must name.
+        ruleset: Landlock's ruleset, as a descriptor; None in tier 2, where each command has its own
+            mounts, which the rules must name.
     """
 
     confinement: Confinement
@@ -43,24 +51,24 @@ class Prepared:
 
 
 def prepare(confinement: Confinement) -> Prepared:
-    """Prepare `confinement`, in the launcher; cheap when nothing has changed since the last time.
+    """Prepare `confinement`, in the launcher; cached until a relevant folder changes.
 
     Raises:
-        OSError: there is no Landlock here, or no numbers for this architecture.
+        OSError: there is no Landlock here, or the architecture is not supported.
     """
     known = _prepared.pop(confinement, None)
     if known is None or known.plan.is_stale():
         if known is not None:
             _discard(known)
         known = _make(confinement)
-    _prepared[confinement] = known  # the newest last
+    _prepared[confinement] = known  # most recently used last
     if len(_prepared) > _MOST_PREPARED:
         _discard(_prepared.pop(next(iter(_prepared))))
     return known
 
 
 def forget(confinement: Confinement) -> None:
-    """Free what was prepared for `confinement`, which will not come again."""
+    """Free what was prepared for `confinement`, which will not be used again."""
     known = _prepared.pop(confinement, None)
     if known is not None:
         _discard(known)
@@ -71,7 +79,7 @@ def _make(confinement: Confinement) -> Prepared:
     program = seccomp.build_filter(
         tier=confinement.tier, network=confinement.network, abi=landlock_abi()
     )
-    # Also in tier 2, if only to learn here and not in the command that there is no Landlock.
+    # (Tier 2 builds its ruleset in the command, after its mounts.)
     ruleset = landlock.build_ruleset(plan) if confinement.tier < 2 else None
     return Prepared(confinement, plan, program, ruleset)
 
@@ -81,25 +89,26 @@ def _discard(prepared: Prepared) -> None:
         os.close(prepared.ruleset)
 
 
-def enter(prepared: Prepared, request: SpawnRequest, cwd_fd: int) -> int | None:
-    """Confine this process for good; to be called between fork and exec.
+def enter(prepared: Prepared, request: SpawnRequest, cwd_fd: int) -> int:
+    """Confine this process irrevocably; to be called between fork and exec.
 
-    In tier 2 it returns in another process: a grandchild of the caller's process, inside the
-    namespaces. The caller's process stays behind, ignores signals, and ends as the command does.
-    The group and the session are the caller's.
+    In tier 2 it returns in another process: a grandchild of the calling process, inside the
+    namespaces. The calling process stays behind, ignores signals, and ends as the command does.
+    Process group and session are the caller's.
 
     Args:
-        prepared: what `prepare` gave.
+        prepared: from `prepare`.
         request: what will be run; `cwd` is how tier 2 names the folder.
         cwd_fd: the folder; it becomes the current one.
 
     Returns:
-        The descriptor for a `Notary` in the supervisor.
+        The descriptor for a `SeccompNotifier` in the supervisor.
 
     Raises:
         OSError: it could not be confined: nothing may be run.
     """
-    # The supervisor, whose fork this is, may not be looked into; the command must be, by it.
+    # The supervisor, of which this is a fork, is not traceable; the command must be, by the
+    # supervisor.
     prctl(PR_SET_DUMPABLE, 1)
     if prepared.confinement.tier == 2:
         namespaces.enter(prepared.confinement, request.cwd, cwd_fd)
@@ -114,47 +123,48 @@ def enter(prepared: Prepared, request: SpawnRequest, cwd_fd: int) -> int | None:
     return seccomp.install(prepared.program)
 
 
-# How the listener comes to the supervisor. Where the network is allowed, sendmsg is a question, and
-# nobody is there yet to answer it: then the supervisor is told the number and takes it.
+# How the listener reaches the supervisor: by sendmsg. Where the network is allowed, sendmsg itself
+# needs the listener's answer; then only the number is sent, and the supervisor copies the
+# descriptor.
 _NUMBER = struct.Struct("=4si")
 _NUMBER_MARK = b"\0fd="
 _TAKEN, _NOT_TAKEN = b"+", b"-"
 
 
-def give_listener(channel: socket.socket, word: bytes, listener: int, network: bool) -> None:
-    """Send `word` and the listener to the supervisor; in the confined process.
+def give_listener(channel: socket.socket, message: bytes, listener: int, network: bool) -> None:
+    """Send `message` and the listener to the supervisor; called in the confined process.
 
     Args:
-        channel: to the supervisor.
-        word: what it is to read.
-        listener: what `enter` returned.
-        network: of the confinement.
+        channel: socket to the supervisor.
+        message: bytes for the supervisor.
+        listener: from `enter`.
+        network: as in the confinement.
 
     Raises:
-        OSError: the supervisor could not take it (EPERM: Yama forbids it to trace its children).
+        OSError: the supervisor could not copy it (EPERM: Yama forbids it to trace its children).
     """
     if not network:
-        socket.send_fds(channel, [word], [listener])
+        socket.send_fds(channel, [message], [listener])
         return
     channel.sendall(_NUMBER.pack(_NUMBER_MARK, listener))
     if channel.recv(1) != _TAKEN:
         raise PermissionError(errno.EPERM, "network needs the right to trace one's own children")
-    channel.sendall(word)
+    channel.sendall(message)
 
 
 def take_listener(
     channel: socket.socket, data: bytes, fds: Sequence[int], tree: Callable[[], Sequence[int]]
 ) -> tuple[int | None, bytes]:
-    """Find the listener in what came from a confined process; in the supervisor.
+    """Extract the listener from data of a confined process; called in the supervisor.
 
     Args:
-        channel: to the confined process.
-        data: what came.
-        fds: the descriptors that came with it.
+        channel: socket to the confined process.
+        data: the received bytes.
+        fds: the received descriptors.
         tree: returns the process ids of the command's tree, parents before children.
 
     Returns:
-        The listener, None if it was not in it, and the rest of `data`.
+        The listener, None if it was not included, and the rest of `data`.
     """
     if fds or not data.startswith(_NUMBER_MARK):
         return (fds[0] if fds else None), data

@@ -1,11 +1,11 @@
-"""Opens paths so that no symlink leads elsewhere, and takes descriptors of other processes."""
+"""Opens paths without following symlinks, and copies descriptors of other processes."""
 
 import errno
 import os
 import struct
 
-from agent_magics.backends.launcher.linux import syscall
-from agent_magics.backends.launcher.syscalls import number_of
+from agent_magics.exec.launcher.linux import syscall
+from agent_magics.exec.launcher.syscalls import number_of
 
 # <linux/openat2.h>
 _OPEN_HOW = struct.Struct("=QQQ")  # flags, mode, resolve
@@ -13,14 +13,14 @@ _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_IN_ROOT = 0x10
 
 _PIDFD_THREAD = os.O_EXCL  # <linux/pidfd.h>, since Linux 6.9
-_TRIES = 8  # openat2 says EAGAIN while somebody renames what a ".." crosses
+_TRIES = 8  # openat2 returns EAGAIN if a folder that ".." crosses is renamed meanwhile
 
 
 def open_plain(path: str) -> int:
-    """Open `path`, in which no part is a symlink, as an O_PATH descriptor.
+    """Open `path`, of which no component may be a symlink, as an O_PATH descriptor.
 
     Raises:
-        OSError: ELOOP when a part is a symlink; whatever else stands in the way.
+        OSError: ELOOP when a component is a symlink; other errors of openat2(2).
     """
     return _openat2(-1, os.fsencode(path), os.O_PATH, _RESOLVE_NO_SYMLINKS)
 
@@ -29,12 +29,12 @@ def open_in_root(root: int, path: bytes, *, follow: bool) -> int:
     """Open an absolute path as a process whose root is descriptor `root` would, as O_PATH.
 
     Args:
-        root: descriptor of the folder that "/" means.
+        root: descriptor of the folder that "/" refers to.
         path: absolute.
         follow: whether a symlink at its end is followed.
 
     Raises:
-        OSError: ELOOP for the links of /proc; whatever else stands in the way.
+        OSError: ELOOP for the magic links of /proc; other errors of openat2(2).
     """
     flags = os.O_PATH | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -42,7 +42,7 @@ def open_in_root(root: int, path: bytes, *, follow: bool) -> int:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        # What the kernel says of a link of /proc here is not an error of the calls we make.
+        # EXDEV, for a magic link of /proc, is not a documented error of the emulated calls.
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
 
 
@@ -57,16 +57,16 @@ def _openat2(folder: int, path: bytes, flags: int, resolve: int) -> int:
 
 
 def path_of(fd: int) -> str:
-    """Return where an O_PATH descriptor points, as the kernel names it."""
+    """Return the path of an O_PATH descriptor, as the kernel names it."""
     return os.readlink(f"/proc/self/fd/{fd}")
 
 
 def take_descriptor(thread: int, number: int) -> int:
-    """Return a copy of descriptor `number` of another process: the same open file (pidfd_getfd).
+    """Copy descriptor `number` of another process: the same open file (pidfd_getfd).
 
     Args:
         thread: the id of any of its threads.
-        number: as it counts.
+        number: the descriptor's number in that process.
 
     Raises:
         OSError: it has no such descriptor (EBADF), or it may not be traced (EPERM).

@@ -1,7 +1,7 @@
-"""The Linux system calls that the standard library does not offer, each under a name that says why.
+"""Wraps the Linux system calls that the standard library does not offer.
 
-Law: this module alone speaks to libc through ctypes. On other systems the functions that only make
-things safer do nothing, and say so; `prctl` and `syscall` raise.
+Law: only this module calls libc through ctypes. On other systems the functions that only
+improve safety do nothing, which their docstrings note; `prctl` and `syscall` raise.
 """
 
 import ctypes
@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from typing import Any, TypeAlias
 
 IS_LINUX = sys.platform == "linux"
 ARCHITECTURE = os.uname().machine
@@ -34,25 +35,25 @@ _SIGACTION_SIZE, _SIGSET_SIZE = 32, 8  # of the kernel's own structures, all zer
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-Argument = int | bytes | None | ctypes.Array | ctypes.Structure
+Argument: TypeAlias = "int | bytes | ctypes.Array[Any] | ctypes.Structure | None"
 
 
-def syscall(number: int, *arguments: Argument) -> int:
+def syscall(number: int | None, *arguments: Argument) -> int:
     """Make one system call.
 
     Args:
-        number: as `syscall_number` gives it.
+        number: from `syscall_number`; None means a call that this machine does not have.
         arguments: integers (passed with their full width), or memory: bytes, ctypes objects, None.
 
     Returns:
-        What the kernel returns, never negative.
+        The kernel's result, never negative.
 
     Raises:
-        OSError: the kernel says no, or this is not Linux (ENOSYS).
+        OSError: the call failed, or this is not Linux (ENOSYS).
     """
-    if not IS_LINUX:
+    if not IS_LINUX or number is None:
         raise OSError(errno.ENOSYS, "only Linux has these system calls")
-    result = _libc.syscall(ctypes.c_long(number), *map(_as_register, arguments))
+    result: int = _libc.syscall(ctypes.c_long(number), *map(_as_register, arguments))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -60,7 +61,7 @@ def syscall(number: int, *arguments: Argument) -> int:
 
 
 def _as_register(argument: Argument) -> object:
-    # A bare int would be passed as 32 bits, and what stands in the other half is chance.
+    # A plain int would be passed as 32 bits, leaving the upper half undefined.
     if isinstance(argument, int):
         return ctypes.c_long(argument)
     if isinstance(argument, ctypes.Structure):
@@ -82,15 +83,15 @@ def syscall_number(x86_64: int, aarch64: int) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Call prctl(2); arguments that are not given are 0, as newer options demand.
+    """Call prctl(2); missing arguments are 0, as newer options require.
 
     Raises:
-        OSError: the kernel says no, or this is not Linux (ENOSYS).
+        OSError: the call failed, or this is not Linux (ENOSYS).
     """
     if not IS_LINUX:
         raise OSError(errno.ENOSYS, "only Linux has prctl")
     four = [*arguments, 0, 0, 0, 0][:4]
-    result = _libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, four))
+    result: int = _libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, four))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -98,9 +99,9 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock that this kernel offers; 0 where there is none.
+    """Return the Landlock ABI version of this kernel; 0 where there is none.
 
-    AGENT_MAGICS_TEST_ABI, a number, makes it no newer than that: tests see older kernels so.
+    AGENT_MAGICS_TEST_ABI, a number, is an upper limit, so that tests can emulate older kernels.
     """
     try:
         version = syscall(LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_CREATE_RULESET_VERSION)
@@ -112,25 +113,25 @@ def landlock_abi() -> int:
 def become_subreaper() -> None:
     """Adopt every descendant whose parent ends, daemons included. Does nothing on macOS.
 
-    It holds across exec, but a forked child has to ask for it anew.
+    The setting is kept across exec, but not inherited by forked children.
     """
     if IS_LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_inspection() -> None:
-    """Let no process of this user trace this one or read its memory. Does nothing on macOS.
+    """Forbid processes of this user to trace this one or read its memory. Does nothing on macOS.
 
-    It holds across fork and ends with exec (man 2 prctl, PR_SET_DUMPABLE).
+    The setting is kept across fork and ends with exec (man 2 prctl, PR_SET_DUMPABLE).
     """
     if IS_LINUX:
         prctl(PR_SET_DUMPABLE, 0)
 
 
 def die_with_parent(parent: int, signal_number: int) -> None:
-    """Be sent `signal_number` when `parent`, which must be single-threaded, ends.
+    """Request `signal_number` for this process when `parent`, which must be single-threaded, ends.
 
-    Holds across exec, not across fork. Does nothing on macOS.
+    The setting is kept across exec, not across fork. Does nothing on macOS.
 
     Args:
         parent: its process id, taken before the fork.
@@ -146,10 +147,10 @@ def die_with_parent(parent: int, signal_number: int) -> None:
 
 
 def restore_hidden_signals() -> None:
-    """Let the two signals that glibc keeps for itself do what they do after a login.
+    """Reset the two signals that glibc reserves for itself to their default action.
 
-    `signal` refuses them, and GNU make leaves them ignored to all that it starts. Where the kernel
-    is of an architecture whose number is not known, they stay as they are. Does nothing on macOS.
+    `signal` refuses them, and GNU make leaves them ignored in everything it starts. On an
+    unsupported architecture, and on macOS, this does nothing.
     """
     with suppress(OSError):
         number = syscall_number(13, 134)  # rt_sigaction
@@ -158,9 +159,9 @@ def restore_hidden_signals() -> None:
 
 
 def close_on_exec(first: int) -> None:
-    """Make every descriptor from `first` on end with exec.
+    """Mark every descriptor from `first` on as close-on-exec.
 
-    A second line: descriptors of Python are so from birth. Does nothing on macOS and before 5.11.
+    A second safeguard: Python creates descriptors so. Does nothing on macOS and before Linux 5.11.
     """
     try:
         syscall(_CLOSE_RANGE, first, _LAST_FD, _CLOSE_RANGE_CLOEXEC)

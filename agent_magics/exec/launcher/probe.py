@@ -1,8 +1,9 @@
-"""Finds out what this machine can do by doing it: an attempt at each tier, with what must fail.
+"""Determines the sandbox tier of this machine by trying: each tier is entered and its rules are
+tested.
 
-A version number proves nothing: containers hide system calls, distributions switch namespaces off,
-emulated kernels answer what is not so. A tier counts only when a confined process has really been
-refused what it must be, and allowed what it must be.
+Version numbers prove nothing: containers hide system calls, distributions disable namespaces, and
+emulated kernels misreport features. A tier counts only if a confined process was actually denied
+what it must be denied, and allowed what it must be allowed.
 """
 
 import contextlib
@@ -16,19 +17,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from agent_magics.backends.launcher import confine
-from agent_magics.backends.launcher.linux import (
+from agent_magics.exec.launcher import confine
+from agent_magics.exec.launcher.linux import (
     IS_LINUX,
     LANDLOCK_CREATE_RULESET,
     die_with_parent,
     landlock_abi,
     syscall,
 )
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.tree import descendants
-from agent_magics.backends.launcher.wire import Confinement, SpawnRequest
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.tree import descendants
+from agent_magics.exec.launcher.wire import Confinement, SpawnRequest
 
-_DEADLINE = 5.0  # seconds for one attempt, on a machine that is very busy
+_DEADLINE = 5.0  # seconds for one attempt, enough for a busy machine
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _YAMA_ADMIN_ONLY = 2
 _VERSION_FLAG = 1  # LANDLOCK_CREATE_RULESET_VERSION
@@ -37,7 +38,7 @@ _EMPTY = ""
 
 
 def probe() -> dict[str, Any]:
-    """Try the tiers on this machine; about 50 ms. To be called in the launcher.
+    """Test the tiers on this machine; about 50 ms. To be called in the launcher.
 
     Returns:
         `tier` 0, 1 or 2; `abi` of Landlock; `reason`, one sentence, why it is not 2, or ""; `yama`,
@@ -79,9 +80,9 @@ def _read_yama() -> int | None:
 
 
 class _TrialGround:
-    """A throw-away folder: `inside` may be written, the rest not."""
+    """A temporary folder for the test: `inside` is writable, the rest is not."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         parent = os.path.realpath(os.environ.get("TMPDIR", "/tmp"))
         self.root = os.path.join(parent, f"agent-magics-probe-{os.urandom(8).hex()}")
         self.inside = os.path.join(self.root, "inside")
@@ -120,18 +121,18 @@ def _read(path: str) -> str:
 
 
 def _try_tier(tier: int, ground: _TrialGround) -> str:
-    """Attempt everything below `tier`; return what went wrong, or ""."""
+    """Test all operations in `tier`; return the first problem, or ""."""
     try:
         prepared = confine.prepare(ground.confinement(tier))
     except OSError as error:
         return _sentence(tier, _text_of(error))
-    channel, theirs = socket.socketpair()
+    channel, child_channel = socket.socketpair()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         channel.close()
-        _attempt_all(tier, ground, prepared, theirs, parent)
-    theirs.close()
+        _attempt_all(tier, ground, prepared, child_channel, parent)
+    child_channel.close()
     try:
         answer = _supervise(child, channel, ground.confinement(tier))
     finally:
@@ -156,7 +157,7 @@ def _sentence(tier: int, problem: str) -> str:
 def _attempt_all(
     tier: int, ground: _TrialGround, prepared: confine.Prepared, channel: socket.socket, parent: int
 ) -> None:
-    """In the child: be confined, attempt, say "R" and then the first thing that was not so."""
+    """In the child: enter confinement, send "R", test all operations, send the first problem."""
     try:
         die_with_parent(parent, signal.SIGKILL)
         folder = os.open(ground.inside, os.O_PATH | os.O_DIRECTORY)
@@ -193,7 +194,8 @@ def _first_problem(tier: int, ground: _TrialGround, parent: int) -> str:
             "writing in the workspace": lambda: _append(new),
             "reading outside": lambda: _read(ground.outside),
         }
-        if (_read_yama() or 0) < _YAMA_ADMIN_ONLY:  # else the supervisor cannot, and all refuses
+        # else the supervisor cannot perform it, and refuses
+        if (_read_yama() or 0) < _YAMA_ADMIN_ONLY:
             allowed["changing a mode in the workspace"] = lambda: os.chmod(new, 0o640)
         for name, act in refused.items():
             if _succeeds(act) == _EMPTY:
@@ -215,7 +217,7 @@ def _expect_text(path: str) -> None:
 
 
 def _succeeds(act: Callable[[], object]) -> str:
-    """Do `act`; return "" or the error."""
+    """Call `act`; return "" or its error."""
     try:
         act()
     except OSError as error:
@@ -224,26 +226,26 @@ def _succeeds(act: Callable[[], object]) -> str:
 
 
 def _supervise(child: int, channel: socket.socket, confinement: Confinement) -> str:
-    """Answer the child's questions until it has said all; return that, "" when all was well."""
+    """Answer the child's system calls until it has ended; return its problem, or ""."""
     deadline = time.monotonic() + _DEADLINE
     poll = select.poll()
     poll.register(channel, select.POLLIN)
-    notary: confine.Notary | None = None
-    words = b""
+    notifier: confine.SeccompNotifier | None = None
+    received = b""
     while (left := deadline - time.monotonic()) > 0:
         ready = [fd for fd, _ in poll.poll(left * 1000)]
         if channel.fileno() in ready:
             data, fds, _, _ = socket.recv_fds(channel, 4096, 1)
             if not data:
                 break
-            words += data
+            received += data
             if fds:
-                notary = confine.Notary(fds[0], confinement, lambda: descendants(child))
-                poll.register(notary.fileno(), select.POLLIN)
-        if notary is not None and notary.fileno() in ready:
-            notary.answer()
-    if notary is not None:
-        notary.close()
-    if not words.startswith(b"R"):
-        return words.decode("utf-8", "replace") or "the attempt did not begin"
-    return words[1:].decode("utf-8", "replace") if left > 0 else "the attempt did not end"
+                notifier = confine.SeccompNotifier(fds[0], confinement, lambda: descendants(child))
+                poll.register(notifier.fileno(), select.POLLIN)
+        if notifier is not None and notifier.fileno() in ready:
+            notifier.answer()
+    if notifier is not None:
+        notifier.close()
+    if not received.startswith(b"R"):
+        return received.decode("utf-8", "replace") or "the attempt did not begin"
+    return received[1:].decode("utf-8", "replace") if left > 0 else "the attempt did not end"

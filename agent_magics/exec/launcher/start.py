@@ -1,6 +1,6 @@
-"""What a command's process does between its fork and its exec: it takes its place, confined or not.
+"""Prepares a command's process between fork and exec, and confines it.
 
-Nothing is run when any step fails: the supervisor is told which one and why.
+If any step fails, nothing is run, and the supervisor receives the step and the reason.
 """
 
 import errno
@@ -10,22 +10,23 @@ import resource
 import signal
 import socket
 import termios
+import warnings  # noqa: F401 - os.execvpe imports it, and nothing may be imported that late
 from typing import NoReturn
 
-from agent_magics.backends.launcher import confine, linux
-from agent_magics.backends.launcher.wire import Failed, SpawnRequest, encode_reply
+from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.wire import Failed, SpawnRequest, encode_reply
 
-# Said when the process is confined (`confine.give_listener`) or need not be. After it comes either
-# a Failed or, with the exec, the end of the channel.
+# Sent when the process is confined (`confine.give_listener`) or need not be. It is followed by a
+# Failed or, with the exec, by the end of the channel.
 READY = b"R"
 
-# Python ignores SIGPIPE and SIGXFSZ, the launcher SIGINT, whoever started Jupyter maybe SIGHUP.
-# Looked up once: it takes as long as a fork.
+# Signals ignored by Python (SIGPIPE, SIGXFSZ), by the launcher (SIGINT), and perhaps by Jupyter's
+# parent (SIGHUP). Determined once, since it takes as long as a fork.
 _IGNORED = {signal.SIGINT} | {
     number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN
 }
 
-_NOT_RUN = 127  # as a shell says that it could not run something; nobody reads it
+_NOT_RUN = 127  # as in a shell for a command that cannot be run; not used
 
 
 def start_program(
@@ -35,12 +36,12 @@ def start_program(
     files: list[int],
     parent: int,
 ) -> NoReturn:
-    """Become the program of `request`.
+    """Turn this process into the program of `request`.
 
     Args:
         request: what to run.
-        prepared: what `confine.prepare` made of its confinement; None without one.
-        channel: to the supervisor.
+        prepared: its confinement from `confine.prepare`; None without one.
+        channel: socket to the supervisor.
         files: descriptors of the folder, stdin, stdout and stderr.
         parent: process id of the supervisor.
     """
@@ -56,7 +57,7 @@ def start_program(
         stage = "confine"
         _confine(prepared, request, folder, channel)
         stage = "launcher"
-        # Last, because a limit on processes or memory would hit the steps above.
+        # Last, because a limit on processes or memory could make the steps above fail.
         _set_limits(request.limits)
         stage = "exec"
         os.execvpe(request.argv[0], request.argv, request.env)
@@ -80,7 +81,7 @@ def _take_streams(streams: list[int], tty: bool) -> None:
 
 
 def _reset_signals() -> None:
-    # What has a handler is reset by the exec.
+    # Signals with a handler are reset by exec.
     for number in _IGNORED:
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -106,7 +107,7 @@ def _set_limits(limits: dict[str, int]) -> None:
 
 
 def failure_of(stage: str, error: BaseException) -> Failed:
-    """Return what the kernel is told of an exception."""
+    """Return the message for the kernel process about an exception."""
     number = error.errno if isinstance(error, OSError) else None
     return Failed(stage, number or errno.EINVAL, f"{type(error).__name__}: {error}")
 

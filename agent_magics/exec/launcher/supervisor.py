@@ -1,8 +1,8 @@
-"""Stands beside one command from its start to its end: starts it, obeys the kernel, leaves nobody.
+"""Supervises one command: starts it, obeys the kernel process, and leaves no process behind.
 
 Runs in a process of its own, forked by the launcher and parent of the command. It ends everything
-when the command's main process ends, when the kernel says so, and when the kernel or the launcher
-is gone. If a stranger kills it, the launcher cleans up.
+when the command's main process ends, when the kernel process requests it, and when the kernel
+process or the launcher is gone. If another process kills it, the launcher cleans up.
 """
 
 import errno
@@ -16,16 +16,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from agent_magics.backends.launcher import confine, linux
-from agent_magics.backends.launcher.start import READY, failure_of, start_program
-from agent_magics.backends.launcher.tree import (
+from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.start import READY, failure_of, start_program
+from agent_magics.exec.launcher.tree import (
     descendants,
     foreground_group,
     kill_tree,
     reap,
     send_signal,
 )
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher.wire import (
     INTERRUPT,
     KILL,
     TERMINATE,
@@ -38,9 +38,10 @@ from agent_magics.backends.launcher.wire import (
     send_message,
 )
 
-_MOST_REFUSED = 20  # told in an Ended
-_LAST_MOMENT = 0.1  # seconds for what the main process leaves behind
+_MOST_REFUSED = 20  # limit in an Ended message
+_LAST_MOMENT = 0.1  # seconds for processes that outlive the main process
 _READ_SIZE = 4096
+_COUNTS_EVERY = 1.0  # seconds between counts, where the number of processes is limited
 
 
 def supervise(
@@ -50,12 +51,12 @@ def supervise(
     files: list[int],
     life: int,
 ) -> NoReturn:
-    """Run one command to its end, then end this process: with 0 if nobody is left.
+    """Run one command to its end, then end this process, with status 0 if no process is left.
 
     Args:
         request: what to run.
-        prepared: what `confine.prepare` made of its confinement; None without one.
-        control: where the kernel speaks and listens.
+        prepared: its confinement from `confine.prepare`; None without one.
+        control: socket to the kernel process.
         files: descriptors of the folder, stdin, stdout and stderr.
         life: a pipe that closes when the launcher is gone.
     """
@@ -76,12 +77,12 @@ def supervise(
 
 
 def wake_on_child() -> int:
-    """Return a descriptor that becomes readable when a child ends; it has to be emptied."""
+    """Return a descriptor that becomes readable when a child ends; the reader has to empty it."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # Ignored, the signal would let children vanish unseen; the wake-up needs some handler.
+    # If ignored, children would be reaped automatically; the wake-up needs a handler.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return reader
 
@@ -95,12 +96,14 @@ class _Supervisor:
         self._main = 0  # process id of the command
         self._status: int | None = None  # its wait status
         self._start_channel: socket.socket | None = None
-        self._start_words = b""  # what came on it
+        self._start_words = b""  # bytes received on it
         self._started = False
         self._interrupt_at_start = False
-        self._notary: confine.Notary | None = None
+        self._notifier: confine.SeccompNotifier | None = None
         self._kill_at: float | None = None  # end of the grace period, on the monotonic clock
         self._leftovers = 0
+        self._refused: list[str] = []
+        self._count_at = time.monotonic() + _COUNTS_EVERY
         self._over = False
         self._wakeup = wake_on_child()
         self._watch(self._wakeup, self._on_child)
@@ -109,12 +112,12 @@ class _Supervisor:
 
     def start(self, prepared: confine.Prepared | None, files: list[int]) -> None:
         """Fork the command; close `files`, so that its output ends with it."""
-        self._start_channel, theirs = socket.socketpair()
-        me = os.getpid()
+        self._start_channel, child_channel = socket.socketpair()
+        own_pid = os.getpid()
         self._main = os.fork()
         if self._main == 0:
-            start_program(self._request, prepared, theirs, files, me)
-        theirs.close()
+            start_program(self._request, prepared, child_channel, files, own_pid)
+        child_channel.close()
         for fd in files:
             os.close(fd)
         self._watch(self._start_channel.fileno(), self._on_start)
@@ -127,16 +130,26 @@ class _Supervisor:
                     self._handlers[fd](event)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 self._kill()
+            elif self._request.most_processes and time.monotonic() >= self._count_at:
+                self._count()
+
+    def _count(self) -> None:
+        """End a command that has too many processes; the system has no limit for a tree."""
+        most = self._request.most_processes
+        self._count_at = time.monotonic() + _COUNTS_EVERY
+        if len(self._tree()) > most:
+            self._refused.append(f"more than {most} processes")
+            self._kill()
 
     def report(self) -> bool:
-        """Tell the kernel how it ended; return whether really nobody is left."""
+        """Report to the kernel process how it ended; return whether really no process is left."""
         if self._start_channel is not None:
             self._start_channel.setblocking(False)
         while self._start_channel is not None:
             self._on_start()
         if self._started:
-            refused = tuple(self._notary.refused[:_MOST_REFUSED]) if self._notary else ()
-            self._tell(Ended(self._exit_code(), self._leftovers, refused))
+            refused = (*self._refused, *(self._notifier.refused if self._notifier else ()))
+            self._tell(Ended(self._exit_code(), self._leftovers, refused[:_MOST_REFUSED]))
         return not self._collect()
 
     def _watch(self, fd: int, handler: Callable[[int], None]) -> None:
@@ -148,9 +161,9 @@ class _Supervisor:
         self._poll.unregister(fd)
 
     def _patience(self) -> int | None:
-        if self._kill_at is None:
-            return None
-        return max(0, math.ceil((self._kill_at - time.monotonic()) * 1000))
+        wakes = [self._count_at] if self._request.most_processes else []
+        wakes += [self._kill_at] if self._kill_at is not None else []
+        return max(0, math.ceil((min(wakes) - time.monotonic()) * 1000)) if wakes else None
 
     # What may happen
 
@@ -158,35 +171,36 @@ class _Supervisor:
         assert self._start_channel is not None
         try:
             data, fds, _, _ = socket.recv_fds(self._start_channel, _READ_SIZE, 1)
-        except BlockingIOError:  # it hangs in its exec and cannot be killed
+        except BlockingIOError:  # it hangs in exec and cannot be killed
             data, fds = b"", []
         ended = not data
-        if self._request.confinement is not None and self._notary is None:
-            data = self._meet_notary(self._start_channel, data, fds)
+        if self._request.confinement is not None and self._notifier is None:
+            data = self._meet_notifier(self._start_channel, data, fds)
         self._start_words += data
         if ended:
             self._forget(self._start_channel.fileno())
             self._start_channel = None
             self._tell_start()
 
-    def _meet_notary(self, channel: socket.socket, data: bytes, fds: list[int]) -> bytes:
-        """Set up the notary when the listener has come; return the rest of `data`."""
+    def _meet_notifier(self, channel: socket.socket, data: bytes, fds: list[int]) -> bytes:
+        """Set up the notifier when the listener was received; return the rest of `data`."""
         listener, data = confine.take_listener(channel, data, fds, self._tree)
-        if listener is not None:
-            self._notary = confine.Notary(listener, self._request.confinement, self._tree)
-            self._watch(self._notary.fileno(), self._on_question)
+        confinement = self._request.confinement
+        if listener is not None and confinement is not None:
+            self._notifier = notifier = confine.SeccompNotifier(listener, confinement, self._tree)
+            self._watch(notifier.fileno(), lambda _: notifier.answer())
         return data
 
     def _on_control(self, _: int) -> None:
         try:
-            words = self._control.recv(_READ_SIZE)
+            commands = self._control.recv(_READ_SIZE)
         except OSError:
-            words = b""
-        if not words or KILL in words:
+            commands = b""
+        if not commands or KILL in commands:
             self._kill()
-        elif TERMINATE in words:
+        elif TERMINATE in commands:
             self._terminate()
-        elif INTERRUPT in words:
+        elif INTERRUPT in commands:
             self._interrupt()
 
     def _on_child(self, _: int) -> None:
@@ -195,13 +209,10 @@ class _Supervisor:
         anybody = self._collect()
         if not anybody:
             self._kill()
-        # What it left behind may be about to end: Python's resource tracker removes semaphores
-        # from /dev/shm once its program is gone. After SIGTERM it has its grace period too.
+        # Processes left over may be about to end: Python's resource tracker removes semaphores from
+        # /dev/shm after its program. After SIGTERM they have their grace period too.
         elif self._status is not None and self._kill_at is None:
             self._kill_at = time.monotonic() + _LAST_MOMENT
-
-    def _on_question(self, _: int) -> None:
-        self._notary.answer()
 
     def _on_launcher_gone(self, _: int) -> None:
         self._kill()
@@ -230,7 +241,7 @@ class _Supervisor:
     def _terminate(self) -> None:
         tree = self._tree()
         send_signal(tree, signal.SIGTERM)
-        send_signal(tree, signal.SIGCONT)  # what is stopped could not act on it
+        send_signal(tree, signal.SIGCONT)  # a stopped process could not handle it
         if self._kill_at is None:
             self._kill_at = time.monotonic() + self._request.grace
 
@@ -244,12 +255,14 @@ class _Supervisor:
         self._over = True
 
     def _helpers(self, killed: set[int]) -> int:
-        """How many of `killed` are ours: the first process of tier 2, if others are left."""
+        """Return how many of `killed` are our own: the first process of tier 2, if others are
+        left.
+        """
         confinement = self._request.confinement
         return 1 if killed and confinement is not None and confinement.tier == 2 else 0
 
     def _collect(self) -> bool:
-        """Collect who has ended; return whether anybody is left."""
+        """Reap ended children; return whether any is left."""
         ended: dict[int, int] = {}
         anybody = reap(ended)
         self._status = ended.get(self._main, self._status)
@@ -267,5 +280,5 @@ class _Supervisor:
         self._send(encode_reply(reply))
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # the kernel is gone, which the control socket says as well
+        with suppress(OSError):  # the kernel process is gone, which the control socket reports too
             send_message(self._control, data)

@@ -1,10 +1,10 @@
-"""The numbers of the system calls that the confinement rules speak of, on both architectures.
+"""Numbers of the system calls used in the confinement rules, on both architectures.
 
-From <asm/unistd_64.h> (x86_64) and <asm-generic/unistd.h> (aarch64; those have never been run).
-From 424 on a call has one number everywhere.
+From <asm/unistd_64.h> (x86_64) and <asm-generic/unistd.h> (aarch64; never run there). From 424 on a
+call has the same number everywhere.
 """
 
-from agent_magics.backends.launcher.linux import syscall_number
+from agent_magics.exec.launcher.linux import syscall_number
 
 # name: (x86_64, aarch64); None where the architecture never had it.
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
@@ -148,7 +148,7 @@ _COMMON = {
 }
 
 NEWEST = 469
-"""The newest call that was judged when this was written (Linux 6.17)."""
+"""The newest call that these rules consider (Linux 6.17)."""
 
 
 def number_of(name: str) -> int | None:

@@ -1,8 +1,8 @@
-"""Finds and ends every process below this one, however it tried to get away.
+"""Finds and ends every descendant process, including reparented ones.
 
-Law: whoever calls `kill_tree` is a child subreaper. Then whatever a descendant does (a session of
-its own, a double fork), it stays below us, and "no child left" means that nobody is left. macOS has
-no subreapers: there a daemon gets away (never run).
+Law: the caller of `kill_tree` is a child subreaper. Then a descendant stays below it whatever it
+does (a new session, a double fork), and "no child left" means that no descendant is left. macOS has
+no subreapers: there a daemon escapes (never run).
 """
 
 import contextlib
@@ -11,24 +11,24 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from agent_magics.backends.launcher.linux import IS_LINUX
+from agent_magics.exec.launcher.linux import IS_LINUX
 
 _PATIENCE = (
-    5.0  # seconds until what cannot be killed (another user's, hung in a driver) is given up
+    5.0  # seconds before giving up on unkillable processes (another user's, hung in a driver)
 )
-_STOP_PATIENCE = 1.0  # seconds until those are killed that were not seen to stop
-_FIRST_PAUSE = 0.0005  # seconds between two looks whether the killed are gone; doubled each time
+_STOP_PATIENCE = 1.0  # seconds before killing processes that were not seen to stop
+_FIRST_PAUSE = 0.0005  # seconds between checks whether the killed are gone; doubled each time
 _LONGEST_PAUSE = 0.02
 
-# Where a field of /proc/PID/stat stands behind the program's name (man 5 proc_pid_stat)
+# Indices of the fields of /proc/PID/stat after the program's name (man 5 proc_pid_stat)
 _STATE, _PARENT, _FOREGROUND = 0, 1, 5
 
 
 def reap(ended: dict[int, int]) -> bool:
-    """Collect the children that have ended.
+    """Reap the children that have ended.
 
     Args:
-        ended: gets process id -> wait status of each of them.
+        ended: receives process id -> wait status of each of them.
 
     Returns:
         Whether any child is left.
@@ -44,7 +44,7 @@ def reap(ended: dict[int, int]) -> bool:
 
 
 def wait_for_children(patience: float) -> None:
-    """Wait until every child has ended, or for `patience` seconds."""
+    """Wait until every child has ended, at most for `patience` seconds."""
     deadline = time.monotonic() + patience
     pause = _FIRST_PAUSE
     while reap({}) and time.monotonic() < deadline:
@@ -53,11 +53,11 @@ def wait_for_children(patience: float) -> None:
 
 
 def descendants(root: int, keep: Collection[int] = ()) -> list[int]:
-    """Return the processes below `root`, parents before their children, zombies too.
+    """Return the processes below `root`, parents before their children, including zombies.
 
     Args:
         root: a process id, itself not in the result.
-        keep: these and what is below them are left out.
+        keep: processes that are left out, with their descendants.
     """
     if _has_children_files():
         return _walk(root, keep, _children_of)
@@ -65,7 +65,7 @@ def descendants(root: int, keep: Collection[int] = ()) -> list[int]:
 
 
 def send_signal(pids: Iterable[int], number: int) -> None:
-    """Send signal `number` to each of `pids` that is still there and may be sent one."""
+    """Send signal `number` to each of `pids` that still exists and may receive it."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -74,15 +74,15 @@ def send_signal(pids: Iterable[int], number: int) -> None:
 def kill_tree(
     ended: dict[int, int], keep: Collection[int] = (), patience: float = _PATIENCE
 ) -> set[int]:
-    """Kill everything below this process and wait until it is gone.
+    """Kill every descendant of this process and wait until they are gone.
 
     Args:
-        ended: gets process id -> wait status of the children that have ended.
-        keep: children to spare, with what is below them.
-        patience: seconds without a new process until those that cannot be killed are given up.
+        ended: receives process id -> wait status of the children that have ended.
+        keep: children to spare, with their descendants.
+        patience: seconds without a new process before giving up on unkillable ones.
 
     Returns:
-        The processes that lived and were sent SIGKILL.
+        The living processes that were sent SIGKILL.
     """
     deadline = time.monotonic() + patience
     pause = _FIRST_PAUSE
@@ -93,9 +93,9 @@ def kill_tree(
         if keep and not found:
             break
         killed.update(pid for pid in found if not _is_zombie(pid))
-        # Children first: the death of a leader may make those that are stopped go on (SIGCONT).
+        # Children first: the death of a leader may continue stopped processes (SIGCONT).
         send_signal(reversed(found), signal.SIGKILL)
-        if not seen.issuperset(found):  # still new ones: not the time to give up
+        if not seen.issuperset(found):  # new ones were found: do not give up yet
             deadline = time.monotonic() + patience
         elif time.monotonic() > deadline:
             break
@@ -106,13 +106,13 @@ def kill_tree(
 
 
 def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> list[int]:
-    """Stop everything below this process, until nobody is new and nobody runs.
+    """Stop every descendant of this process, until none is new and none runs.
 
-    What is stopped cannot fork: so a fork bomb is caught, however quick it is. One that was sent
-    SIGSTOP in the midst of a fork ends that first: so each is seen to have stopped.
+    A stopped process cannot fork, so even a fast fork bomb is caught. A process that gets SIGSTOP
+    during a fork completes the fork first, so each one is checked to have stopped.
 
     Returns:
-        All that were found, parents before their children, zombies too.
+        All that were found, parents before their children, including zombies.
     """
     deadline = time.monotonic() + patience
     table = None if _has_children_files() else ProcessTable()
@@ -121,7 +121,7 @@ def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> l
     while True:
         new = [pid for pid in _walk(os.getpid(), keep, children_of) if pid not in found]
         found.update(dict.fromkeys(new))
-        # Again to those that were sent it before: another may have made them go on.
+        # Again to those already stopped: another process may have continued them.
         moving = new or [pid for pid in found if _may_fork(pid)]
         moving = [pid for pid in moving if _stop(pid)]
         if not moving or time.monotonic() > deadline:
@@ -133,7 +133,7 @@ def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> l
 
 
 def _stop(pid: int) -> bool:
-    """Send SIGSTOP; False where nothing can come of it."""
+    """Send SIGSTOP; return False if it cannot have an effect."""
     try:
         os.kill(pid, signal.SIGSTOP)
     except (ProcessLookupError, PermissionError):
@@ -142,7 +142,7 @@ def _stop(pid: int) -> bool:
 
 
 def _may_fork(pid: int) -> bool:
-    # Stopped, traced, ended; and asleep in the kernel, as the parent of a vfork is.
+    # Excluded: stopped, traced, ended, and uninterruptible, as the parent of a vfork is.
     fields = _read_stat(pid)
     return bool(fields) and fields[_STATE] not in (b"T", b"t", b"Z", b"X", b"D")
 
@@ -151,7 +151,7 @@ def foreground_group(leader: int) -> int:
     """Return the process group that Ctrl-C would reach.
 
     Args:
-        leader: a session's leader.
+        leader: a session leader.
 
     Returns:
         The foreground group of its terminal; its own group where it has none.
@@ -162,21 +162,21 @@ def foreground_group(leader: int) -> int:
 
 
 class ProcessTable:
-    """Who is whose child, by reading all of /proc: for kernels without the `children` files.
+    """Parents of all processes, read from /proc: for kernels without the `children` files.
 
-    They need CONFIG_PROC_CHILDREN. On macOS `ps` is asked instead (never run).
+    These need CONFIG_PROC_CHILDREN. On macOS `ps` is used instead (never run).
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._parents: dict[int, int] = {}
         self._children: dict[int, list[int]] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Look for processes that were born and those that ended.
+        """Add new processes and remove ended ones.
 
-        Each is read once only: while a tree is being stopped, what counts is to be quicker than
-        those that are not.
+        Each process is read only once, for speed: while a tree is being stopped, this competes with
+        processes that fork.
         """
         if IS_LINUX:
             self._refresh_from_proc()
@@ -205,7 +205,7 @@ def _walk(root: int, keep: Collection[int], children_of: Callable[[int], list[in
     waiting = [root]
     while waiting:
         parent = waiting.pop()
-        # "not in found": a number that was given anew while we looked could make a circle.
+        # "not in found": a reused process id could create a cycle.
         children = [pid for pid in children_of(parent) if pid not in keep and pid not in found]
         found.update(dict.fromkeys(children))
         waiting += children
@@ -230,7 +230,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _read_stat(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat behind the program's name; [] if the process is gone."""
+    """Return the fields of /proc/PID/stat after the program's name; [] if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()

@@ -1,8 +1,8 @@
-"""What travels between the kernel, the launcher and a command's supervisor, and in what form.
+"""Defines the messages between the kernel process, the launcher and the supervisors.
 
-Stream sockets, because a message may be larger than a packet: four bytes of length, then JSON. File
-descriptors travel with the first byte. Both ends are this package, of one version, so nothing here
-is negotiated.
+They use stream sockets, because a message may exceed a packet: four bytes of length, then JSON.
+File descriptors are attached to the first byte. Both ends are this package in one version, so there
+is no negotiation.
 """
 
 import array
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# What the kernel may say on a command's control socket, one byte each. Its end (EOF) means that
-# the kernel is gone: everything is killed.
+# Requests of the kernel process on a command's control socket, one byte each. EOF means that the
+# kernel process is gone: everything is killed.
 INTERRUPT = b"I"  # SIGINT to the foreground group
 TERMINATE = b"T"  # SIGTERM to every process of the tree, SIGKILL after the grace period
 KILL = b"K"  # SIGKILL to every process of the tree, at once
@@ -27,15 +27,15 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # macOS has none
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a command may touch. Paths are absolute and symlink-free.
+    """What a command may access. Paths are absolute and symlink-free.
 
     Attributes:
         tier: 1 is Landlock, seccomp and user notification; 2 adds namespaces.
         writable: folders (or files) below which it may write.
         protected: files and folders inside `writable` that stay read-only in tier 2; tier 1 cannot
-            hold them, the kernel's tripwire does. They may be absent.
+            enforce them, the kernel process's tripwire restores them. They may not exist.
         hidden: files and folders it may not even read. In tier 1 those below `writable` stay
-            readable (Landlock grants, it does not take back).
+            readable (Landlock can grant, not deny).
         network: TCP to ports 80 and 443 and name look-ups, never to this machine; else no network.
     """
 
@@ -48,16 +48,18 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """One command to start. With it travel the descriptors: control, folder, stdin, stdout, stderr.
+    """One command to start. Attached descriptors: control, folder, stdin, stdout, stderr.
 
     Attributes:
         argv: program and arguments; the program is looked up in PATH of `env`.
-        cwd: the folder as text, for tier 2, which enters it anew through its own mounts.
+        cwd: the folder as text, for tier 2, which enters it again through its own mounts.
         env: the whole environment.
-        tty: stdin is a terminal that becomes the controlling one.
-        confinement: None runs it supervised but free.
+        tty: whether stdin is a terminal that becomes the controlling one.
+        confinement: None runs it supervised but unconfined.
         limits: RLIMIT name -> value, such as {"RLIMIT_FSIZE": 1 << 33}.
         grace: seconds between SIGTERM and SIGKILL.
+        most_processes: maximal number of simultaneous processes, beyond which all are killed; 0 is
+            no limit.
     """
 
     argv: tuple[str, ...]
@@ -67,9 +69,10 @@ class SpawnRequest:
     confinement: Confinement | None = None
     limits: dict[str, int] = field(default_factory=dict)
     grace: float = 0.2
+    most_processes: int = 0
 
 
-# What a supervisor says: exactly one Started or Failed, after Started exactly one Ended.
+# Replies of a supervisor: exactly one Started or Failed, after Started exactly one Ended.
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The main process has ended, and so has everything it left behind.
+    """The main process has ended, and so have all processes it left behind.
 
     Attributes:
-        status: as `subprocess` counts: negative is the signal that ended it.
-        leftovers: processes it had left in the background, which were killed.
-        refused: what the supervisor itself refused, such as "connect 127.0.0.1:22",
+        status: as in `subprocess`: negative is the signal that ended it.
+        leftovers: number of background processes that were killed.
+        refused: operations that the supervisor denied, such as "connect 127.0.0.1:22",
             "chmod /etc/passwd", "kill 4711"; at most 20, each once.
     """
 
@@ -109,17 +112,17 @@ _REPLIES = {kind.__name__: kind for kind in (Started, Failed, Ended)}
 
 
 def encode_request(request: SpawnRequest) -> bytes:
-    """Return `request` as JSON text."""
+    """Encode `request` as JSON text."""
     # Surrogates (undecodable bytes of file names) survive as escapes.
     return json.dumps(asdict(request)).encode("ascii")
 
 
 def decode_request(data: bytes) -> SpawnRequest:
-    """Return the request that `encode_request` encoded."""
+    """Decode a request encoded by `encode_request`."""
     fields: dict[str, Any] = json.loads(data)
     confinement = fields["confinement"]
     if confinement is not None:
-        tuples = {
+        tuples: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in confinement.items()
         }
@@ -128,14 +131,14 @@ def decode_request(data: bytes) -> SpawnRequest:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Return `reply` as JSON text."""
-    # Not `asdict`, which copies: every command waits for this.
+    """Encode `reply` as JSON text."""
+    # Not `asdict`, which copies: this is on the path of every command.
     values = {name: getattr(reply, name) for name in reply.__slots__}
     return json.dumps([type(reply).__name__, values]).encode("ascii")
 
 
 def decode_reply(data: bytes) -> Reply:
-    """Return the reply that `encode_reply` encoded."""
+    """Decode a reply encoded by `encode_reply`."""
     name, fields = json.loads(data)
     if "refused" in fields:
         fields["refused"] = tuple(fields["refused"])
@@ -158,7 +161,7 @@ def receive_message(connection: socket.socket) -> tuple[bytes, list[int]]:
     """Receive one message and its descriptors (close-on-exec); (b"", []) when the other end closed.
 
     Raises:
-        OSError: the other end went away in the middle of a message.
+        OSError: the connection broke within a message.
     """
     fds = array.array("i")
     head = b""

@@ -3,7 +3,7 @@
 The kernel has threads and must not fork; this process has none. It is started as
 
     python -I -S -c "import sys; sys.path.append(ROOT);
-                     from agent_magics.backends.launcher.zygote import main; main(FD)"
+                     from agent_magics.exec.launcher.zygote import main; main(FD)"
 
 with FD an inherited stream socket to the kernel, an environment that holds no secrets, and ROOT the
 folder of the package. It says {"pid": …, "landlock_abi": …}, then reads SpawnRequests with the
@@ -27,12 +27,12 @@ import struct
 from contextlib import suppress
 from typing import NoReturn
 
-from agent_magics.backends.launcher import confine, linux
-from agent_magics.backends.launcher.probe import probe
-from agent_magics.backends.launcher.start import failure_of
-from agent_magics.backends.launcher.supervisor import supervise, wake_on_child
-from agent_magics.backends.launcher.tree import descendants, kill_tree, reap, wait_for_children
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.probe import probe
+from agent_magics.exec.launcher.start import failure_of
+from agent_magics.exec.launcher.supervisor import supervise, wake_on_child
+from agent_magics.exec.launcher.tree import descendants, kill_tree, reap, wait_for_children
+from agent_magics.exec.launcher.wire import (
     SpawnRequest,
     decode_request,
     encode_reply,
@@ -40,19 +40,19 @@ from agent_magics.backends.launcher.wire import (
     send_message,
 )
 
-_PROBE = b'{"probe"'  # how that message begins
+_PROBE = b'{"probe"'  # beginning of that message
 _REQUEST_FDS = 5  # control, folder, stdin, stdout, stderr
-_STALL = 30.0  # seconds the kernel may take over the rest of a message
-_LOOK = 1000  # milliseconds between looks for what cannot be waited for
+_STALL = 30.0  # seconds for the rest of a message
+_LOOK = 1000  # milliseconds between checks for events that cannot wake the poll
 _SUPERVISORS_PATIENCE = (
     1.0  # seconds; a killed one's command lives on until then, at the end of all
 )
-_ORPHANS_PATIENCE = 0.5  # seconds; longer, and other commands would wait for their start
+_ORPHANS_PATIENCE = 0.5  # seconds; longer would delay the start of other commands
 _PEER = struct.Struct("3i")  # struct ucred of <linux/socket.h>: process, user, group
 
 
 def main(fd: int) -> NoReturn:
-    """Serve the kernel at the other end of socket `fd` until it is gone."""
+    """Serve the kernel process at the other end of socket `fd` until it is gone."""
     kernel = socket.socket(fileno=fd)
     kernel_pid = _peer_of(kernel)
     _settle(fd)
@@ -75,9 +75,9 @@ def main(fd: int) -> NoReturn:
 
 
 def _settle(fd: int) -> None:
-    """Become a process of its own, that holds nothing of the kernel's but socket `fd`."""
+    """Detach this process: keep nothing of the kernel process but socket `fd`."""
     null = os.open(os.devnull, os.O_RDWR)
-    while null <= 2:  # no stream of a command may get one of these numbers
+    while null <= 2:  # a command's streams must not get these numbers
         null = os.dup(null)
     os.closerange(3, fd)
     os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
@@ -93,7 +93,7 @@ def _settle(fd: int) -> None:
 
 
 def _guard(zygote: int, writer: int) -> NoReturn:
-    """Wait until the launcher ends, then end what it leaves."""
+    """Wait until the launcher ends, then end what it leaves behind."""
     os.closerange(3, writer)
     os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
     ended, _ = os.wait()
@@ -104,10 +104,10 @@ def _guard(zygote: int, writer: int) -> NoReturn:
 
 
 def _end_all() -> None:
-    """End everything below this process, when the supervisors know that they have to end.
+    """End every descendant, after waiting for the supervisors to end by themselves.
 
-    They do it best themselves. Were they stopped to be killed, and we killed at that moment, they
-    would stay stopped, and their commands alive.
+    Supervisors clean up best. If they were stopped here to be killed, and this process were killed
+    at that moment, they would stay stopped, and their commands alive.
     """
     wait_for_children(_SUPERVISORS_PATIENCE)
     kill_tree({})
@@ -123,15 +123,16 @@ class _Zygote:
         # For the supervisors: closed, with this process.
         self._life, self._life_writer = os.pipe()
         self._kernel_end = linux.open_pidfd(kernel_pid)
-        self._ends = {guardian, self._kernel_end} - {None}
+        self._ends = {fd for fd in (guardian, self._kernel_end) if fd is not None}
         self._poll = select.poll()
         for fd in {kernel.fileno(), self._wakeup} | self._ends:
             self._poll.register(fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Serve until the kernel or the guardian is gone."""
+        """Serve until the kernel process or the guardian is gone."""
         self._kernel.settimeout(_STALL)
-        gc.freeze()  # what is here now stays: looking through it would copy it in every child
+        # existing objects are permanent: collecting them would copy their pages in every child
+        gc.freeze()
         hello = {"pid": os.getpid(), "landlock_abi": linux.landlock_abi()}
         send_message(self._kernel, json.dumps(hello).encode("ascii"))
         while self._kernel_lives():
@@ -144,7 +145,7 @@ class _Zygote:
                 return
 
     def let_go(self) -> None:
-        """Let the supervisors know that this is the end."""
+        """Signal the supervisors to end, by closing their pipe."""
         os.close(self._life_writer)
 
     def _patience(self) -> int | None:
@@ -160,7 +161,7 @@ class _Zygote:
         return True
 
     def _collect(self) -> None:
-        """Collect the supervisors that have ended; end what the killed ones left."""
+        """Reap ended supervisors; end the processes of killed ones."""
         with suppress(BlockingIOError):
             os.read(self._wakeup, 4096)
         ended: dict[int, int] = {}
@@ -169,7 +170,8 @@ class _Zygote:
         self._supervisors -= ended.keys()
         if anybody and (failed or self._orphans):
             ended.clear()
-            # What could not be killed once is only tried again: others wait for their start.
+            # Unkillable processes are only retried briefly, since other commands wait for their
+            # start.
             patience = _ORPHANS_PATIENCE if failed else 0
             kill_tree(ended, keep=self._supervisors, patience=patience)
             # A supervisor that was killed meanwhile leaves orphans as well.
@@ -177,7 +179,7 @@ class _Zygote:
             self._orphans = bool(descendants(os.getpid(), keep=self._supervisors))
 
     def _serve_message(self) -> bool:
-        """Do what the kernel asks; return whether it is still there."""
+        """Process one message of the kernel process; return whether it is still there."""
         try:
             data, fds = receive_message(self._kernel)
             if data.startswith(_PROBE):
@@ -206,7 +208,7 @@ class _Zygote:
             if pid == 0:
                 self._become_supervisor(request, prepared, control, fds[1:])
             self._supervisors.add(pid)
-        except Exception as error:  # whatever it was: nothing runs, and the kernel is told why
+        except Exception as error:  # nothing runs, and the error is reported
             _tell_failure(control, stage, error)
         finally:
             control.close()
@@ -220,7 +222,7 @@ class _Zygote:
         control: socket.socket,
         files: list[int],
     ) -> NoReturn:
-        self._kernel.close()  # else the kernel would not see that the launcher is gone
+        self._kernel.close()  # else the kernel process would not see that the launcher is gone
         for fd in {self._wakeup, self._life_writer} | self._ends:
             os.close(fd)
         supervise(request, prepared, control, files, self._life)
@@ -232,8 +234,9 @@ def _tell_failure(control: socket.socket, stage: str, error: Exception) -> None:
 
 
 def _peer_of(connection: socket.socket) -> int:
-    """Who made the socket pair: the kernel, even if it has ended and we have another parent."""
+    """Return the creator of the socket pair: the kernel process, even if it has ended."""
     if not linux.IS_LINUX:
         return os.getppid()
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return _PEER.unpack(credentials)[0]
+    pid: int = _PEER.unpack(credentials)[0]
+    return pid

@@ -1,7 +1,7 @@
-"""Puts protected files back as they were, and moves away what was not there before.
+"""Restores protected files, and moves new ones away.
 
-Law: nothing is deleted, and no link is followed: a process that still runs could have put one in
-the way, and what is written through it would land elsewhere.
+Law: nothing is deleted, and no link is followed: a running process could have placed a link so that
+a write would go elsewhere.
 """
 
 import errno
@@ -14,22 +14,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agent_magics.backends.beneath import exists_at, folder_of
-from agent_magics.backends.exec.snapshot import Entry, Snapshot, take
+from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
+from agent_magics.files.beneath import exists_at, folder_of
 
-OnlyTold = Callable[[str, Entry | None, Entry | None], str]
+MOST_KEPT = 256 << 20  # bytes in quarantine
+MOST_FOLDERS = 1_000
+
+OnlyReported = Callable[[str, SnapshotEntry | None, SnapshotEntry | None], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One protected thing that a command had changed.
+    """One protected file or folder that a command had changed.
 
     Attributes:
         path: the file or folder.
         change: "changed", "removed" or "new".
-        done: "restored", "moved" (away), or "" where it could only be told.
+        done: "restored", "moved" (away), or "" where it is only reported.
         kept: where the changed or new one is now, or "".
-        why: what is to be said where nothing was done.
+        why: the reason where nothing was done.
     """
 
     path: str
@@ -40,7 +43,9 @@ class Finding:
 
     @property
     def settles_what_is_below(self) -> bool:
-        """Whether nothing need be said of what a folder held: it went with it, or is lost."""
+        """Whether findings below this folder are redundant: they were moved with it, or are
+        lost.
+        """
         return self.change == "new" or (self.change == "removed" and not self.done)
 
     def __str__(self) -> str:
@@ -53,16 +58,19 @@ class Finding:
 
 
 class Quarantine:
-    """The folder for what is taken out of the workspace; it is made when first needed."""
+    """The folder for files moved out of the workspace; created when first needed.
+
+    Beyond its limits the oldest are removed.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def take(self, name: str, folder: int, shown: str) -> str:
-        """Move `name` out of an opened folder; return where it is now.
+        """Move `name` out of an opened folder; return its new path.
 
-        It loses its name at once, so that nothing runs it; across file systems only files move on
-        from there.
+        It is renamed at once, so that nothing runs it; across file systems only files are moved
+        further.
 
         Raises:
             OSError: it cannot be moved at all.
@@ -82,18 +90,39 @@ class Quarantine:
             return os.path.join(os.path.dirname(shown), aside)
         return target
 
+    def _make_room(self) -> None:
+        """Remove the oldest entries while the limits are exceeded."""
+        with suppress(OSError):
+            kept = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime_ns)
+            excess = sum(_size_of(entry.path) for entry in kept) - MOST_KEPT
+            for number, entry in enumerate(kept):
+                if excess <= 0 and len(kept) - number < MOST_FOLDERS:
+                    break
+                excess -= _size_of(entry.path)
+                shutil.rmtree(entry.path)
+
     def _new_folder(self) -> str:
+        self._make_room()
         name = f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(4)}"
         folder = os.path.join(self._folder, name)
         os.makedirs(folder, mode=0o700)
         return folder
 
 
+def _size_of(folder: str) -> int:
+    """Return the bytes of all files below a folder, links not followed."""
+    return sum(
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    )
+
+
 def _copy_file(name: str, folder: int, target: str) -> None:
     """Copy a regular file out of an opened folder.
 
     Raises:
-        OSError: it is no regular file, or the copy failed.
+        OSError: it is not a regular file, or the copy failed.
     """
     source = os.open(
         name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
@@ -112,31 +141,31 @@ def put_back(
     now: Snapshot,
     quarantine: Quarantine,
     *,
-    only_told: OnlyTold = lambda path, was, is_now: "",
+    only_told: OnlyReported = lambda path, was, is_now: "",
 ) -> list[Finding]:
-    """Make what is at `place` equal to `before` again.
+    """Restore the content of `place` to `before`.
 
     Args:
         place: the protected path.
-        root: the writable folder that it is in.
-        before: how it should be.
-        now: how it is.
-        quarantine: where what changed is kept.
-        only_told: says why a difference is left as it is and only told: the person's own programs
-            may have made it; "" puts it back.
+        root: the writable folder that contains it.
+        before: the intended state.
+        now: the current state.
+        quarantine: where changed files are kept.
+        only_told: returns why a difference is only reported and not undone (the person's own
+            programs may have made it), or "".
 
     Returns:
-        What differed, and what was done about it.
+        The differences, and what was done about each.
     """
     found = _move_links_above(place, root, quarantine)
-    if found:  # what was seen through the link is not there any more
+    if found:  # `now` was read through the link
         now = take(place, {})
     for path in sorted(before.keys() | now.keys()):
         was, is_now = before.get(path), now.get(path)
         if was is not None and is_now is not None and is_now.is_like(was):
             continue
         if path.endswith(".agent.jsonl") and (was is None or _goes_on(was, is_now)):
-            continue  # we record into it ourselves
+            continue  # this package records into it
         if any(path.startswith(f"{done.path}/") for done in found if done.settles_what_is_below):
             continue
         if why := only_told(path, was, is_now):
@@ -149,7 +178,7 @@ def put_back(
     return found
 
 
-def _goes_on(was: Entry, is_now: Entry | None) -> bool:
+def _goes_on(was: SnapshotEntry, is_now: SnapshotEntry | None) -> bool:
     return is_now is not None and was.is_continued_by(is_now)
 
 
@@ -162,7 +191,9 @@ def move_away(path: str, quarantine: Quarantine) -> Finding:
         return Finding(path, "new", why=f"it could not be moved away ({error.strerror})")
 
 
-def _restore(path: str, was: Entry, is_now: Entry | None, quarantine: Quarantine) -> Finding:
+def _restore(
+    path: str, was: SnapshotEntry, is_now: SnapshotEntry | None, quarantine: Quarantine
+) -> Finding:
     change = "removed" if is_now is None else "changed"
     if stat.S_ISREG(was.mode) and was.content is None:
         return Finding(path, change, why="it was too large to be kept, so it is not restored")
@@ -187,8 +218,8 @@ def _restore(path: str, was: Entry, is_now: Entry | None, quarantine: Quarantine
         return Finding(path, change, why=f"it could not be restored ({error.strerror})")
 
 
-def _make_beside(name: str, folder: int, was: Entry) -> str:
-    """Make what was there under another name; a rename then puts it in place in one step."""
+def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
+    """Create the old version under a temporary name, to be renamed into place atomically."""
     made = f".{name}.{secrets.token_hex(4)}"
     if stat.S_ISDIR(was.mode):
         os.mkdir(made, 0o700, dir_fd=folder)
@@ -217,9 +248,9 @@ def _discard(name: str, folder: int, mode: int) -> None:
 
 
 def _move_links_above(place: str, root: str, quarantine: Quarantine) -> list[Finding]:
-    """Move away a link that stands where a folder between `root` and `place` stood.
+    """Move away links that replaced folders between `root` and `place`.
 
-    What is below it is then what the link's maker chose, such as the hooks of another repository.
+    Their content is chosen by whoever made the link, for example the hooks of another repository.
     """
     above = os.path.dirname(place)
     links = []

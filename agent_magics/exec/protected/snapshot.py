@@ -1,4 +1,4 @@
-"""How a protected file or folder is right now, cheap to take again where nothing has changed."""
+"""Takes snapshots of protected files; a repeated one is cheap if nothing changed."""
 
 import hashlib
 import json
@@ -8,56 +8,58 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agent_magics.backends.beneath import open_file
+from agent_magics.files.beneath import folder_of
+from agent_magics.files.plain_files import NotPlain, load_json, read_plain
 
-_MOST_BYTES = 256 * 1024  # of a file whose content is kept
+_MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024
-_MOST_ENTRIES = 1_000  # of one protected place
+_MOST_ENTRIES = 1_000  # per protected place
 _LEVELS = 4  # a virtual environment's site-packages is the fourth; folders there count by name
 _GIT_FOLDER = frozenset({"HEAD", "objects"})
 _GIT_WATCHED = frozenset({"hooks", "config", "config.worktree", "info", "modules"})
-# Written by git's own housekeeping or by Python, and run by nobody as they are.
+# Written by git's housekeeping or by Python, and not executed.
 _UNWATCHED = re.compile(r"\.sample$|/info/refs$|\.lock$|/__pycache__$")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SnapshotEntry:
     """One file, folder or link.
 
     Attributes:
         mode: type and permissions, as in `os.stat_result.st_mode`.
-        signature: changes whenever a file does, since no program can set its ctime back.
-        content: a file's bytes, a link's target; of a notebook, a digest of what its cells say;
-            None of a folder, and of a file that is too large to be kept.
+        signature: metadata that changes whenever a file does, since no program can reset its ctime.
+        content: a file's bytes, a link's target; for a notebook, a digest of its cells' sources;
+            None for a folder, and for a file that is too large to be kept.
     """
 
     mode: int
     signature: tuple[int, ...] = ()
     content: bytes | None = None
 
-    def is_like(self, other: "Entry") -> bool:
-        """Tell whether both mean the same, whatever their time stamps."""
+    def is_like(self, other: "SnapshotEntry") -> bool:
+        """Tell whether both have the same content and mode, whatever their time stamps."""
         if self.mode != other.mode:
             return False
         if self.content is None or other.content is None:
             return self.signature == other.signature
         return self.content == other.content
 
-    def is_continued_by(self, other: "Entry") -> bool:
-        """Tell whether the other one only has more at its end."""
-        both = self.content is not None and other.content is not None
-        return both and self.mode == other.mode and other.content.startswith(self.content)
+    def is_continued_by(self, other: "SnapshotEntry") -> bool:
+        """Tell whether the other one differs only by appended content."""
+        if self.content is None or other.content is None:
+            return False
+        return self.mode == other.mode and other.content.startswith(self.content)
 
 
-Snapshot = dict[str, Entry]
+Snapshot = dict[str, SnapshotEntry]
 
 
-def take(place: str, known: Mapping[str, Entry]) -> Snapshot:
-    """Return what is at `place` and, where it is a folder, in its first levels.
+def take(place: str, known: Mapping[str, SnapshotEntry]) -> Snapshot:
+    """Return a snapshot of `place` and, if it is a folder, of its first levels.
 
     Args:
-        place: an absolute path; nothing need be there.
-        known: an earlier snapshot; what has not changed since is not read again.
+        place: an absolute path, which need not exist.
+        known: an earlier snapshot; files unchanged since are not read again.
     """
     found: Snapshot = {}
     for path, status in _walk(place, 0):
@@ -88,9 +90,11 @@ def _walk(path: str, level: int) -> Iterator[tuple[str, os.stat_result]]:
             yield from _walk(f"{path}/{name}", level + 1)
 
 
-def _as_entry(path: str, status: os.stat_result, known: Entry | None) -> Entry | None:
+def _as_entry(
+    path: str, status: os.stat_result, known: SnapshotEntry | None
+) -> SnapshotEntry | None:
     if stat.S_ISDIR(status.st_mode):
-        return Entry(status.st_mode)
+        return SnapshotEntry(status.st_mode)
     signature = (
         *(status.st_dev, status.st_ino, status.st_size),
         *(status.st_mtime_ns, status.st_ctime_ns),
@@ -98,30 +102,29 @@ def _as_entry(path: str, status: os.stat_result, known: Entry | None) -> Entry |
     if known is not None and known.signature == signature and known.mode == status.st_mode:
         return known
     try:
-        return Entry(status.st_mode, signature, _content(path, status))
-    except OSError:  # it went away while we looked, or is not ours to read
-        return Entry(status.st_mode, signature)
+        return SnapshotEntry(status.st_mode, signature, _content(path, status))
+    except OSError:  # deleted meanwhile, or unreadable
+        return SnapshotEntry(status.st_mode, signature)
 
 
 def _content(path: str, status: os.stat_result) -> bytes | None:
     if stat.S_ISLNK(status.st_mode):
         return os.fsencode(os.readlink(path))
     is_notebook = path.endswith(".ipynb")
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    if status.st_size > (_MOST_NOTEBOOK if is_notebook else _MOST_BYTES):
-        return None
-    descriptor = open_file(path)
-    with open(descriptor, "rb") as file:
-        data = file.read()
+    with folder_of(path) as (folder, name):
+        try:
+            most = _MOST_NOTEBOOK if is_notebook else _MOST_BYTES
+            data = read_plain(name, most, folder=folder)
+        except NotPlain:
+            return None
     return _digest_of_cells(data) if is_notebook else data
 
 
 def _digest_of_cells(data: bytes) -> bytes:
-    """Digest a notebook's cells without their outputs, which every save of the person changes."""
+    """Digest a notebook's cells without their outputs, which every save changes."""
     try:
-        cells = json.loads(data)["cells"]
-        words = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+        cells = load_json(data)["cells"]
+        sources = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
     except (ValueError, KeyError, TypeError):
         return hashlib.sha256(data).digest()
-    return hashlib.sha256(json.dumps(words).encode()).digest()
+    return hashlib.sha256(json.dumps(sources).encode()).digest()

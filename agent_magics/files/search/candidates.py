@@ -1,6 +1,6 @@
-"""Which files a search looks into, each opened where its path says.
+"""Selects the files of a search, and opens them without following links.
 
-They are regular, not hidden, not ignored, not protected; no link is followed.
+They are regular, not hidden, not ignored and not protected.
 """
 
 import os
@@ -15,45 +15,51 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from agent_magics.backends.beneath import open_file, open_folder
-from agent_magics.backends.folders import FolderWalk
-from agent_magics.backends.paths import read_judge
-from agent_magics.backends.secret_places import secret_inodes
+from agent_magics.files.beneath import open_file, open_folder
+from agent_magics.files.folders import FolderWalk
+from agent_magics.files.paths import second_name_judge
 
-# Opened at once; the person's code must find descriptors below 1024 for select, so there is one
-# batch at a time in the whole process, and only until an engine has them.
+# Files open at once. `select` in the person's code needs descriptors below 1024, so the process
+# opens one batch at a time, and closes it once an engine has inherited it.
 _BATCH_FILES = 800
-_FIRST_BATCH = 50  # small, so that the search begins while the walk goes on
+_FIRST_BATCH = 50  # small, so that the search begins early in the walk
 _OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024
+LONGEST_LINE = 8 * 1024 * 1024  # bytes; an engine holds several copies of a line
 
 
 @dataclass(slots=True)
 class SearchedFiles:
-    """The files of one search, in the order of their names, counted on the way."""
+    """The files of one search in the order of their names, with counts of those left out.
+
+    Attributes:
+        deadline: time of `time.monotonic` at which the search ends.
+    """
 
     root: Path
     matches: Callable[[str], bool]
-    guarded: bool
+    judge: Callable[[str], str] | None
+    is_withheld: Callable[[str], bool] | None
     is_cancelled: Callable[[], bool]
     deadline: float
+    roots: Sequence[Path] = ()
     searched: int = 0
     protected: int = 0
     unreadable: int = 0
     ignored: int = 0
     ignored_names: tuple[str, ...] = ()
     timed_out: bool = False
+    too_long: list[str] = field(default_factory=list)
     _most_at_once: int = field(default_factory=lambda: _most_at_once())
-    _never: frozenset[tuple[int, int]] = frozenset()
+    _is_second: Callable[[os.stat_result], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look up which files are not shown under any name."""
-        if self.guarded:
-            self._never = secret_inodes()
+        """Make the judge of secret files, which are not searched under any name."""
+        self._is_second = second_name_judge(self.roots)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
-        """Yield the files, as (folder, name), in lists of as many as one process can open."""
+        """Yield the files, as (folder, name), in lists as long as one process can open."""
         batch: list[tuple[str, str]] = []
         most = min(_FIRST_BATCH, self._most_at_once)
         for place in self._places():
@@ -73,8 +79,8 @@ class SearchedFiles:
         if not self.root.is_dir():
             yield os.path.split(self.root)
             return
-        judge = read_judge() if self.guarded else None
-        walk = FolderWalk(str(self.root), None, False, self.is_cancelled, judge)
+        judge = self.judge
+        walk = FolderWalk(str(self.root), None, False, self.is_cancelled, judge, self.is_withheld)
         for name, entry in walk.entries():
             if entry.kind != "file" or not self.matches(name):
                 continue
@@ -82,14 +88,14 @@ class SearchedFiles:
                 self.protected += 1
             else:
                 yield entry.path[: -len(entry.name) - 1], entry.name
-        self.protected += walk.protected
+        self.protected += walk.protected + walk.withheld
         self.ignored, self.ignored_names = walk.ignored, tuple(walk.ignored_names)
 
     @contextmanager
     def opened(self, places: Sequence[tuple[str, str]]) -> Iterator[dict[int, str]]:
-        """Open files, given as (folder, name), following no link; give descriptor -> path.
+        """Open files, given as (folder, name), without following links; yield descriptor -> path.
 
-        What has changed since the walk, and is no longer such a file, is left out and counted.
+        A file that was replaced since the walk by something else is left out and counted.
         """
         opened: dict[int, str] = {}
         with _OPENING:
@@ -114,11 +120,16 @@ class SearchedFiles:
                 self.unreadable += 1
                 continue
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in self._never:
+            is_second = self.judge is not None and self._is_second(status)
+            if not stat.S_ISREG(status.st_mode) or is_second:
                 self.protected += 1
                 os.close(descriptor)
             elif status.st_size >= _SNIFFED_FROM_SIZE and _is_binary(descriptor):
                 self.searched -= 1
+                os.close(descriptor)
+            elif status.st_size > LONGEST_LINE and _has_long_line(descriptor):
+                self.searched -= 1
+                self.too_long.append(f"{folder}/{name}")
                 os.close(descriptor)
             else:
                 opened[descriptor] = f"{folder}/{name}"
@@ -130,8 +141,26 @@ def _most_at_once() -> int:
     return _BATCH_FILES if soft == resource.RLIM_INFINITY else max(1, min(_BATCH_FILES, soft // 3))
 
 
+def _has_long_line(descriptor: int) -> bool:
+    """Tell whether a line exceeds `LONGEST_LINE`; both engines hold whole lines in memory."""
+    length = at = 0
+    while length <= LONGEST_LINE:
+        block = os.pread(descriptor, _SNIFFED_FROM_SIZE, at)
+        if not block:
+            return False
+        at += len(block)
+        first = block.find(b"\n")
+        if first < 0:
+            length += len(block)
+        elif length + first > LONGEST_LINE:
+            return True
+        else:
+            length = len(block) - block.rfind(b"\n") - 1
+    return True
+
+
 def _is_binary(descriptor: int) -> bool:
-    """Tell big binaries by their start; the engines would read them whole to find out."""
+    """Tell whether a large file is binary from its first bytes; an engine would read all of it."""
     try:
         head = os.pread(descriptor, _SNIFFED_BYTES, 0)
     except OSError:

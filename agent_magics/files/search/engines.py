@@ -1,4 +1,4 @@
-"""The processes that search: ripgrep where there is one, else Python; each can be stopped."""
+"""Runs the search processes, ripgrep or else Python, with cancellation and a time limit."""
 
 import os
 import selectors
@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
-from agent_magics.backends.search_pattern import refuse_ambiguous, refuse_unsearchable
+from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
 from agent_magics.protocol.errors import RespondToModel
 
 _CHECK_SECONDS = 10.0
 _HEARTBEAT = 0.1
-# More than one process, so that files are opened for one while the others read.
+# More than one process, so that files are opened for one while others search.
 _MOST_AT_ONCE = 6
 _THREADS = min(os.cpu_count() or 1, 8)
 _PYTHON_SEARCH = Path(__file__).with_name("pygrep.py")
-# All that the engines need of our environment; above all no keys.
+# The only environment variables that engines inherit; no keys are among them.
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 def choose_engine(
     pattern: str, case_sensitive: bool, context: int, distrusted: Sequence[Path]
 ) -> list[str]:
-    """Return the command to which the files are added: ripgrep's if it understands `pattern`.
+    """Return the search command, to which files are appended: ripgrep's if it accepts `pattern`.
 
     Raises:
-        RespondToModel: `pattern` is no regular expression.
+        RespondToModel: `pattern` is not a regular expression.
     """
     refuse_unsearchable(pattern)
     ripgrep = find_ripgrep(distrusted)
@@ -43,7 +43,7 @@ def choose_engine(
         if _try_out(command, "-").returncode in (0, 1):
             return command
     refuse_ambiguous(pattern)
-    # What ripgrep does not know, such as a look-behind, Python may; it also names an error's place.
+    # Python may accept what ripgrep does not, such as a look-behind, and says where an error is.
     case = "s" if case_sensitive else "i"
     script = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", str(_PYTHON_SEARCH)]
     command = [*script, pattern, case, str(context)]
@@ -55,7 +55,7 @@ def choose_engine(
 
 
 def find_ripgrep(distrusted: Sequence[Path]) -> str | None:
-    """Return the path of ``rg``, or None; never one below a folder in `distrusted`."""
+    """Return the path of ``rg``, or None; programs below `distrusted` folders are not used."""
     roots = [os.path.realpath(folder) for folder in distrusted]
 
     def is_trusted(path: str) -> bool:
@@ -68,7 +68,7 @@ def find_ripgrep(distrusted: Sequence[Path]) -> str | None:
 
 
 def _try_out(command: list[str], *files: str) -> subprocess.CompletedProcess[bytes]:
-    """Run `command` on nothing, to see whether it takes its pattern."""
+    """Run `command` on empty input, to see whether it accepts its pattern."""
     try:
         return subprocess.run(
             [*command, *files],
@@ -91,18 +91,20 @@ class _Run:
     """One process that searches one batch of files."""
 
     process: "subprocess.Popen[bytes]"
-    complaints: IO[bytes]
+    error_file: IO[bytes]
     paths: dict[int, str]
 
 
 @dataclass(slots=True)
 class SearchEngine:
-    """Runs processes, a few at once, until the search is cancelled or its time is over.
+    """Runs a few search processes at a time until the search is finished, cancelled or out of time.
 
-    Whatever happens, none of them is left running.
+    As a context manager it ends all of them on exit.
 
     Attributes:
-        command: the engine; the files are added to it as ``/dev/fd/N``.
+        command: the engine's command; files are appended as ``/dev/fd/N``.
+        deadline: time of `time.monotonic` at which the search ends.
+        unreadable: number of lines that the processes wrote to standard error.
     """
 
     command: list[str]
@@ -117,54 +119,56 @@ class SearchEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what still runs."""
+        """End the processes that still run."""
         for run in self._running:
             self._end(run)
 
     @property
     def is_busy(self) -> bool:
-        """Whether as many run as may run at once; what has ended waits to be read."""
+        """Whether as many processes run as may run at once."""
         return sum(run.process.poll() is None for run in self._running) >= _MOST_AT_ONCE
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs, and all was read."""
+        """Whether no process runs and all output was read."""
         return not self._running
 
     def start(self, opened: Mapping[int, str]) -> None:
-        """Search files, given as descriptor -> path; they may be closed when this returns."""
+        """Search files, given as descriptor -> path; the caller may close them afterwards."""
         if not opened:
             return
-        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process ended
+        error_file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process ended
         process = subprocess.Popen(
             [*self.command, *(f"/dev/fd/{descriptor}" for descriptor in opened)],
             pass_fds=tuple(opened),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=error_file,
             env=_environment(),
             cwd="/",
-            start_new_session=True,  # Jupyter's interrupt goes to our group; we end this one
+            start_new_session=True,  # not interrupted by Jupyter, but ended by us
         )
-        self._running.append(_Run(process, complaints, dict(opened)))
+        self._running.append(_Run(process, error_file, dict(opened)))
 
     def finish_first(self) -> tuple[dict[int, str], Iterator[bytes]]:
-        """Return the files of the process started first, and what it prints, line by line."""
+        """Return the files of the process started first, and the lines of its output."""
         run = self._running[0]
         return run.paths, self._records(run)
 
     def _records(self, run: _Run) -> Iterator[bytes]:
-        yield from self._lines(run.process.stdout.fileno())  # type: ignore[union-attr]
+        assert run.process.stdout is not None  # it was started with a pipe
+        yield from self._lines(run.process.stdout.fileno())
         self._running.popleft()
         self._end(run)
 
     def _end(self, run: _Run) -> None:
         run.process.kill()
         run.process.wait()
-        run.process.stdout.close()  # type: ignore[union-attr]
-        with run.complaints as complaints:
-            complaints.seek(0)
-            self.unreadable += sum(1 for line in complaints if line.strip())
+        if run.process.stdout is not None:
+            run.process.stdout.close()
+        with run.error_file as error_output:
+            error_output.seek(0)
+            self.unreadable += sum(1 for line in error_output if line.strip())
 
     def _lines(self, pipe: int) -> Iterator[bytes]:
         parts: list[bytes] = []

@@ -1,7 +1,7 @@
-"""Searching files for a regular expression: with ripgrep where there is one, else with Python.
+"""Searches files for a regular expression, with ripgrep if it is installed, else with Python.
 
-Law: both engines are handed the same files and report the same lines. Which files those are,
-`search_files` decides. An engine is handed opened files, since by then a path may lead elsewhere.
+Law: both engines get the same files and report the same lines. `search` selects the files. An
+engine gets file descriptors and not paths, which could be redirected meanwhile.
 """
 
 import base64
@@ -13,10 +13,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.name_globs import name_matcher
-from agent_magics.backends.paths import shown_path
-from agent_magics.backends.search_engine import SearchEngine, choose_engine
-from agent_magics.backends.search_files import SearchedFiles
+from agent_magics.files.name_globs import name_matcher
+from agent_magics.files.paths import shown_path
+from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.files.search.engines import SearchEngine, choose_engine
 
 SECONDS = 30.0
 LINE_CHARACTERS = 500
@@ -26,14 +26,14 @@ _MATCH_RECORD = b'{"type":"match"'
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A line that matched.
+    """A matching line.
 
     Attributes:
         path: its file, relative to the working folder where it is inside.
         line: its number, from 1.
-        text: the line; a long one is cut around what matched.
-        before: (number, text) of the lines before it, as many as were asked for.
-        after: the same for the lines after it.
+        text: the line; a long one is cut around the match.
+        before: (number, text) of the context lines before it.
+        after: (number, text) of the context lines after it.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """A file with matching lines, and how many they are."""
+    """A file and its number of matching lines."""
 
     path: str
     count: int
@@ -59,18 +59,19 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first matches of a search, and the true counts.
+    """The first matches of a search, and counts over the whole search.
 
     Attributes:
         counts: the first files with matches.
-        total: lines that matched in all, of which `matches` are the first.
-        files: files with at least one of them.
-        searched: files that were looked into.
-        protected: files and folders left out because only the person may read them.
+        total: number of all matching lines, of which `matches` are the first.
+        files: number of files with a match.
+        searched: number of files searched.
+        protected: files and folders left out because the model may not read them.
         ignored: files and folders left out because of ignore files.
-        ignored_names: the first of them.
+        ignored_names: the first of these.
         unreadable: files that could not be read.
-        complete: False when the time was over first; the counts are then lower bounds.
+        complete: False when time ran out; the counts are then lower bounds.
+        too_long: files that were not searched, because they have an overlong line.
     """
 
     matches: tuple[Match, ...]
@@ -83,6 +84,7 @@ class Found:
     ignored_names: tuple[str, ...]
     unreadable: int
     complete: bool
+    too_long: tuple[str, ...] = ()
 
 
 def search(
@@ -95,8 +97,9 @@ def search(
     max_results: int | None = None,
     max_files: int | None = None,
     context: int = 0,
-    guarded: bool = False,
-    distrusted: Sequence[Path] = (),
+    judge: Callable[[str], str] | None = None,
+    is_withheld: Callable[[str], bool] | None = None,
+    roots: Sequence[Path] = (),
     is_cancelled: Callable[[], bool] = lambda: False,
     seconds: float = SECONDS,
 ) -> Found:
@@ -104,24 +107,30 @@ def search(
 
     Args:
         root: an absolute path without symlinks.
-        pattern: a regular expression, held against one line at a time.
-        cwd: what the paths of the result are relative to.
-        file_pattern: glob the files have to match; see `name_globs.name_matcher`.
-        case_sensitive: False treats capital and small letters as equal.
-        max_results: most matches to keep; all are counted. None keeps all, 0 none.
-        max_files: most files to name with their counts. None names all.
+        pattern: a regular expression, matched against one line at a time.
+        cwd: the folder to which paths in the result are relative.
+        file_pattern: glob that files have to match; see `name_globs.name_matcher`.
+        case_sensitive: whether capital and small letters differ.
+        max_results: maximal number of matches to keep; all are counted. None keeps all, 0 none.
+        max_files: maximal number of files to list with their counts. None lists all.
         context: lines to keep before and after each match.
-        guarded: leave protected files out.
-        distrusted: folders whose programs are not run, because a model may have written them.
-        is_cancelled: asked ten times a second; True ends the search.
-        seconds: how long the search may take.
+        judge: returns why a path is protected, or ""; such files and folders are left out.
+        is_withheld: tells whether a path is not even named.
+        roots: the workspace's folders; programs in them are not run, because a model may have
+            written them, and their protected files are left out under every name.
+        is_cancelled: polled ten times a second; True ends the search.
+        seconds: time limit of the search.
+
+    Returns:
+        The first matches, and counts over all files.
 
     Raises:
-        RespondToModel: `pattern` is no regular expression, or the search was cancelled.
+        RespondToModel: `pattern` is not a regular expression, or the search was cancelled.
     """
     deadline = time.monotonic() + seconds
-    command = choose_engine(pattern, case_sensitive, context, distrusted)
-    files = SearchedFiles(root, name_matcher(file_pattern), guarded, is_cancelled, deadline)
+    command = choose_engine(pattern, case_sensitive, context, roots)
+    matches = name_matcher(file_pattern)
+    files = SearchedFiles(root, matches, judge, is_withheld, is_cancelled, deadline, roots)
     collector = _Collector(cwd, max_results, max_files, context)
     with SearchEngine(command, is_cancelled, deadline) as engine:
         for batch in files.batches():
@@ -144,15 +153,16 @@ def search(
         files.ignored_names,
         engine.unreadable + files.unreadable,
         complete=not (engine.timed_out or files.timed_out),
+        too_long=tuple(shown_path(Path(path), cwd) for path in files.too_long),
     )
 
 
-# -- what they say -------------------------------------------------------------------------------
+# -- the engines' output -------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Collector:
-    """Adds up what one process after the other says; keeps the first and counts them all."""
+    """Merges the output of successive processes; keeps the first matches and counts all."""
 
     cwd: Path
     limit: int | None
@@ -164,7 +174,7 @@ class _Collector:
     files: int = 0
 
     def take(self, paths: Mapping[int, str], records: Iterator[bytes]) -> None:
-        """Take in all records of a process that searched `paths`, by descriptor."""
+        """Add the output of a process that searched `paths` (descriptor -> path)."""
         room = None if self.limit is None else self.limit - len(self.matches)
         batch = _Batch({number: at for at, number in enumerate(paths)}, room, self.context)
         for record in records:
@@ -191,20 +201,20 @@ class _Collector:
                 yield Match(path, number, text, before, after)
 
 
-_Line = tuple[int, str, bool]  # number, text, whether it is a match that is kept
+_Line = tuple[int, str, bool]  # number, text, whether it is a kept match
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Reads one process's records, which come file by file, the files in any order.
+    """Parses the JSON records of one process, which are grouped by file, the files in any order.
 
-    A file counts only once it is over, because a NUL late in it makes it binary after all.
+    A file counts only once its last record is read, because a late NUL byte makes it binary.
 
     Attributes:
-        places: descriptor -> place of the file in the order of names.
-        room: most matches that are kept.
-        counts: matching lines, by the file's place.
-        kept: lines, by the file's place.
+        places: descriptor -> index of the file in the order of names.
+        room: maximal number of matches to keep.
+        counts: matching lines, by the file's index.
+        kept: lines, by the file's index.
     """
 
     places: Mapping[int, int]
@@ -220,7 +230,7 @@ class _Batch:
     _last_kept: int = 0
 
     def add(self, record: bytes) -> None:
-        """Take one record in."""
+        """Parse one record."""
         is_match = record.startswith(_MATCH_RECORD)
         if is_match:
             self._count += 1
@@ -240,7 +250,7 @@ class _Batch:
             self._keep_line(data, is_match)
 
     def _is_useful(self) -> bool:
-        """Tell whether matches of this file can be among the first."""
+        """Tell whether matches of the current file can be among the first."""
         return self._last_useful is None or self._place <= self._last_useful
 
     def _has_room(self) -> bool:
@@ -251,7 +261,7 @@ class _Batch:
         is_kept_match = is_match and self._has_room()
         if is_kept_match:
             self._last_kept = number
-        # Past the last match that is kept, a line is of use only as its context.
+        # After the last kept match, a line is needed only as that match's context.
         if is_kept_match or self._has_room() or number <= self._last_kept + self.context:
             start = data["submatches"][0]["start"] if data.get("submatches") else 0
             raw = _bytes_of(data["lines"])
@@ -271,7 +281,7 @@ class _Batch:
                     self._drop_useless(self.room)
 
     def _drop_useless(self, room: int) -> None:
-        """Let go of what comes behind the first `room` matches."""
+        """Drop the files after those that hold the first `room` matches."""
         places = sorted(self.kept)
         sums = accumulate(min(self.counts[place], room) for place in places)
         enough = next(at for at, so_far in enumerate(sums) if so_far >= room)
@@ -287,7 +297,7 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 
 def _shortened(text: str, hit: int) -> str:
-    """Cut a long line to `LINE_CHARACTERS` around character `hit`, and say so."""
+    """Cut a long line to `LINE_CHARACTERS` around index `hit`, and note its full length."""
     if len(text) <= LINE_CHARACTERS:
         return text
     start = max(0, min(hit - _SHOWN_BEFORE_HIT, len(text) - LINE_CHARACTERS))

@@ -1,8 +1,8 @@
-"""Which regular expressions are searched for, and which mean two things to the two engines.
+"""Validates regular expressions, and refuses those that ripgrep and Python interpret differently.
 
-What ripgrep takes, it reads in its own way. A pattern that Python reads in another way, without a
-word, is refused where Python has to do the search: the same call must not find other lines on
-another machine.
+Where ripgrep accepts a pattern, its interpretation holds. Where Python has to do the search, a
+pattern that it would silently interpret in another way is refused: the same call must not find
+other lines on another machine.
 """
 
 import re
@@ -13,15 +13,15 @@ from agent_magics.protocol.errors import RespondToModel
 _MOST_BYTES = 50_000
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
-# One escape, one bracket with what is in it, or one other character.
+# One escape, one whole bracket expression, one doubled quantifier, or one other character.
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\^?\w*:\]|\\.|[^\]\\])*\]|[*+?}]\+|.", re.DOTALL)
 
 
 def refuse_unsearchable(pattern: str) -> None:
-    """Refuse what neither engine can look for.
+    """Refuse a pattern that neither engine can search for.
 
     Raises:
-        RespondToModel: the pattern is empty, too long, or cannot stand within one line.
+        RespondToModel: the pattern is empty, too long, or spans several lines.
     """
     if not pattern:
         raise RespondToModel("The pattern is empty; give a regular expression to look for.")
@@ -39,10 +39,10 @@ def refuse_unsearchable(pattern: str) -> None:
 
 
 def refuse_ambiguous(pattern: str) -> None:
-    """Refuse what Python would silently read otherwise than ripgrep.
+    """Refuse a pattern that Python would silently interpret in another way than ripgrep.
 
     Raises:
-        RespondToModel: with the piece of the pattern, and what to write instead.
+        RespondToModel: the message names the piece of the pattern, and what to write instead.
     """
     for piece, instead in _ambiguities(pattern):
         raise RespondToModel(

@@ -1,11 +1,11 @@
-"""The search without ripgrep: a script of its own, so that a regex that never ends can be killed.
+"""Searches files without ripgrep, as a separate script so that an endless regex can be killed.
 
 Run as ``python -I -S -X utf8 pygrep.py PATTERN CASE CONTEXT FILE...`` with CASE "s" (sensitive) or
-"i". It prints what ``rg --json`` would, as far as `search.py` reads it, and imports nothing of the
-package. Its exit code is 2 when PATTERN is no regular expression; standard error then says why.
+"i". It prints the records of ``rg --json`` that `matches.py` reads, and imports nothing of the
+package. Its exit code is 2 when PATTERN is not a regular expression; standard error then says why.
 
-A file is read in blocks of whole lines. Where every match has to hold a certain text, a block or a
-line without that text is passed over unread, which is what makes this fast.
+A file is read in blocks of whole lines. Where every match has to contain a certain text, blocks and
+lines without that text are skipped, which makes the search fast.
 """
 
 import base64
@@ -15,20 +15,25 @@ import io
 import json
 import os
 import re
+import resource
 import sys
 from collections.abc import Iterable, Iterator
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as codes  # type: ignore[attr-defined] # in no stub
+from re import _parser as parser  # type: ignore[attr-defined] # in no stub
 from typing import Any
 
 _BLOCK = 256 * 1024
-# ASCII letters that other characters equal when case is ignored: dotless i, long s, the kelvin sign
+# Seconds of processor time. The caller ends a search long before; this limit ends one whose caller
+# was killed, which an endless regex would not notice.
+_MOST_SECONDS = 600
+# ASCII letters equal to a non-ASCII one when case is ignored: dotless i, long s, the kelvin sign
 _FOLDED_FROM_AFAR = frozenset(map(ord, "iIkKsS"))
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def main(arguments: list[str]) -> int:
     """Search every file; return the exit code."""
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
     pattern, case, context, *files = arguments
     try:
         regex = re.compile(pattern, re.IGNORECASE if case == "i" else 0)
@@ -44,11 +49,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-# -- the text that every match holds ---------------------------------------------------------------
+# -- the text that every match contains ------------------------------------------------------------
 
 
 def required_text(regex: re.Pattern[str]) -> bytes:
-    """Return the longest text that each match of `regex` holds; small letters, if case is ignored.
+    """Return the longest text that each match of `regex` contains, in lower case if case is
+    ignored.
 
     Empty where none is known.
     """
@@ -66,7 +72,7 @@ def required_text(regex: re.Pattern[str]) -> bytes:
 
 
 def _runs(parsed: Iterable[tuple[Any, Any]]) -> Iterator[list[int]]:
-    """Yield the stretches of characters that stand in every match."""
+    """Yield the sequences of literal characters that every match contains."""
     run: list[int] = []
     for kind, value in parsed:
         if kind is codes.LITERAL:
@@ -98,7 +104,7 @@ def _foldable(run: list[int]) -> Iterator[list[int]]:
 
 
 class Search:
-    """Finds the lines of files that match; prints them with `context` lines around each."""
+    """Finds the matching lines of files, and prints them with `context` lines around each."""
 
     def __init__(self, regex: re.Pattern[str], context: int) -> None:
         self.regex = regex
@@ -122,7 +128,7 @@ class Search:
             show("end", path=path, binary_offset=None if is_text else self.number)
 
     def _wide_lines(self, file: io.FileIO) -> bool:
-        """Search a file with a mark of UTF-16; return whether it is text."""
+        """Search a file with a UTF-16 byte order mark; return whether it is text."""
         for text in io.TextIOWrapper(io.BufferedReader(file), "utf-16", "replace", newline="\n"):
             if "\0" in text:
                 return False
@@ -132,12 +138,14 @@ class Search:
     def _blocks(self, file: io.FileIO, start: int) -> bool:
         """Search a file block by block; return whether it is text."""
         likely_only = bool(self.needle) and not self.context
-        counted = start  # up to here the lines were counted
+        counted = start  # lines are counted up to this byte
         for at, end in self._filled(file, start):
             if self.buffer.find(b"\0", 0, end) >= 0:
                 return False
             if not self._may_match(end):
-                if not likely_only:  # else lines are counted when one matches: most files have none
+                if (
+                    not likely_only
+                ):  # else they are counted only after a match: most files have none
                     self._pass_over(lines_of(bytes(self.buffer[:end])))
             elif likely_only:
                 self.number += count_lines(file.fileno(), counted, at)
@@ -148,14 +156,14 @@ class Search:
         return True
 
     def _filled(self, file: io.FileIO, start: int) -> Iterator[tuple[int, int]]:
-        """Fill the buffer with whole lines, again and again; yield (place in the file, length)."""
+        """Fill the buffer with whole lines repeatedly; yield (offset in the file, length)."""
         file.seek(start)
         held = 0
         while read := file.readinto(memoryview(self.buffer)[held:]):
             held += read
             end = self.buffer.rfind(b"\n", 0, held) + 1
             if not end and self.buffer.find(b"\0", 0, held) >= 0:
-                end = held  # no text: there is no need to wait for the end of the line
+                end = held  # binary: no need to wait for the end of the line
             if end:
                 yield start, end
                 start += end
@@ -171,7 +179,7 @@ class Search:
         return not self.needle or looked_in.find(self.needle, 0, end) >= 0
 
     def _pass_over(self, lines: list[bytes]) -> None:
-        """Count lines that cannot match, and show or keep those that are context of others."""
+        """Count lines that cannot match, and print or keep those that are context of others."""
         if self.context:
             for number, line in enumerate(lines[: self.left_after], self.number + 1):
                 show_line("context", number, line)
@@ -181,7 +189,9 @@ class Search:
         self.number += len(lines)
 
     def _only_likely(self, block: bytes) -> int:
-        """Hold the regex against the lines that have the text; return how far lines are counted."""
+        """Match only lines that contain the required text; return up to where lines were
+        counted.
+        """
         looked_in = block.lower() if self.folds else block
         counted = 0
         at = looked_in.find(self.needle)
@@ -213,7 +223,7 @@ class Search:
             self.before.append((self.number, line))
 
     def _found(self, line: bytes) -> int | None:
-        """Return the byte at which the first match in `line` starts."""
+        """Return the byte offset of the first match in `line`."""
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -222,13 +232,15 @@ class Search:
         return None if found is None else len(text[: found.start()].encode())
 
     def _found_between(self, line: bytes) -> int | None:
-        """Do the same where some bytes are no text: no part of a match may be one of them.
+        """Return the byte offset of the first match in a line with undecodable bytes, which no
+        match may contain.
 
-        A line break stands for each, which the dot does not take, nor any match keep.
+        Each such byte is replaced by a line break, which the dot does not match; matches that
+        contain one are skipped.
         """
         text = re.sub("[\udc80-\udcff]", "\n", line.decode("utf-8", "surrogateescape"))
         if text.endswith("\n"):
-            text += "\n"  # or a dollar sign would fit before the one that stands for a byte
+            text += "\n"  # else `$` would match before a final line break that replaces a byte
         found = self.regex.search(text)
         while found is not None and "\n" in found[0]:
             found = self.regex.search(text, found.start() + 1)
@@ -244,14 +256,14 @@ class Search:
 def open_file(path: str) -> io.FileIO:
     """Open a regular file."""
     folder, _, name = path.rpartition("/")
-    if folder == "/dev/fd":  # opened already, by whoever started us
+    if folder == "/dev/fd":  # opened already, by the process that started this one
         return io.FileIO(os.dup(int(name)))
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
     return io.FileIO(os.open(path, flags))
 
 
 def count_lines(descriptor: int, start: int, end: int) -> int:
-    """Return how many lines end between two places of a file."""
+    """Count the line breaks between two byte offsets of a file."""
     count = 0
     while start < end and (block := os.pread(descriptor, min(_BLOCK, end - start), start)):
         count += block.count(b"\n")
@@ -260,14 +272,14 @@ def count_lines(descriptor: int, start: int, end: int) -> int:
 
 
 def lines_of(block: bytes) -> list[bytes]:
-    """Return a block's lines, with their ends."""
+    """Split a block into lines, keeping their line breaks."""
     lines = [line + b"\n" for line in block.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
 
 
 def show_line(kind: str, number: int, line: bytes, start: int | None = None) -> None:
-    """Print one line of a file; `start` is the byte at which the match begins."""
+    """Print one line of a file; `start` is the byte offset of its match."""
     hits = [] if start is None else [{"start": start}]
     try:
         lines = {"text": line.decode()}

@@ -1,30 +1,31 @@
-"""The countdown to the next attempt of a request, on the clock of the thread that waits."""
+"""Updates the countdown to a request's next attempt, on the thread that waits for the run."""
 
 from time import monotonic
 
-from agent_magics.render.view import WAIT, Block, TurnView
+from agent_magics.render.blocks.display import DisplayBlock
+from agent_magics.render.view import WAIT, TurnView
 
 
 class Countdown:
-    """Counts down in `view`, in whole seconds: it is drawn once a second, not at every look-up."""
+    """A countdown in `view`, in whole seconds, so that it is drawn once a second at most."""
 
     def __init__(self, view: TurnView) -> None:
         self._view = view
         self._end = 0.0
 
     def begin(self, delay: float) -> None:
-        """Count from now on.
+        """Start the countdown.
 
         Args:
             delay: seconds until the next attempt.
         """
         self._end = monotonic() + delay
 
-    def tick(self) -> list[Block]:
-        """Return what has to be drawn anew."""
+    def tick(self) -> list[DisplayBlock]:
+        """Return the blocks that must be drawn again."""
         return self._view.count_down(self._end - monotonic()) if self._view.waits else []
 
 
-def is_wait(block: Block) -> bool:
-    """Tell whether `block` is the one with the countdown."""
+def is_wait(block: DisplayBlock) -> bool:
+    """Return whether `block` shows the countdown."""
     return block.key.startswith(f"{WAIT}#")

@@ -1,20 +1,20 @@
-"""``--output EXPRESSION``: the type of a cell's answer, from the person's namespace."""
+"""Evaluates ``--output EXPRESSION``, the type of a cell's answer, in the person's namespace."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, error_text
 
 
 def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
-    """Return what `expression` stands for in `namespace`; None is no expression.
+    """Evaluate a type expression; None stays None.
 
     Args:
-        expression: such as ``list[Row]``; quotes around the whole are taken off.
-        namespace: the person's variables, and what their modules brought.
+        expression: such as ``list[Row]``; quotes around the whole are removed.
+        namespace: the person's variables, and the names that their modules define.
 
     Raises:
-        FatalError: it cannot be evaluated. Whether it is a type is told by `OutputType`.
+        FatalError: it cannot be evaluated. Whether it is a type is checked by `OutputType`.
     """
     if expression is None:
         return None
@@ -23,9 +23,9 @@ def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
         source = source[1:-1]
     try:
         kind = eval(compile(source, "--output", "eval"), {**namespace})
-    except Exception as error:  # the person's own words may raise anything
+    except Exception as error:  # evaluating the person's expression may raise anything
         raise FatalError(
-            f"--output {source}: {type(error).__name__}: {error}; it takes a type as you would "
+            f"--output {source}: {error_text(error)}; it takes a type as you would "
             'write it in this notebook, such as "list[Row]".'
         ) from None
     if kind is None:

@@ -1,4 +1,4 @@
-"""Which outputs of the cell show which blocks, so that a long run stays short, linear and visible.
+"""Assigns display blocks to outputs of the cell, so that long runs stay short and linear.
 
 JupyterLab shows the first 50 outputs of a cell. So a cell publishes at most 40: the first blocks
 one by one; after that finished blocks are gathered, twenty to an output that is then sealed and
@@ -11,21 +11,25 @@ from time import monotonic
 from typing import Any, Protocol
 
 from agent_magics.protocol.items import Json
+from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import blocks_item, item_bundle, to_bundle
-from agent_magics.render.view import Block
 
 SINGLES = 29
-LIMIT = 38  # what the last words and the token count add makes 40
-SLOTS = 31  # what is live beyond that takes the place of what was
+LIMIT = 38  # the final answer and the token count make it 40
+SLOTS = 31  # beyond that, live blocks reuse outputs of earlier ones
 SEALED_AT = 20
 # Seconds between updates of what changes; with a command's stream beside it, under 20 a second.
 INTERVAL = 0.12
 # Bytes a second that a growing text may cost: it is sent whole each time.
 _TEXT_RATE = 200_000
+# The share of time that drawing may take, for long texts or on a busy machine.
+_SHARE = 0.1
+# The most seconds that new text waits because of that share.
+_LONGEST = 1.0
 
 
 class Publisher(Protocol):
-    """The cell's output area."""
+    """The output area of a cell."""
 
     def publish(self, bundle: dict[str, Json], display_id: str) -> None:
         """Add an output."""
@@ -40,24 +44,25 @@ class CellOutputs:
     """The outputs of one cell.
 
     Args:
-        publisher: where they go.
-        live: whether somebody watches: unfinished blocks are shown and updated.
+        publisher: the cell's output area.
+        live: whether somebody watches: unfinished blocks are then shown and updated.
     """
 
     def __init__(self, publisher: Publisher, *, live: bool) -> None:
         self._publisher = publisher
         self._live = live
         self._ids: dict[str, str] = {}
-        self._dirty: dict[str, Block] = {}
+        self._dirty: dict[str, DisplayBlock] = {}
         self._flushed_at = 0.0
+        self._took = 0.0  # seconds of the last update
         self._count = 0
         self._gathered: list[dict[str, Json]] = []
         self._gathering_id: str | None = None
         self._gathered_anew = False
         self._left_out = 0
-        self._held: Block | None = None
-        # Blocks beyond the singles that have an output because something was live in them.
-        self._slots: list[Block] = []
+        self._held: DisplayBlock | None = None
+        # Blocks beyond the single ones that have an output because they showed something live.
+        self._slots: list[DisplayBlock] = []
         self._taken: set[str] = set()
 
     @property
@@ -67,17 +72,17 @@ class CellOutputs:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another output."""
+        """Whether the limit of outputs is reached."""
         return self._count >= LIMIT
 
-    def show(self, block: Block) -> None:
-        """Show a new or changed block, now or a moment later."""
+    def show(self, block: DisplayBlock) -> None:
+        """Show a new or changed block, at once or at the next flush."""
         if block.key in self._taken:
             return
         if not self._live and not block.done:
             return
         if not self._live and block.kind == "plan":
-            # Its last state is known only now; it goes before the answer, not behind it.
+            # Its last state is known only now; it is placed before the answer, not after it.
             self._show_single(block)
             return
         self._release_held(block)
@@ -90,12 +95,12 @@ class CellOutputs:
             self._gather(block)
 
     def tick(self) -> None:
-        """Send what has changed, if it is time; called several times a second."""
+        """Send changed blocks, if the update interval has passed; called several times a second."""
         if self.waiting and monotonic() - self._flushed_at >= self._interval():
             self._flush()
 
     def finish(self) -> None:
-        """Send all that is left; the last words and the token count stand by themselves."""
+        """Send all that is left; the final answer and the token count get outputs of their own."""
         self._flush()
         if self._held is not None:
             held, self._held = self._held, None
@@ -104,7 +109,7 @@ class CellOutputs:
 
     # -- one block, one output --------------------------------------------------------------------
 
-    def show_live(self, block: Block, bundle: dict[str, Json]) -> None:
+    def show_live(self, block: DisplayBlock, bundle: dict[str, Json]) -> None:
         """Show a widget in the block's own output, until the block is shown again."""
         self._dirty.pop(block.key, None)
         if block.key in self._ids or self._takes_over_slot(block):
@@ -115,8 +120,8 @@ class CellOutputs:
         self._slots.append(block)
         self._publisher.publish(bundle, display_id)
 
-    def _takes_over_slot(self, block: Block) -> bool:
-        """Near the limit, give the block the output of an earlier one, which is gathered."""
+    def _takes_over_slot(self, block: DisplayBlock) -> bool:
+        """Near the limit, reuse the output of an earlier block, which joins a gathered output."""
         former = next((each for each in reversed(self._slots) if each.done), None)
         if self._count < SLOTS or former is None:
             return False
@@ -127,7 +132,7 @@ class CellOutputs:
         self._add(former)
         return True
 
-    def _show_single(self, block: Block) -> None:
+    def _show_single(self, block: DisplayBlock) -> None:
         if block.key not in self._ids:
             self._publish(block)
         else:
@@ -137,33 +142,35 @@ class CellOutputs:
         if block.done:
             self._taken.add(block.key)
 
-    def _publish(self, block: Block) -> None:
+    def _publish(self, block: DisplayBlock) -> None:
         self._ids[block.key] = display_id = uuid.uuid4().hex
         self._count += 1
         self._publisher.publish(to_bundle(block), display_id)
 
     def _flush(self) -> None:
+        began = monotonic()
         for key, block in self._dirty.items():
             self._publisher.update(to_bundle(block), self._ids[key])
         self._dirty.clear()
         self._update_gathered()
         self._flushed_at = monotonic()
+        self._took = self._flushed_at - began
 
     def _interval(self) -> float:
         size = sum(len(str(block.item.get("text", ""))) for block in self._dirty.values())
-        return max(INTERVAL, size / _TEXT_RATE)
+        return max(INTERVAL, size / _TEXT_RATE, min(self._took / _SHARE, _LONGEST))
 
     # -- many blocks, one output ------------------------------------------------------------------
 
-    def _gather(self, block: Block) -> None:
+    def _gather(self, block: DisplayBlock) -> None:
         self._taken.add(block.key)
         if block.kind in ("text", "usage", "notice"):
-            # It may be the last word, which stands by itself; the next block tells.
+            # It may be the final answer, which gets its own output; the next block will show.
             self._held = block
             return
         self._add(block)
 
-    def _release_held(self, block: Block) -> None:
+    def _release_held(self, block: DisplayBlock) -> None:
         if self._held is None or block.key == self._held.key:
             return
         held, self._held = self._held, None
@@ -172,8 +179,8 @@ class CellOutputs:
         else:
             self._add(held)
 
-    def _publish_last(self, block: Block) -> None:
-        """Publish words that stand by themselves, behind all that was gathered."""
+    def _publish_last(self, block: DisplayBlock) -> None:
+        """Publish a block in an output of its own, after all gathered ones."""
         self._publish_rest()
         self._publish(block)
 
@@ -182,12 +189,12 @@ class CellOutputs:
             self._publish_gathered()
             self._gathered = []
 
-    def _add(self, block: Block) -> None:
+    def _add(self, block: DisplayBlock) -> None:
         if block.data is not None:
             if self._count < LIMIT:
                 self._publish(block)
                 return
-            item = {
+            item: dict[str, Json] = {
                 "version": 1,
                 "kind": "notice",
                 "level": "info",
@@ -205,7 +212,7 @@ class CellOutputs:
         if self._gathering_id is None:
             self._gathering_id = self._publish_gathered()
         else:
-            # A moment later: each update draws up to twenty items anew, and quick calls would
+            # Delayed: each update draws up to twenty items again, and quick calls would
             # bury the page, and with it the next question, under them.
             self._gathered_anew = True
 

@@ -1,35 +1,39 @@
-"""What goes out to the cell that runs now, and whether anybody sees it change."""
+"""Publishes outputs to the running cell, and detects whether a page shows them live."""
 
 import uuid
 from functools import partial
 from typing import Any
 
-from agent_magics.kernel.answers import stdin_allowed
-from agent_magics.kernel.outputs import CellOutputs
+from agent_magics.kernel.cell.outputs import CellOutputs
+from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.protocol.items import Json
-from agent_magics.render.mime import item_bundle
+from agent_magics.render.blocks.display import VERSION
+from agent_magics.render.mime import item_bundle, picture_metadata
 from agent_magics.render.view import TurnView
 
 
 class CellPublisher:
-    """Publishes to the cell that is running now, also while live code has another publisher.
+    """Publishes to the cell that was running when it was made, bypassing live code's capture.
 
     Args:
         shell: the IPython shell.
         cell: the cell's id, by which a page that did not run it finds it; "" where there is none.
+        conversation: what the first output's metadata names, for when the kernel has ended.
 
     Attributes:
-        shown: what each output shows now, in their order.
+        shown: the present content of each output, in order.
     """
 
-    def __init__(self, shell: Any, cell: str = "") -> None:
+    def __init__(self, shell: Any, cell: str = "", conversation: str = "") -> None:
         self._publisher = shell.display_pub
-        # ipykernel 7 tells by the task which cell an output is of; 6 takes the one that runs.
+        # ipykernel 7 finds an output's cell by the task; 6 takes the running one.
         has_trait = getattr(self._publisher, "has_trait", lambda name: False)
         self._request = self._publisher.parent_header if has_trait("parent_header") else None
-        # Not saved: what is transient goes no further than the page.
+        # Not saved: transient data are not written into the notebook.
         self._transient = {"agent_magics_cell": cell} if cell else {}
         self._keeps = bool(cell)
+        self.conversation = conversation
+        self._first = ""
         self.shown: dict[str, dict[str, Json]] = {}
 
     def publish(self, bundle: dict[str, Json], display_id: str) -> None:
@@ -44,7 +48,13 @@ class CellPublisher:
         if self._keeps:
             self.shown[display_id] = bundle
         transient = {"display_id": display_id, **self._transient}
-        publish = partial(self._publisher.publish, data=bundle, transient=transient, update=update)
+        publish = partial(
+            self._publisher.publish,
+            data=bundle,
+            metadata={**self._metadata_of(display_id), **picture_metadata(bundle)},
+            transient=transient,
+            update=update,
+        )
         if self._request is None:
             publish()
             return
@@ -55,22 +65,38 @@ class CellPublisher:
         finally:
             self._publisher.parent_header = running
 
+    def _metadata_of(self, display_id: str) -> dict[str, Json]:
+        """Return the metadata of an output, which must be repeated with each update."""
+        self._first = self._first or display_id
+        if not self.conversation or display_id != self._first:
+            return {}
+        return {"agent_magics": {"conversation": self.conversation}}
 
-def widget_bundle(widget: Any, text: str) -> dict[str, Json]:
-    """Return the MIME bundle that draws `widget`."""
+
+def widget_bundle(widget: Any, item: dict[str, Json]) -> dict[str, Json]:
+    """Return the MIME bundle that draws `widget`.
+
+    It contains `item`, too, for readers that cannot draw the widget, and for the page's extension,
+    which shows it in place of the widget when the kernel has ended.
+    """
     view: dict[str, Json] = {
         "version_major": 2,
         "version_minor": 0,
         "model_id": widget.model_id,
     }
-    return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
+    return {"application/vnd.jupyter.widget-view+json": view, **item_bundle(item)}
+
+
+def question_item(text: str) -> dict[str, Json]:
+    """Return an open question as a notice item."""
+    return {"version": VERSION, "kind": "notice", "level": "info", "text": f"Question: {text}"}
 
 
 def is_watched(shell: Any) -> bool:
-    """Tell whether a front end that updates outputs shows this cell to a person.
+    """Return whether a front end that updates outputs shows this cell to a person.
 
-    Notebook front ends name the cell in the request's metadata; consoles do not, and ignore
-    updates of what they have printed.
+    Notebook front ends name the cell in the request's metadata; consoles do not, and ignore updates
+    of outputs that they have printed.
     """
     kernel = getattr(shell, "kernel", None)
     if kernel is None or not stdin_allowed(shell):
@@ -80,7 +106,7 @@ def is_watched(shell: Any) -> bool:
 
 
 def redraw(shell: Any, view: TurnView) -> None:
-    """Show a finished turn again in the cell that runs now."""
+    """Show a finished turn again in the running cell."""
     publisher = CellPublisher(shell)
     outputs = CellOutputs(publisher, live=False)
     for block in view.blocks:
@@ -88,6 +114,11 @@ def redraw(shell: Any, view: TurnView) -> None:
     outputs.finish()
 
 
-def publish_item(shell: Any, item: dict[str, Json]) -> None:
-    """Show one item in the cell that runs now."""
-    CellPublisher(shell).publish(item_bundle(item), uuid.uuid4().hex)
+def publish_text(shell: Any, text: str) -> None:
+    """Show Markdown in the running cell."""
+    CellPublisher(shell).publish(text_bundle(text), uuid.uuid4().hex)
+
+
+def text_bundle(text: str) -> dict[str, Json]:
+    """Return the MIME bundle of a Markdown text of ours."""
+    return item_bundle({"version": VERSION, "kind": "text", "text": text})

@@ -1,14 +1,13 @@
-"""Recording cells anew: what a live model says replaces what was recorded, or nothing does."""
+"""Records cells anew: a live model's answers replace the recorded ones, all of a cell or none."""
 
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_magics.backends.exec.scratch import scratch_folder
-from agent_magics.engine.shortening import PROMPT as SUMMARY_OF
-from agent_magics.models.hiding import Hider, personal_paths
-from agent_magics.models.recording import (
+from agent_magics.engine.context.compaction import PROMPT as SUMMARY_OF
+from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.models.recordings.format import (
     BY_HAND,
     Header,
     Recording,
@@ -16,7 +15,8 @@ from agent_magics.models.recording import (
     read_recording,
     turns_of,
 )
-from agent_magics.models.recording_file import rewrite
+from agent_magics.models.recordings.writing import rewrite
+from agent_magics.models.redaction import Hider, personal_paths
 from agent_magics.render.markdown import code_span
 
 NOTE = (
@@ -42,14 +42,14 @@ class _Take:
 
 
 class Rerecording:
-    """Which cells are to be recorded anew, and those that are."""
+    """The cells to be recorded anew, and those in progress."""
 
     def __init__(self) -> None:
         self._which = "off"
         self._takes: dict[str, _Take] = {}
 
     def want(self, which: str, path: Path | None) -> str:
-        """Record the "next" cell anew, "all" cells, or none any more ("off"); return what to say.
+        """Record the "next" cell anew, "all" cells, or none any more ("off"); return a sentence.
 
         Raises:
             FatalError: there is no recording at `path`.
@@ -62,12 +62,12 @@ class Rerecording:
         return SAID[which].format(name=code_span(path.name))
 
     def begin(self, agent: str, path: Path, prompt: str, cwd: Path) -> tuple[Path, str] | None:
-        """Begin with a cell where that is wanted; return where it is recorded to, and a note.
+        """Start to record a cell anew if requested; return the temporary recording, and a note.
 
         Args:
             agent: the name of the agent that runs it.
             path: the recording.
-            prompt: the person's words.
+            prompt: the person's text.
             cwd: the agent's workspace.
         """
         self._takes.pop(agent, None)
@@ -76,7 +76,7 @@ class Rerecording:
         if self._which == "next":
             self._which = "off"
         agent_part = re.sub(r"[^-\w]", "_", agent)
-        # Not beside the recording, where it would be in the sight of the model's tools.
+        # Not beside the recording, where the model's tools could read it.
         staged = scratch_folder() / f"{agent_part}-{path.name}"
         staged.unlink(missing_ok=True)
         key = prompt_key(Hider(personal_paths(cwd))(prompt))
@@ -84,10 +84,14 @@ class Rerecording:
         return staged, NOTE.format(name=code_span(path.name))
 
     def settle(self, agent: str, *, ended_well: bool) -> None:
-        """Put the answers of the cell that has ended into its recording, or forget them.
+        """Merge the new answers of the ended cell into its recording, or discard them.
+
+        Args:
+            agent: the name of the agent that ran it.
+            ended_well: whether the cell succeeded.
 
         Raises:
-            FatalError: the recording cannot be written; it is as it was.
+            FatalError: the recording cannot be written; it is unchanged.
         """
         take = self._takes.pop(agent, None)
         if take is None:
@@ -106,7 +110,7 @@ class Rerecording:
 
 
 def _lines_of(recording: Recording, prompt: str) -> set[int]:
-    """Return the lines of all turns of `prompt`, with the summaries that were asked for in them."""
+    """Return the line numbers of all turns of `prompt`, with the summaries requested in them."""
     prompts = {prompt, prompt_key(f"{SUMMARY_OF} {prompt}")}
     return {
         exchange.line
@@ -117,7 +121,7 @@ def _lines_of(recording: Recording, prompt: str) -> set[int]:
 
 
 def _header_of(old: Recording, out: Collection[int], new: Header) -> Header:
-    """Return the header of a recording that was written by hand, and no longer is, or not all."""
+    """Return the header of a partly replaced recording that was written by hand."""
     header = old.header
     if not header.by.startswith(BY_HAND):
         return header

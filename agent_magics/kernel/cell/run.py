@@ -1,50 +1,63 @@
-"""One ``%%agent`` cell: starts the turn, draws it while it runs, leaves what is to stay.
+"""Runs one ``%%agent`` cell: starts the turn, draws it, writes its final output.
 
-The sessions that a cell has started may go on after it; their blocks are drawn on by the kernel's
-loop, whatever cell runs then, and become plain output when they end.
+Sessions that a cell has started may go on after it; their blocks are updated from the kernel's
+event loop, whatever cell runs then, and become plain output when they end.
 """
 
 import asyncio
-import uuid
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from time import sleep
 from typing import Any
 
-from agent_magics.app import Agent, new_turn_id
-from agent_magics.engine.host import Host
-from agent_magics.engine.result import RunResult, summarise
-from agent_magics.engine.setup import RunSetup
-from agent_magics.kernel.answers import CellHost, NotebookHost, choices_of, stdin_allowed
-from agent_magics.kernel.countdown import Countdown, is_wait
-from agent_magics.kernel.interrupt import interrupts_call, marks_own_code, uninterrupted
-from agent_magics.kernel.lab_answers import ask_by_page
-from agent_magics.kernel.lab_link import asker_of
-from agent_magics.kernel.lab_tools import as_response
-from agent_magics.kernel.later import Later
-from agent_magics.kernel.outputs import CellOutputs
-from agent_magics.kernel.publishing import CellPublisher, is_watched, widget_bundle
-from agent_magics.kernel.streams import CommandStreams
+from agent_magics.app import Agent
+from agent_magics.dispatch.person_code import marks_own_code
+from agent_magics.engine.foreground.host import Host
+from agent_magics.engine.foreground.waiting import Foreground
+from agent_magics.engine.results.run import RunResult, summarise
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.cell.console import ConsoleOutputs
+from agent_magics.kernel.cell.countdown import Countdown, is_wait
+from agent_magics.kernel.cell.foot import CellFoot
+from agent_magics.kernel.cell.outputs import CellOutputs
+from agent_magics.kernel.cell.publishing import (
+    CellPublisher,
+    is_watched,
+    question_item,
+    widget_bundle,
+)
+from agent_magics.kernel.cell.session_updates import SessionUpdates
+from agent_magics.kernel.cell.streams import CommandStreams
+from agent_magics.kernel.interrupt import interrupts_call, uninterrupted
+from agent_magics.kernel.lab.link import asker_of
+from agent_magics.kernel.lab.page_tools import as_response
+from agent_magics.kernel.questions.clicks import ask_by_page
+from agent_magics.kernel.questions.drawing import question_widget
+from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
     DynamicToolCallRequest,
-    ElicitationRequested,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
     ExecCommandOutputDelta,
+    FormRequested,
     ModelInformed,
     ModelRetry,
     Question,
     QuestionResolved,
     ToolCallCompleted,
     ToolCallFailed,
+    TurnAborted,
     TurnFailed,
 )
 from agent_magics.protocol.items import Json
-from agent_magics.protocol.ops import Answer, StartTurn
-from agent_magics.render.mime import item_bundle, to_bundle
-from agent_magics.render.view import VERSION, Block, TurnView
+from agent_magics.protocol.ops import BY_PERSON, Answer, StartTurn, new_turn_id
+from agent_magics.render.blocks.display import VERSION, DisplayBlock
+from agent_magics.render.mime import to_bundle
+from agent_magics.render.view import TurnView
 
 # Seconds in which an interrupted cell takes further interrupts before it ends. People press twice;
 # between a cell's end and its reply ipykernel lets an interrupt break its own loop, and the reply
@@ -58,65 +71,85 @@ class CellRun:
     Args:
         shell: the IPython shell.
         host: answers questions in this kernel.
-        agent: who runs.
-        notes: shown first, such as where the model's side comes from.
+        agent: the agent that runs.
 
     Attributes:
-        view: the turn as it is drawn.
-        interrupted: what had come of the run when the person interrupted it.
+        agent: the agent that runs.
+        view: the blocks of the turn.
+        interrupted: the result until the interrupt, where the person interrupted the run.
     """
 
-    def __init__(
-        self, shell: Any, host: NotebookHost, agent: Agent, notes: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
         self._host = host
-        self._agent = agent
+        self.agent = agent
         self._live = is_watched(shell)
         self._lab = host.lab
         self._asker = asker_of(shell)
         self._turn_id = ""
-        self._drawn_at = {page.inbox for page in self._lab.pages}
+        self._drawn_at: set[str] = set()
         self._publisher = CellPublisher(shell, self._asker.cell if self._live else "")
         self._outputs = CellOutputs(self._publisher, live=self._live)
         self._streams = CommandStreams(host, self._show_stream)
         self._questions: dict[str, Any] = {}
         self._asking: dict[str, str] = {}  # the calls of open forms
-        self._call_blocks: dict[str, Block] = {}
-        self._session_blocks: dict[str, Block] = {}
-        self._later = Later(self._show, self._tick)
+        self._call_blocks: dict[str, DisplayBlock] = {}
+        self._session_blocks: dict[str, DisplayBlock] = {}
+        self._session_updates = SessionUpdates(self._show, self._tick)
         self.view = TurnView()
         self._countdown = Countdown(self.view)
-        self._told_at_once = not self._live and stdin_allowed(shell)
+        is_console = not self._live and stdin_allowed(shell)
+        self._console = ConsoleOutputs(self._publisher) if is_console else None
+        self._in_background = False
+        self._foot: CellFoot | None = None
         self.interrupted: RunResult | None = None
-        for number, note in enumerate(notes):
-            item: dict[str, Json] = {
-                "version": VERSION,
-                "kind": "notice",
-                "level": "info",
-                "text": note,
-            }
-            self._outputs.show(Block(f"note#{number}", item, done=True))
+
+    def name_conversation(self) -> None:
+        """Write the conversation's id into the saved cell's metadata."""
+        if self._live:
+            self._publisher.conversation = self.agent.session.conversation.id
+
+    def note(self, text: str, level: str = "info") -> None:
+        """Show a notice before the turn begins, such as the recording that is played."""
+        item: dict[str, Json] = {"version": VERSION, "kind": "notice", "level": level, "text": text}
+        self._draw(DisplayBlock(f"note:{text}", item, done=True))
+
+    async def wait_for(self, order: asyncio.Lock) -> None:
+        """Acquire `order` after the earlier cells of the agent.
+
+        Raises:
+            KeyboardInterrupt: the person interrupted meanwhile.
+        """
+        if order.locked() and self._live:
+            self.note("Queued: this prompt runs when the agent is done with the one before it.")
+        try:
+            await order.acquire()
+        except asyncio.CancelledError:
+            raise _stopped() from None
 
     async def run_awaiting(
-        self, prompt: str, setup: RunSetup, *, background: bool = False
+        self, prompt: str, setup: TurnConfig, *, background: bool = False
     ) -> RunResult:
-        """Run while the cell awaits: clicks arrive.
+        """Run while the cell awaits, so that clicks arrive.
 
         Args:
-            background: the cell does not wait, so interrupts are not for this run.
+            prompt: the text for the model.
+            setup: the configuration of the turn.
+            background: whether the cell does not wait; interrupts are then not for this run.
 
         Raises:
             KeyboardInterrupt: the person interrupted; the turn has been stopped and drawn.
         """
         host: Host = self._host
+        self._in_background = background
         if self._live:
             host = self._cell_host()
-        foreground = self._agent.foreground(self._show, self._tick, host, self._later.put)
+        foreground = self._foreground(host)
         interrupts = nullcontext() if background else interrupts_call(foreground.interrupt)
+        stop = foreground.interrupt if background else _press_stop
         try:
             with interrupts:
                 try:
-                    events = await foreground.wait(self._start(prompt), setup)
+                    events = await foreground.wait(self._start(prompt, stop), setup)
                     return summarise(events, setup.output)
                 except (asyncio.CancelledError, KeyboardInterrupt):
                     await asyncio.sleep(PRESSED_TWICE)
@@ -126,18 +159,22 @@ class CellRun:
             self._clean_up()
 
     @marks_own_code
-    def run_blocking(self, prompt: str, setup: RunSetup) -> RunResult:
+    def run_blocking(self, prompt: str, setup: TurnConfig) -> RunResult:
         """Run while the cell blocks; questions are typed in.
 
+        Args:
+            prompt: the text for the model.
+            setup: the configuration of the turn.
+
         Raises:
-            KeyboardInterrupt: as above.
+            KeyboardInterrupt: the person interrupted; the turn has been stopped and drawn.
         """
         host: Host = self._cell_host() if self._live else self._host
-        foreground = self._agent.foreground(self._show, self._tick, host, self._later.put)
+        foreground = self._foreground(host)
         try:
             with interrupts_call(foreground.interrupt):
                 try:
-                    events = foreground.wait_blocking(self._start(prompt), setup)
+                    events = foreground.wait_blocking(self._start(prompt, _press_stop), setup)
                     return summarise(events, setup.output)
                 except KeyboardInterrupt:
                     sleep(PRESSED_TWICE)
@@ -147,38 +184,61 @@ class CellRun:
             with uninterrupted():
                 self._clean_up()
 
-    def _start(self, prompt: str) -> StartTurn:
+    def _foreground(self, host: Host) -> Foreground:
+        put = self._session_updates.put
+        return self.agent.foreground(self._show, self._tick, host, put, self._hear)
+
+    def _hear(self, event: Event) -> None:
+        """Apply an event to the status line at once; on the engine's thread."""
+        foot = self._foot
+        if foot is not None:
+            foot.hear(event)
+
+    def _start(self, prompt: str, stop: Callable[[], object]) -> StartTurn:
         self._turn_id = new_turn_id()
-        self._lab.askers[self._turn_id] = self._asker
+        self._lab.askers[self._turn_id] = self._asker._replace(stop=stop)
+        cell = self._asker.cell if self._live else ""
+        self._foot = CellFoot(self._lab, cell, self.agent.session, stop)
+        self._foot.begin()
         return StartTurn(turn_id=self._turn_id, content=prompt)
 
     def _clean_up(self) -> None:
         self._lab.askers.pop(self._turn_id, None)
+        if self._foot is not None:
+            self._foot.end()
+            self._foot = None
         self._outputs.finish()
         for call_id in self._call_blocks:
             self._streams.end(call_id)
         for widget in self._questions.values():
             widget.close()
         self._questions.clear()
-        self._later.begin()
+        if self._live and self._asker.cell:
+            self._draw_elsewhere()
+            self._lab.keep(self._asker.cell, self._publisher.shown)
+        self._session_updates.begin()
+
+    @property
+    def doing(self) -> str:
+        """The present activity of the turn as text; "" where none is running."""
+        return "" if self._foot is None else self._foot.doing
 
     def draw_rest(self) -> None:
-        """Draw what has happened after the cell's end now: the kernel ends."""
-        self._later.draw()
+        """Draw pending events of the cell's sessions now, since the kernel ends."""
+        self._session_updates.draw()
 
     # -- drawing -----------------------------------------------------------------------------------
 
     def _show(self, event: Event) -> bool:
-        """Draw an event; tell whether there is more to do for it in a moment."""
+        """Draw an event; return whether `tick` must be called soon."""
         blocks = self.view.apply(event)
         if isinstance(event, QuestionResolved):
             self._asking.pop(event.question_id, None)
-        if isinstance(event, TurnFailed):
-            blocks = blocks[:-1]  # the sentence is the cell's own error, and is not said twice
+        if self._is_reported_by_error(event):
+            blocks = blocks[:-1]  # the cell's own error already says it
         if isinstance(event, ModelRetry):
             self._countdown.begin(event.delay)
         if not self._live:
-            blocks = self._tell_wait(event, blocks)
             # When a session ends, and what it has printed by then, differs from run to run.
             blocks = [] if isinstance(event, ModelInformed) else blocks
             blocks = [block for block in blocks if not block.key.startswith("session:")]
@@ -190,25 +250,26 @@ class CellRun:
             self._draw(block)
         return self._streams.waiting or self._outputs.waiting
 
-    def _draw(self, block: Block) -> None:
+    def _is_reported_by_error(self, event: Event) -> bool:
+        """Return whether the cell's own error already reports the event."""
+        by_person = isinstance(event, TurnAborted) and event.reason == BY_PERSON
+        return (by_person or isinstance(event, TurnFailed)) and not self._in_background
+
+    def _draw(self, block: DisplayBlock) -> None:
         open_forms = map(self._call_blocks.get, self._asking.values())
         if not block.done and any(block is each for each in open_forms):
-            return  # a server may send news while it asks: they must not take its form away
-        if self._live and is_wait(block) and not block.done:
+            return  # a server's progress must not replace its open form
+        if self._console is not None:
+            self._console.show(block)
+        elif self._live and is_wait(block) and not block.done:
             self._outputs.show_live(block, to_bundle(block))  # also where outputs are gathered
         else:
             self._outputs.show(block)
 
-    def _tell_wait(self, event: Event, blocks: list[Block]) -> list[Block]:
-        """Print a wait when it begins where a person reads what cannot be changed: a console."""
-        if not self._told_at_once:
-            return blocks
-        if isinstance(event, ModelRetry):
-            self._publisher.publish(item_bundle(blocks[0].item), uuid.uuid4().hex)
-        return [block for block in blocks if not is_wait(block)]
-
-    def _stream(self, event: Event, blocks: list[Block]) -> list[Block]:
-        """Take an event of a command's life; return the blocks that no widget shows."""
+    def _stream(self, event: Event, blocks: list[DisplayBlock]) -> list[DisplayBlock]:
+        """Handle an event of a command; return the blocks that no widget shows."""
+        if self._console is not None:
+            self._console.follow(event, self._call_blocks)
         if not self._live:
             return blocks
         match event:
@@ -229,8 +290,10 @@ class CellRun:
                 self._session_blocks.pop(event.session_id, None)
         return blocks
 
-    def _begin_session(self, event: ExecCommandBegin, blocks: list[Block]) -> list[Block]:
-        """Give a session an output of its own while the cell still can; later it only updates."""
+    def _begin_session(
+        self, event: ExecCommandBegin, blocks: list[DisplayBlock]
+    ) -> list[DisplayBlock]:
+        """Give a session an output of its own while the cell can; later it is only updated."""
         *others, block = blocks
         if self._outputs.full:
             return others
@@ -241,34 +304,27 @@ class CellRun:
         return others
 
     def _have_answered(self, event: DynamicToolCallRequest) -> None:
-        """Let the page answer a call of a tool that it offers."""
-        submit = self._agent.session.submit
+        """Let the page run a call of a tool that it offers."""
+        submit = self.agent.session.submit
         self._lab.call(
             event.tool,
             event.call_id,
-            event.arguments,
+            event.arguments if isinstance(event.arguments, dict) else {},
             self._asker.client,
             lambda result: submit(as_response(event.call_id, result)),
         )
 
-    def _draw_for_newcomers(self) -> None:
-        """Show a page that was loaded meanwhile what stands in this cell."""
+    def _draw_elsewhere(self) -> None:
+        """Send the cell's outputs to pages that did not run it: reloaded ones, or a second one."""
         for page in self._lab.pages:
             if page.inbox not in self._drawn_at:
                 self._drawn_at.add(page.inbox)
                 if page.client != self._asker.client:
-                    page.say(
-                        "redraw",
-                        cell=self._asker.cell,
-                        outputs=[
-                            {"display_id": display_id, "data": bundle}
-                            for display_id, bundle in self._publisher.shown.items()
-                        ],
-                    )
+                    page.redraw(self._asker.cell, self._publisher.shown)
 
     def _tick(self) -> bool:
         if self._live:
-            self._draw_for_newcomers()
+            self._draw_elsewhere()
             for block in self._countdown.tick():
                 self._draw(block)
         self._outputs.tick()
@@ -279,60 +335,54 @@ class CellRun:
         block = self._session_blocks.get(key) or self._call_blocks.get(key)
         if block is None:
             return
-        bundle = to_bundle(block) if widget is None else widget_bundle(widget, "(running)")
+        bundle = to_bundle(block) if widget is None else widget_bundle(widget, block.item)
         self._outputs.show_live(block, bundle)
 
     # -- questions ---------------------------------------------------------------------------------
 
     def _cell_host(self) -> CellHost:
         return CellHost(
-            self._host, self._draw_question, self._close_question, click=self._ask_by_page
+            self._host,
+            self._draw_question,
+            self._close_question,
+            click=self._ask_by_page,
+            is_left=lambda: self._in_background and self._lab.is_left,
+            drawn_limit=self._drawn_limit,
         )
 
+    def _drawn_limit(self) -> float:
+        """Return the seconds that a page has to draw a question."""
+        if self._in_background and self._lab.pages:
+            return PATIENCE  # nobody could type the answer, and a page that comes back is slow
+        return self._host.drawn_limit
+
     def _ask_by_page(self, question: Question) -> Answer | None:
-        """Ask while the main thread blocks, where a click would come through all the same."""
-        if not (self._lab.reach and self._host.widgets_work):
+        """Ask while the main thread blocks, by a click that the labextension delivers."""
+        limit = self._host.drawn_limit
+        if not (self._host.widgets_work and self._lab.wait_for_reach(limit)):
             return None
-        draw = partial(self._draw_question, question, by_page=True)
-        answer = ask_by_page(self._lab, question, draw, self._host.drawn_limit, self._tick)
+        draw = partial(self._draw_question, question)
+        answer = ask_by_page(self._lab, question, draw, limit, self._tick)
         if answer is None:
             self._close_question(question)
         else:
             self._host.widgets_seen = True
         return answer
 
-    def _draw_question(self, question: Question, *, by_page: bool = False) -> Any:
-        widget, words = self._question_widget(question, by_page)
-        self._questions[question.question_id] = widget
-        bundle = widget_bundle(widget, words)
-        # Every question of today is about a call, whose end replaces the widget.
-        block = self._call_blocks.get(question.call_id) or Block(question.question_id)
-        self._outputs.show_live(block, bundle)
-        return widget
-
-    def _question_widget(self, question: Question, by_page: bool) -> tuple[Any, str]:
-        """Return what asks on the page, and the words for front ends that draw no widgets."""
-        # Late on purpose: a run without questions never imports anywidget.
-        if isinstance(question, ElicitationRequested):
-            from agent_magics.render.form_widget import FormWidget  # noqa: PLC0415
-
-            self._asking[question.question_id] = question.call_id
-            form = FormWidget(question, by_page=by_page)
-            return form, f"Question: {form.server} asks: {form.message}"
-        from agent_magics.render.widgets import QuestionWidget  # noqa: PLC0415
-
-        widget = QuestionWidget(
-            question_id=question.question_id,
-            tool=getattr(question, "tool", ""),
-            target=getattr(question, "target", ""),
-            arguments=getattr(question, "arguments", ""),
-            reason=getattr(question, "reason", ""),
-            language=self._language_of(question),
-            choices=choices_of(question),
-            editable=getattr(question, "editable", ""),
-            by_page=by_page,
+    def _draw_question(self, question: Question, listen: Callable[[Any], None]) -> None:
+        # A channel that a page has proven is used first: with ipykernel 6 a widget's own comm waits
+        # for the end of the cell, also while that awaits.
+        widget, text = question_widget(
+            question, language=self._language_of(question), by_page=bool(self._lab.reach)
         )
-        return widget, f"Question: may {widget.tool} run? {widget.target}"
+        listen(widget)
+        if isinstance(question, FormRequested):
+            self._asking[question.question_id] = question.call_id
+        self._questions[question.question_id] = widget
+        bundle = widget_bundle(widget, question_item(text))
+        # Every kind of question is about a call, whose end replaces the widget.
+        block = self._call_blocks.get(question.call_id) or DisplayBlock(question.question_id)
+        self._outputs.show_live(block, bundle)
 
     def _close_question(self, question: Question) -> None:
         self._asking.pop(question.question_id, None)
@@ -345,8 +395,13 @@ class CellRun:
         return "json" if block is None else str(block.item.get("language", "json"))
 
 
+def _press_stop() -> None:
+    """Send SIGINT to this process, as the notebook's stop button does; ends blocking code, too."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def _stopped() -> KeyboardInterrupt:
-    """Return what ends an interrupted cell: it says so without a page of our own frames."""
-    interrupt = KeyboardInterrupt("the agent was stopped")
-    interrupt._render_traceback_ = lambda: [f"KeyboardInterrupt: {interrupt}"]  # type: ignore[attr-defined]
+    """Return the exception of an interrupted cell, with a one-line traceback."""
+    interrupt = KeyboardInterrupt("Interrupted by the person.")
+    interrupt.__dict__["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {interrupt}"]
     return interrupt

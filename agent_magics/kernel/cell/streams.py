@@ -1,18 +1,18 @@
-"""Live output of commands: a widget while one runs, also for sessions that outlive their cell."""
+"""Shows live output of commands in widgets, also for sessions that outlive their cell."""
 
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from agent_magics.kernel.answers import NotebookHost
-from agent_magics.kernel.outputs import INTERVAL
+from agent_magics.kernel.cell.outputs import INTERVAL
+from agent_magics.kernel.questions.ladder import NotebookHost
 
 # A command that ends sooner than this needs no live stream beside its result.
 STREAM_AFTER = 0.4
 
 
 class LiveStream:
-    """The output of one command: gathered, then sent to a widget in steps.
+    """The output of one command, collected and sent to a widget in intervals.
 
     Attributes:
         widget: None until the command has run for a moment.
@@ -28,28 +28,28 @@ class LiveStream:
 
     @property
     def waiting(self) -> bool:
-        """Whether it wants to be looked at again soon."""
+        """Whether it must be checked again soon."""
         return bool(self._pieces) or (self.widget is not None and not self.widget.drawn)
 
     def add(self, text: str) -> None:
-        """Take more output."""
+        """Add output."""
         self._pieces.append(text)
 
     def due(self) -> bool:
-        """Tell whether it is time for a widget."""
+        """Return whether its widget should be opened now."""
         return self.widget is None and bool(self._pieces) and monotonic() >= self._opens_at
 
     def open(self) -> Any:
-        """Make the widget and return it."""
+        """Create the widget and return it."""
         # Late on purpose: only long commands need the widget.
-        from agent_magics.render.widgets import StreamWidget  # noqa: PLC0415
+        from agent_magics.render.widgets.live import StreamWidget  # noqa: PLC0415
 
         self.widget = StreamWidget(self._label)
         self._opened_at = monotonic()
         return self.widget
 
     def send(self, interval: float) -> None:
-        """Send what is new, if the last time is long enough ago."""
+        """Send new output, if `interval` seconds have passed since the last time."""
         now = monotonic()
         if self.widget is not None and self._pieces and now - self._sent_at >= interval:
             self.widget.append("".join(self._pieces))
@@ -57,24 +57,24 @@ class LiveStream:
             self._sent_at = now
 
     def is_drawn_within(self, limit: float) -> bool:
-        """Tell whether the page has drawn the widget, or still has time to."""
+        """Return whether the page has drawn the widget, or `limit` seconds have not passed yet."""
         if self.widget is None:
             return True
         return bool(self.widget.drawn) or monotonic() - self._opened_at < limit
 
     def close(self) -> None:
-        """Take the widget away."""
+        """Close the widget."""
         if self.widget is not None:
             self.widget.finish()
             self.widget.close()
 
 
 class CommandStreams:
-    """The live streams of one cell, by the key of what prints: a call's id, or a session's.
+    """The live streams of one cell, by the id of the call or the session that prints.
 
     Args:
         host: knows whether this front end draws widgets.
-        show: puts the widget of the stream with this key in its place; with None, the block.
+        show: shows the widget of the stream with this key; with None, its block.
     """
 
     def __init__(self, host: NotebookHost, show: Callable[[str, Any], None]) -> None:
@@ -88,12 +88,12 @@ class CommandStreams:
         return any(stream.waiting for stream in self._streams.values())
 
     def begin(self, key: str, label: str, after: float = STREAM_AFTER) -> None:
-        """Begin a stream, whose widget comes `after` seconds and not before the first output."""
+        """Begin a stream; its widget opens with output, and not before `after` seconds."""
         if self._host.widgets_work:
             self._streams[key] = LiveStream(label, after)
 
     def add(self, key: str, text: str) -> bool:
-        """Take more output; tell whether a widget shows it."""
+        """Add output; return whether a widget shows it."""
         stream = self._streams.get(key)
         if stream is None:
             return False
@@ -107,12 +107,12 @@ class CommandStreams:
             stream.close()
 
     def tick(self) -> None:
-        """Open and send what is due; called several times a second."""
+        """Open the widgets and send the output that are due; called several times a second."""
         opened = sum(stream.widget is not None for stream in self._streams.values())
         for key, stream in list(self._streams.items()):
             if stream.due():
                 self._show(key, stream.open())
-            stream.send(INTERVAL * max(1, opened))  # however many there are, as few messages
+            stream.send(INTERVAL * max(1, opened))  # the more streams, the rarer
             if not stream.is_drawn_within(self._host.drawn_limit):
                 # Nobody draws widgets here: go back to updating the block's own text.
                 self._host.widgets_work = False

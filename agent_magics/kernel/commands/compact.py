@@ -1,22 +1,21 @@
-"""``%agent compact``: what is sent of a conversation made shorter by hand."""
+"""``%agent compact``: shortens the conversation that is sent, on demand."""
 
-from typing import Any
-
-from agent_magics.app import Agent, new_turn_id
+from agent_magics.app import Agent
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import HistoryCompacted, TurnAborted, TurnFailed, Warned
-from agent_magics.protocol.ops import Compact
+from agent_magics.protocol.ops import Compact, new_turn_id
 
 
-def compact_history(notebook: Any, agent: Agent) -> str:
-    """Have the model write a summary, wait for it, and say what came of it.
+def compact_history(notebook: NotebookAgents, agent: Agent) -> str:
+    """Have the model write a summary, wait for it, and return the outcome as text.
 
     Args:
         notebook: a `kernel.notebook.NotebookAgents`.
-        agent: whose conversation.
+        agent: the agent whose conversation it is.
 
     Raises:
-        FatalError: it did not work; the conversation is as it was.
+        FatalError: it failed; the conversation is unchanged.
     """
     op = Compact(turn_id=new_turn_id())
     foreground = agent.foreground(host=notebook.host)
@@ -27,14 +26,14 @@ def compact_history(notebook: Any, agent: Agent) -> str:
         raise FatalError("Stopped before there was a summary; the conversation is as it was.")
     (done,) = (event for event in events if isinstance(event, HistoryCompacted))
     warnings = [event.message for event in events if isinstance(event, Warned)]
-    said = (
+    outcome = (
         f"A summary stands for the conversation from here on: about {_rounded(done.tokens_before)} "
         f"tokens before, about {_rounded(done.tokens_after)} now."
     )
-    return "\n\n".join([*warnings, said])
+    return "\n\n".join([*warnings, outcome])
 
 
 def _rounded(tokens: int) -> str:
-    """Two digits: the rest is a guess."""
+    """Format an estimate of tokens with two significant digits."""
     step = 10 ** max(len(str(tokens)) - 2, 0)
     return f"{round(tokens / step) * step:,}"

@@ -1,21 +1,21 @@
-"""``%agent diff``: what a turn changed in files, side by side."""
+"""``%agent diff``: shows a turn's changes in files, side by side."""
 
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.backends.workspace import memories_of
-from agent_magics.backends.workspace_journal import ChangeJournal, TurnChanges
-from agent_magics.engine.turn_diff import diff_event
-from agent_magics.kernel.publishing import CellPublisher, publish_item
+from agent_magics.engine.file_changes.turn import diff_event
+from agent_magics.file_history.journal import ChangeJournal, TurnChanges
+from agent_magics.file_history.workspace import memories_of
+from agent_magics.kernel.cell.publishing import CellPublisher, publish_text
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
 from agent_magics.render.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.describe import one_line
 from agent_magics.render.side_by_side import side_by_side
-from agent_magics.render.view import VERSION
 
 _USAGE = (
     "%agent diff takes nothing (the last turn that changed files), a number that counts back "
@@ -23,17 +23,17 @@ _USAGE = (
 )
 
 
-def show_diff(notebook: Any, arguments: Sequence[str]) -> None:
-    """What a turn changed in files: the last, ``N`` back, ``all``; ``list`` names the turns."""
+def show_diff(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Show what a turn changed in files: the last, ``N`` back, ``all``; ``list`` lists turns."""
     agent, words = chosen_agent(notebook, arguments)
     if len(words) > 1:
         raise FatalError(_USAGE)
-    journal = agent.session.files.journal_to_undo(agent.config.cwd)
+    journal = agent.session.conversation.files.journal_to_undo(agent.config.cwd)
     turns = journal.turns
     if not turns:
         raise FatalError("No turn of this conversation changed files.")
     if words == ["list"]:
-        _say(notebook, _listed(agent, journal, turns))
+        publish_text(notebook.shell, _listed(agent, journal, turns))
         return
     shown = _chosen(turns, words[0] if words else "1")
     event = diff_event(journal, shown, agent.config.cwd)
@@ -41,8 +41,8 @@ def show_diff(notebook: Any, arguments: Sequence[str]) -> None:
     publish_diff(notebook.shell, event, f"Changes of: {heading}", _left_out(agent))
 
 
-def chosen_agent(notebook: Any, arguments: Sequence[str]) -> tuple[Agent, list[str]]:
-    """Return the agent that is named among `arguments`, else the notebook's own, and the rest."""
+def chosen_agent(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Agent, list[str]]:
+    """Return the agent named in `arguments`, else the notebook's own, and the other arguments."""
     named = [word for word in arguments if word in notebook.agents]
     if len(named) > 1:
         raise FatalError(f"One agent at a time, please: {', '.join(named)}.")
@@ -66,7 +66,7 @@ def _count(turns: int) -> str:
 
 def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) -> str:
     # Late: most kernels never ask for it.
-    from agent_magics.kernel.table import table  # noqa: PLC0415
+    from agent_magics.kernel.commands.table import table  # noqa: PLC0415
     from agent_magics.render.markdown import code_span  # noqa: PLC0415
 
     rows = []
@@ -79,9 +79,9 @@ def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) 
 
 
 def _left_out(agent: Agent) -> list[str]:
-    """Say what of the workspace is not looked at."""
+    """List the parts of the workspace whose changes are not tracked."""
     left_out = [folder for memory in memories_of(agent.config.roots) for folder in memory.left_out]
-    # Every notebook has Jupyter's own copies beside it; to say so each time would tell nothing.
+    # Every notebook has Jupyter's own checkpoints beside it, which are not worth a note.
     folders = [folder for folder in left_out if not folder.endswith(".ipynb_checkpoints/")]
     if not folders:
         return []
@@ -92,7 +92,7 @@ def _left_out(agent: Agent) -> list[str]:
 def publish_diff(
     shell: Any, event: TurnDiffUpdated, heading: str, facts: Sequence[str] = ()
 ) -> None:
-    """Show a diff in the cell that runs now: a page, and Markdown and text beside it."""
+    """Show a diff in the running cell: as HTML, Markdown and text."""
     item: dict[str, Any] = changes_item(event)
     item["diff"] = event.diff
     item["notes"] = [*event.notes, *facts]
@@ -114,7 +114,3 @@ def _summary(event: TurnDiffUpdated) -> str:
 
 def _counts(added: int | None, removed: int | None) -> str:
     return "" if added is None or removed is None else f"+{added} −{removed}"  # noqa: RUF001
-
-
-def _say(notebook: Any, text: str) -> None:
-    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})

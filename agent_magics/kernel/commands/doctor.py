@@ -1,4 +1,4 @@
-"""``%agent doctor``: what this kernel and its surroundings can do, and why not, line by line."""
+"""``%agent doctor``: reports what this kernel and machine can do, and why not, line by line."""
 
 import os
 import shutil
@@ -7,18 +7,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agent_magics.app import rollout_folder
-from agent_magics.backends.exec.confinement import build_confinement
-from agent_magics.backends.exec.launcher import shared_launcher
-from agent_magics.backends.own_places import is_below
-from agent_magics.backends.paths import open_notebook, shown_path
-from agent_magics.kernel.answers import NotebookHost, stdin_allowed
-from agent_magics.kernel.lab_link import LabLink
-from agent_magics.kernel.login import describe_key
-from agent_magics.kernel.publishing import is_watched
-from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files.own_places import is_below
+from agent_magics.files.paths import open_notebook, read_judge, shown_path
+from agent_magics.files.survey import survey
+from agent_magics.kernel.cell.publishing import is_watched
+from agent_magics.kernel.commands.login import describe_key
+from agent_magics.kernel.lab.link import LabLink
+from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
+from agent_magics.protocol.config import SandboxPolicy, Settings
+from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
-from agent_magics.tools.confined import current_tier
+from agent_magics.tools.commands.confinement import current_tier
 
 _PACKAGES = (
     "agent-magics",
@@ -31,13 +32,13 @@ _PACKAGES = (
 )
 
 
-def examine(shell: Any, host: NotebookHost, settings: Any) -> list[tuple[str, str]]:
-    """Return what was found, as (what, finding) pairs.
+def examine(shell: Any, host: NotebookHost, settings: Settings) -> list[tuple[str, str]]:
+    """Return the findings as (subject, finding) pairs.
 
     Args:
         shell: the IPython shell.
-        host: who answers questions.
-        settings: the traits of `AgentMagics`.
+        host: answers questions in this kernel.
+        settings: the settings of the next cell.
     """
     return [
         ("Python", sys.version.split()[0]),
@@ -64,10 +65,11 @@ def _version(package: str) -> str:
 
 def _where(shell: Any) -> str:
     if getattr(shell, "kernel", None) is None:
-        return "terminal IPython, no kernel: output is printed when it is complete"
+        return "terminal IPython, no kernel: what happens is printed at once, line by line"
     if is_watched(shell):
         return "a notebook front end: output is live"
-    return "a kernel without a notebook front end: output comes when it is complete"
+    how = "at once, line by line" if stdin_allowed(shell) else "when it is complete"
+    return f"a kernel without a notebook front end: output comes {how}"
 
 
 def _questions(shell: Any, host: NotebookHost) -> str:
@@ -93,7 +95,7 @@ _REACHES = {"subshell": "on a subshell", "control": "on the control channel"}
 
 
 def _extension(lab: LabLink) -> str:
-    """Say which notebooks the labextension has told of."""
+    """Describe the notebooks that the labextension has reported."""
     if not lab.pages:
         return (
             "its extension has not said hello (another front end, or it is not installed): no "
@@ -111,8 +113,8 @@ _TIERS = {
 }
 
 
-def _sandbox(settings: Any) -> list[tuple[str, str]]:
-    """Say how commands are confined in the workspace that the settings name."""
+def _sandbox(settings: Settings) -> list[tuple[str, str]]:
+    """Describe how commands are confined in the workspace of the settings."""
     able = shared_launcher().capabilities()
     tier = current_tier()
     abi = f" (Landlock ABI {able.abi})" if tier else ""
@@ -125,12 +127,12 @@ def _sandbox(settings: Any) -> list[tuple[str, str]]:
     return [*rows, *(_confinement(settings, tier) if tier else ())]
 
 
-def _confinement(settings: Any, tier: int) -> list[tuple[str, str]]:
-    cwd = Path(settings.cwd).expanduser().resolve()
+def _confinement(settings: Settings, tier: int) -> list[tuple[str, str]]:
+    cwd = settings.cwd
     confinement = build_confinement(
         tier=tier,
         policy=settings.sandbox,
-        roots=(cwd, *(Path(root).expanduser() for root in settings.writable_roots)),
+        roots=settings.roots,
         cwd=cwd,
         tmp=Path(tempfile.gettempdir(), "agent-magics"),
         network=settings.network,
@@ -138,19 +140,26 @@ def _confinement(settings: Any, tier: int) -> list[tuple[str, str]]:
     )
     folders = ", ".join(confinement.writable[:-1]) or "nothing"
     network = "ports 80 and 443 of other machines" if settings.network else "off; asks if needed"
-    how = "mounted read-only" if tier >= 2 else "compared and put back after each command"
+    how = "mounted read-only" if tier >= 2 else _TRIPWIRE_NOTE
     readable = [p for p in confinement.hidden if tier < 2 and is_below(p, confinement.writable)]
     open_ones = f"; inside the workspace {_names(readable, cwd)} stays readable" if readable else ""
     home = Path.home().resolve()
+    missed = survey(confinement.writable[:-1], read_judge()).missed
+    unprotected = [f"{path}: {why}" for path, why in missed.items()]
     return [
         ("Writable", f"{folders}, and a temporary folder of their own"),
         ("Network", network),
         ("Protected", f"{len(confinement.protected)} places, {how}"),
         ("Hidden", f"{len(confinement.hidden)} places (keys, Jupyter's files, ...){open_ones}"),
+        *([("Not protected", "; ".join(unprotected[:3]))] if missed else ()),
         *([("Workspace", _HOME_NOTE)] if is_below(str(home), confinement.writable) else ()),
     ]
 
 
+_TRIPWIRE_NOTE = (
+    "compared four times a second while commands run, put back and told; until then what a command "
+    "wrote there stands"
+)
 _HOME_NOTE = (
     "it is your home, or holds it: start files of shells, Python and Jupyter in it are protected; "
     "a folder of its own is safer"

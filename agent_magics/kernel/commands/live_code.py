@@ -1,4 +1,4 @@
-"""The model's live code afterwards: read it, take it along as cells, put back what it changed."""
+"""Shows the model's live code, exports it as cells, and undoes its changes of variables."""
 
 import json
 import re
@@ -6,32 +6,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.kernel.namespace import RanCode
-from agent_magics.kernel.publishing import publish_item
+from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.live.namespace import RanCode
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
-from agent_magics.render.view import VERSION
 
 _FENCES = re.compile(r"`{3,}")
 
 
-def codes_of(notebook: Any, name: str) -> list[RanCode]:
-    """Return the code that ran for an agent in its present conversation, in order."""
+def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:
+    """Return the code that an agent has run in its present conversation, in order."""
     agent = notebook.agents.get(name)
     if agent is None:
         return []
     ran = tuple(notebook.live_kernel.ran)
-    return [each for each in ran if each.session_id == agent.session.id]
+    return [each for each in ran if each.session_id == agent.session.conversation.id]
 
 
-def show_code(notebook: Any, arguments: Sequence[str]) -> None:
-    """The code that the model ran, in the kernel or in scratch, as it was approved."""
+def show_code(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Show the code that the model ran, in the kernel or in scratch, as it was approved."""
     codes = codes_of(notebook, arguments[0] if arguments else notebook.settings.name)
-    _say(notebook, "\n\n".join(map(_shown, codes)) or "No code has run in this conversation.")
+    publish_text(
+        notebook.shell, "\n\n".join(map(_shown, codes)) or "No code has run in this conversation."
+    )
 
 
-def export(notebook: Any, arguments: Sequence[str]) -> None:
-    """The model's code as ordinary cells, in a new notebook FILE or, without FILE, shown here."""
+def export(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Write the model's code as cells into a new notebook FILE; without FILE, show it here."""
     if not arguments:
         show_code(notebook, ())
         return
@@ -52,11 +54,11 @@ def export(notebook: Any, arguments: Sequence[str]) -> None:
     except OSError as error:
         raise FatalError(f"{path} cannot be written: {error.strerror or error}.") from None
     count = "1 cell" if len(codes) == 1 else f"{len(codes)} cells"
-    _say(notebook, f"{count} written to {code_span(str(path))}.")
+    publish_text(notebook.shell, f"{count} written to {code_span(str(path))}.")
 
 
-def undo(notebook: Any, arguments: Sequence[str]) -> None:
-    """Put back what the model's last code changed in the variables: ``undo --namespace``."""
+def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Restore the variables that the model's last code changed: ``undo --namespace``."""
     if list(arguments) != ["--namespace"]:
         raise FatalError(
             "%agent undo --namespace takes nothing else: it puts back the variables that the "
@@ -67,9 +69,9 @@ def undo(notebook: Any, arguments: Sequence[str]) -> None:
         raise FatalError("No change of the variables is left that could be put back.")
     change, left = done
     back = [name for name in change.was if name not in left]
-    said = [f"Put back: {_names(back)}."] if back else []
-    said += [f"Left alone: {code_span(name)}, since {why}." for name, why in left.items()]
-    _say(notebook, "\n".join(f"- {line}" for line in said))
+    lines = [f"Put back: {_names(back)}."] if back else []
+    lines += [f"Left alone: {code_span(name)}, since {why}." for name, why in left.items()]
+    publish_text(notebook.shell, "\n".join(f"- {line}" for line in lines))
 
 
 def _names(names: Sequence[str]) -> str:
@@ -82,7 +84,7 @@ def _shown(ran: RanCode) -> str:
 
 
 def _note(ran: RanCode) -> str:
-    """Return what stands above code that did not run in the kernel."""
+    """Return the heading of code that did not run in the kernel."""
     if ran.place == "live":
         return ""
     copies = f", with copies of {_names(ran.copied)}" if ran.copied else ""
@@ -95,7 +97,7 @@ def _fenced(code: str) -> str:
 
 
 def _notebook_of(codes: Sequence[RanCode]) -> dict[str, Any]:
-    """Return a notebook of format 4.5, as nbformat describes it."""
+    """Return a notebook of nbformat 4.5 with the code as cells."""
     cells = [cell for number, ran in enumerate(codes, start=1) for cell in _cells_of(number, ran)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
@@ -103,9 +105,9 @@ def _notebook_of(codes: Sequence[RanCode]) -> dict[str, Any]:
 
 
 def _cells_of(number: int, ran: RanCode) -> list[dict[str, Any]]:
-    """Return code as a cell; that of scratch has a tag, and a line of text above it.
+    """Return code as a cell; that of scratch with a tag, and a text cell above it.
 
-    A comment in the cell would spoil one that begins with a magic.
+    A comment in the cell would break one that begins with a magic.
     """
     note = _note(ran)
     cell = {
@@ -118,7 +120,3 @@ def _cells_of(number: int, ran: RanCode) -> list[dict[str, Any]]:
     }
     above = {"cell_type": "markdown", "id": f"text-{number}", "metadata": {}, "source": [note]}
     return [above, cell] if note else [cell]
-
-
-def _say(notebook: Any, text: str) -> None:
-    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})

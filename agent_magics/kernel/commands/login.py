@@ -1,4 +1,4 @@
-"""``%agent login`` and ``logout``: a key is typed where nothing keeps what is typed."""
+"""``%agent login`` and ``logout``: stores and removes keys, typed where input is not recorded."""
 
 import getpass
 import re
@@ -6,41 +6,45 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent_magics.kernel.answers import stdin_allowed
-from agent_magics.models.credentials import drop_key, keep_key, kept_places, stored_key
-from agent_magics.models.endpoints import (
+from agent_magics.kernel.questions.ladder import stdin_allowed
+from agent_magics.models.providers.credentials import drop_key, keep_key, kept_places, stored_key
+from agent_magics.models.providers.endpoints import (
     LOOPBACK,
     PROVIDERS,
     server_address,
 )
-from agent_magics.models.keys import (
+from agent_magics.models.providers.keys import (
     is_local,
     key_name_in_use,
     key_names_of,
     place_of,
     shared_key_of,
 )
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.secrets import KEY_LIKE
 from agent_magics.render.markdown import code_span
 
 _HOST = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{,61}[a-z0-9_])?\.)+[a-z0-9-]{,63}", re.IGNORECASE)
-# What keys look like: a known beginning, or one long word in which no part is a host's name.
-_KEY = re.compile(r"(?:sk|pk|gsk|xai|hf|AIza)[-_A-Za-z0-9]{12,}|[A-Za-z0-9_\-+/=]{24,}")
+# What keys look like, too: one long word in which no part is a host's name.
+_LONG_WORD = re.compile(r"[A-Za-z0-9_\-+/=]{24,}")
 _NOT_HERE = (
     "Nobody can type a key here, since this front end takes no input: run %agent login in a "
     "notebook or a console, or set {variable} before the kernel starts."
 )
 
 
-def log_in(settings: Any, shell: Any, arguments: Sequence[str]) -> str:
-    """Ask for a key, keep it, and say where; the key itself is shown nowhere.
+def log_in(settings: Settings, shell: Any, arguments: Sequence[str]) -> str:
+    """Ask for a key, store it, and return where; the key itself is shown nowhere.
 
     Args:
-        settings: the traits of `AgentMagics`; without arguments the key is for their server.
+        settings: the agent's; without arguments the key is for their server.
+        shell: the IPython shell.
         arguments: at most one: a provider's name, a host, or an address.
 
     Raises:
-        FatalError: no such host, nobody to type, nothing usable typed, or it cannot be kept.
+        FatalError: no such host, no input possible, nothing usable typed, or the key cannot be
+            stored.
     """
     address = _address(settings, arguments)
     place = place_of(address)
@@ -49,31 +53,31 @@ def log_in(settings: Any, shell: Any, arguments: Sequence[str]) -> str:
         raise FatalError(_NOT_HERE.format(variable=names[0]))
     key = _typed(place)
     where = keep_key(place, key)
-    said = f"The key for {code_span(place)} is kept in {where}, and is only sent to that host."
+    sentence = f"The key for {code_span(place)} is kept in {where}, and is only sent to that host."
     name = key_name_in_use(address)
     if name:
-        said += f" As long as the variable {name} is set, its key is used instead."
-    return said
+        sentence += f" As long as the variable {name} is set, its key is used instead."
+    return sentence
 
 
-def log_out(settings: Any, arguments: Sequence[str]) -> str:
-    """Forget the key that a login kept, and say so.
+def log_out(settings: Settings, arguments: Sequence[str]) -> str:
+    """Remove the stored key of a login, and return a sentence about it.
 
     Raises:
-        FatalError: there is none, or it cannot be taken out.
+        FatalError: there is none, or it cannot be removed.
     """
     address = _address(settings, arguments)
     place = place_of(address)
     if not drop_key(place):
         kept = ", ".join(kept_places()) or "nobody"
         raise FatalError(f"No key for {place} is kept; logged in to: {kept}.")
-    said = f"The key for {code_span(place)} is forgotten."
+    sentence = f"The key for {code_span(place)} is forgotten."
     name = key_name_in_use(address)
-    return said + (f" The variable {name} still holds one." if name else "")
+    return sentence + (f" The variable {name} still holds one." if name else "")
 
 
-def describe_key(settings: Any) -> str:
-    """Say where the key for the agent's server comes from; the key itself is never said."""
+def describe_key(settings: Settings) -> str:
+    """Describe the source of the key for the agent's server, without the key itself."""
     address = server_address(settings.base_url)
     name, place = key_name_in_use(address), place_of(address)
     if name:
@@ -96,11 +100,11 @@ def describe_key(settings: Any) -> str:
     return f"for {place}: none; {', '.join(ways)}"
 
 
-def _address(settings: Any, arguments: Sequence[str]) -> str:
-    """Return the address that the arguments mean; what looks like a key is refused, unrepeated.
+def _address(settings: Settings, arguments: Sequence[str]) -> str:
+    """Return the address that the arguments name; refuse, unrepeated, what looks like a key.
 
     Raises:
-        FatalError: they mean none.
+        FatalError: they name none.
     """
     if not arguments:
         return server_address(settings.base_url)
@@ -108,7 +112,7 @@ def _address(settings: Any, arguments: Sequence[str]) -> str:
     if word.lower() in PROVIDERS and len(arguments) == 1:
         return f"https://{PROVIDERS[word.lower()]}"
     address = word if "://" in word else f"https://{word}"
-    if len(arguments) > 1 or _KEY.fullmatch(word) or "@" in word:
+    if len(arguments) > 1 or KEY_LIKE.fullmatch(word) or _LONG_WORD.fullmatch(word) or "@" in word:
         raise FatalError(
             "%agent login takes one host or provider, and the key is typed at the prompt that "
             "follows. If a key stands on this line, it is in the notebook and in its history now: "
@@ -130,10 +134,10 @@ def _address(settings: Any, arguments: Sequence[str]) -> str:
 
 
 def _typed(place: str) -> str:
-    """Return the key that is typed at a prompt that does not show it.
+    """Read a key at a prompt that does not show it.
 
     Raises:
-        FatalError: nothing, or nothing that can be a key.
+        FatalError: nothing was typed, or nothing that can be a key.
     """
     # A kernel puts its own in the place of getpass's; that one asks the front end.
     key = getpass.getpass(f"API key for {place} (not shown, not kept in the notebook): ").strip()

@@ -1,4 +1,4 @@
-"""``%agent serve``: the notebook's tools for other programs, and their questions in its cell."""
+"""``%agent serve``: serves the notebook's tools to MCP clients; its cell asks their questions."""
 
 import argparse
 import json
@@ -11,17 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agent_magics.app import Agent, rollout_folder
-from agent_magics.engine.host import denied
-from agent_magics.engine.setup import RunSetup
-from agent_magics.kernel.answers import CellHost, choices_of
-from agent_magics.kernel.publishing import CellPublisher, is_watched, publish_item, widget_bundle
+from agent_magics.app import Agent
+from agent_magics.engine.foreground.host import denied
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.cell.publishing import (
+    CellPublisher,
+    is_watched,
+    publish_text,
+    question_item,
+    text_bundle,
+    widget_bundle,
+)
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.kernel.questions.drawing import question_widget
+from agent_magics.kernel.questions.ladder import CellHost
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested, Question
 from agent_magics.protocol.ops import Answer
+from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
-from agent_magics.render.mime import item_bundle
-from agent_magics.render.view import VERSION
 
 _NOT_SEEN = (
     "the notebook that serves this tool shows no questions now: its page must be open, on the cell "
@@ -30,22 +38,19 @@ _NOT_SEEN = (
 SERVE_WORDS = ("--tools", "--port", "--token-file", "--stop")
 _TAKES = "%agent serve takes: --tools a,b, --port N, --token-file, --stop."
 
-# What stands in `notebook.NotebookAgents`, which imports this module.
-Notebook = Any
 
+class NotebookServeHost:
+    """Serves calls of MCP clients from a notebook: its tools, and its cell for their questions.
 
-class ServingDesk:
-    """What a notebook lends to calls from outside: its tools, and its cell for their questions.
-
-    Made in the cell that serves. Each question gets an output there, which the next one takes over
-    when it is answered, so that the cell does not grow.
+    It is made in the cell that serves. Each question gets an output there, which is reused for the
+    next one after the answer, so that the cell does not grow.
 
     Args:
         notebook: the agents of this kernel.
-        agent: whose tools are served.
+        agent: the agent whose tools are served.
     """
 
-    def __init__(self, notebook: Notebook, agent: Agent) -> None:
+    def __init__(self, notebook: NotebookAgents, agent: Agent) -> None:
         self._notebook = notebook
         self._agent = agent
         self._shell = notebook.shell
@@ -55,22 +60,22 @@ class ServingDesk:
         self._open: dict[str, tuple[str, Any]] = {}  # question -> its output, its widget
         self._refresh: Callable[[], None] | None = None
 
-    def setup(self) -> RunSetup:
-        """Return what a cell of this agent would run with."""
+    def setup(self) -> TurnConfig:
+        """Return the configuration that a cell of this agent would run with."""
         if self._notebook.agents.get(self._agent.name) is self._agent:
-            setup: RunSetup = self._notebook.setup_of(self._agent)
+            setup: TurnConfig = self._notebook.setup_of(self._agent)
             return setup
         return self._agent.setup()
 
     def host(self, client: str) -> "ServedHost":
-        """Return what puts the questions about the calls of `client`."""
+        """Return the host that asks the questions about the calls of `client`."""
         draws = None
         if self._live:
             draws = CellHost(self._notebook.host, self.draw, self.settle, _not_seen)
         return ServedHost(client, draws, self.settle, self._notebook.host.guard)
 
     def begin(self, refresh: Callable[[], None]) -> None:
-        """Look at the tools after each cell: it may have defined some."""
+        """List the tools again after each cell, which may have defined some."""
         self._refresh = refresh
         self._shell.events.register("post_run_cell", self._after_cell)
 
@@ -79,8 +84,8 @@ class ServingDesk:
             self._refresh()
 
     def end(self) -> None:
-        """Look no more; leave no live widget, and no file with a token."""
-        with suppress(ValueError):  # ended twice
+        """Stop listing; close live widgets, and delete the file with the token."""
+        with suppress(ValueError):  # `end` was called before
             self._shell.events.unregister("post_run_cell", self._after_cell)
         for question_id in tuple(self._open):
             self._settle(question_id, "Not answered.")
@@ -88,22 +93,11 @@ class ServingDesk:
 
     # -- questions, on the kernel's main thread ----------------------------------------------------
 
-    def draw(self, question: Question) -> Any:
-        """Draw a question and return its widget."""
-        # Late on purpose: who serves without questions never imports anywidget.
-        from agent_magics.render.widgets import QuestionWidget  # noqa: PLC0415
-
-        widget = QuestionWidget(
-            question_id=question.question_id,
-            tool=getattr(question, "tool", ""),
-            target=getattr(question, "target", ""),
-            arguments=getattr(question, "arguments", ""),
-            reason=getattr(question, "reason", ""),
-            language="json",
-            choices=choices_of(question),
-            editable=getattr(question, "editable", ""),
-        )
-        bundle = widget_bundle(widget, f"Question: may {widget.tool} run? {widget.target}")
+    def draw(self, question: Question, listen: Callable[[Any], None]) -> None:
+        """Draw a question, after `listen` got its widget."""
+        widget, words = question_widget(question)
+        listen(widget)
+        bundle = widget_bundle(widget, question_item(words))
         if self._free:
             display_id = self._free.pop()
             self._publisher.update(bundle, display_id)
@@ -111,10 +105,9 @@ class ServingDesk:
             display_id = uuid.uuid4().hex
             self._publisher.publish(bundle, display_id)
         self._open[question.question_id] = display_id, widget
-        return widget
 
     def settle(self, question: Question, outcome: str = "Not answered.") -> None:
-        """Put what became of a question in its place."""
+        """Replace a question's widget by its outcome."""
         what = f"{getattr(question, 'tool', '')}: {getattr(question, 'target', '')}"
         self._settle(question.question_id, f"{outcome} {code_span(what)}")
 
@@ -123,19 +116,19 @@ class ServingDesk:
         if widget is None:
             return
         widget.close()
-        self._publisher.update(item_bundle(_text(text)), display_id)
+        self._publisher.update(text_bundle(text), display_id)
         self._free.append(display_id)
 
 
 class ServedHost:
-    """Puts questions about one client's calls into the cell that serves.
+    """Asks questions about one client's calls in the cell that serves.
 
-    Answers queued by ``%agent answer`` are not for them: whoever queued these had a cell in mind.
+    Answers queued by ``%agent answer`` are not used: they were queued for a cell.
 
     Args:
-        client: who calls; each question says so.
+        client: the client's name, which each question shows.
         draws: asks in the cell; None where no page shows it.
-        settle: puts what became of a question in its place.
+        settle: replaces a question by its outcome.
         guard: see `Host`.
     """
 
@@ -158,15 +151,14 @@ class ServedHost:
         question = replace(
             question,
             reason=f"asked by an MCP client: {self._client}; {question.reason}",
-            scopes=tuple(scope for scope in question.scopes if scope != "approve_for_cell"),
         )
-        asked = self._draws.ask(question)
-        return asked if isinstance(asked, Answer) else self._wait(question, asked)
+        pending = self._draws.ask(question)
+        return pending if isinstance(pending, Answer) else self._wait(question, pending)
 
-    async def _wait(self, question: Question, asked: Awaitable[Answer]) -> Answer:
+    async def _wait(self, question: Question, pending: Awaitable[Answer]) -> Answer:
         outcome = "The client gave up:"
         try:
-            answer = await asked
+            answer = await pending
             said_yes = answer.decision.startswith("approve")
             outcome = f"{'Approved' if said_yes else 'Denied'} for {code_span(self._client)}:"
             return answer
@@ -174,11 +166,11 @@ class ServedHost:
             self._settle(question, outcome)
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Deny: a click could not arrive now, and nobody waits at a cell's input."""
+        """Deny: a click cannot arrive now, and nobody waits at a cell's input."""
         return _not_seen(question)
 
     def guard(self) -> AbstractContextManager[Any]:
-        """Let interrupts reach the person's code."""
+        """Let interrupts raise in the person's code."""
         return self._guard()
 
 
@@ -190,11 +182,13 @@ def _not_seen(question: Question) -> Answer:
 
 
 class _Words(argparse.ArgumentParser):
+    """The parser of ``%agent serve``, whose errors are `FatalError`."""
+
     def error(self, message: str) -> NoReturn:
         raise FatalError(f"{_TAKES} ({message})")
 
 
-def serve(notebook: Notebook, arguments: Sequence[str]) -> None:
+def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     """Serve the tools to other programs (MCP): ``--tools a,b``, ``--token-file``, ``--stop``."""
     words = _Words(add_help=False, allow_abbrev=False)
     words.add_argument("--tools")
@@ -214,14 +208,14 @@ def serve(notebook: Notebook, arguments: Sequence[str]) -> None:
     else:
         wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
         serving = served[0] if served else agent.serve(chosen.port, wanted)
-        text = _told(agent, serving)
+        text = _describe(agent, serving)
         if chosen.token_file:
             path = _write_config(agent, serving.client_config())
             text += f"\n\nA client's configuration, with the token: {code_span(str(path))}"
-    publish_item(notebook.shell, _text(text))
+    publish_text(notebook.shell, text)
 
 
-def _told(agent: Agent, serving: Any) -> str:
+def _describe(agent: Agent, serving: Any) -> str:
     tools = ", ".join(code_span(name) for name in serving.tools)
     return (
         f"Agent {code_span(agent.name)} serves {tools} to MCP clients on this machine, at "
@@ -246,7 +240,7 @@ def _config_path(agent: Agent) -> Path:
 
 
 def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
-    """Write a client's configuration where only the person can read it.
+    """Write a client's configuration to a file that only the person can read.
 
     Raises:
         FatalError: it cannot be written.
@@ -262,7 +256,3 @@ def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
     except OSError as error:
         raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
     return path
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"version": VERSION, "kind": "text", "text": text}

@@ -1,4 +1,4 @@
-"""Tables in Markdown, as the words of ``%agent`` show them."""
+"""Formats the Markdown tables of ``%agent`` commands."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,12 @@ _NUMBER = re.compile(r"[\d.,]+( [\w%]+)?|-|")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; its cells are Markdown, in which signs and line ends do no harm to it."""
+    """Return a Markdown table; "|" and line ends in the cells are escaped.
+
+    Args:
+        head: the headings.
+        rows: the cells, as Markdown.
+    """
 
     def row_of(cells: Sequence[str]) -> str:
         return (
@@ -15,6 +20,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         )
 
     columns = zip(*rows, strict=True) if rows else [()] * len(head)
-    # Said, since JupyterLab puts everything to the right otherwise.
+    # Explicit, since JupyterLab aligns everything to the right otherwise.
     sides = [" ---: |" if all(map(_NUMBER.fullmatch, column)) else " :--- |" for column in columns]
     return "\n".join([row_of(head), "|" + "".join(sides), *map(row_of, rows)])

@@ -1,25 +1,23 @@
-"""``%agent tools``: which tools there are, what each costs, and which of them are offered."""
+"""``%agent tools``: lists the tools with their costs in tokens, and which of them are offered."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.dispatch.shelf import source_of
-from agent_magics.engine.setup import RunSetup
-from agent_magics.kernel.table import table
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.dispatch.handlers.registrations import source_of
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 from agent_magics.render.markdown import code_span
 
 TOOL_WORDS = ("hide", "show", "trust")
-_SHOWN_DIGEST = 12
-
-# What stands in `notebook.NotebookAgents`, which imports the module that imports this one.
-Notebook = Any
 
 
-def tools_text(notebook: Notebook, agent: Agent, arguments: Sequence[str]) -> str:
-    """Do what stands behind ``%agent tools`` and say what holds then.
+def tools_text(notebook: NotebookAgents, agent: Agent, arguments: Sequence[str]) -> str:
+    """Run a ``%agent tools`` line and return the list of tools after it.
 
     Raises:
         FatalError: the words do not fit, or there is no such tool.
@@ -28,9 +26,9 @@ def tools_text(notebook: Notebook, agent: Agent, arguments: Sequence[str]) -> st
         case []:
             pass
         case ["hide", *names] if names:
-            _change(notebook, agent, names, agent.session.shelf.hide)
+            _change(notebook, agent, names, agent.session.registrations.hide)
         case ["show", *names] if names:
-            _change(notebook, agent, names, agent.session.shelf.show)
+            _change(notebook, agent, names, agent.session.registrations.show)
         case ["trust"]:
             return _untrusted_text(agent)
         case ["trust", digest]:
@@ -43,17 +41,18 @@ def tools_text(notebook: Notebook, agent: Agent, arguments: Sequence[str]) -> st
 
 
 def _change(
-    notebook: Notebook, agent: Agent, names: Sequence[str], change: Callable[[str], None]
+    notebook: NotebookAgents, agent: Agent, names: Sequence[str], change: Callable[[str], None]
 ) -> None:
-    offered = (each.spec.name for each in notebook.setup_of(agent).offer.all)
-    known = {*offered, *agent.session.shelf.hidden}
+    offer = notebook.setup_of(agent).offer
+    offered = (each.spec.name for each in (offer.all if offer else ()))
+    known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
             raise FatalError(f"There is no tool {name!r}; %agent tools lists those that there are.")
         change(name)
 
 
-def _listing(agent: Agent, setup: RunSetup) -> str:
+def _listing(agent: Agent, setup: TurnConfig) -> str:
     offer = setup.offer
     if offer is None:  # a run always has one; a setup made by hand need not
         return "No tools."
@@ -62,14 +61,14 @@ def _listing(agent: Agent, setup: RunSetup) -> str:
         name = each.spec.name
         handler = setup.registry.handler(name)
         mutating = handler is not None and handler.options.mutating
-        deferred = name in offer.deferred and name not in agent.session.found
+        deferred = name in offer.deferred and name not in agent.session.conversation.found
         rows.append(
             (
                 _call_form(each.spec),
                 getattr(each.spec, "description", "").partition("\n")[0],
                 "yes" if mutating else "no",
                 str(offer.costs[name]),
-                str(agent.session.uses[name]),
+                str(agent.session.conversation.uses[name]),
                 "when found" if deferred else "yes",
             )
         )
@@ -77,9 +76,9 @@ def _listing(agent: Agent, setup: RunSetup) -> str:
     return "\n\n".join(
         [
             table(head, rows),
-            _sums(offer.costs, len(offer.deferred), agent.toolbox.budget),
+            _sums(offer.costs, len(offer.deferred), agent.catalog.budget),
             *_hidden_words(agent),
-            *agent.toolbox.discovery.find().warnings,
+            *agent.catalog.discovery.find().warnings,
         ]
     )
 
@@ -87,7 +86,8 @@ def _listing(agent: Agent, setup: RunSetup) -> str:
 def _call_form(spec: ToolSpec) -> str:
     if not isinstance(spec, FunctionToolSpec):
         return code_span(spec.name)
-    return code_span(f"{spec.name}({', '.join(spec.parameters.get('properties', {}))})")
+    properties: Any = spec.parameters.get("properties", {})  # an object, as JSON
+    return code_span(f"{spec.name}({', '.join(properties)})")
 
 
 def _sums(costs: Any, deferred: int, budget: int) -> str:
@@ -104,7 +104,7 @@ def _sums(costs: Any, deferred: int, budget: int) -> str:
 
 
 def _hidden_words(agent: Agent) -> list[str]:
-    hidden = sorted(agent.session.shelf.hidden)
+    hidden = sorted(agent.session.registrations.hidden)
     return [f"Hidden: {', '.join(map(code_span, hidden))}."] if hidden else []
 
 
@@ -112,8 +112,8 @@ def _hidden_words(agent: Agent) -> list[str]:
 
 
 def _untrusted_text(agent: Agent) -> str:
-    project = agent.toolbox.discovery.project
-    files = project.files()
+    project = agent.catalog.discovery.project
+    files = project.read()
     if not files:
         raise FatalError(f"There are no tools to trust: {project.folder} holds no *.py file.")
     digest = project.digest(files)
@@ -126,24 +126,14 @@ def _untrusted_text(agent: Agent) -> str:
         return f"{listed}\n\nYou have trusted these files as they are now."
     return (
         f"{listed}\n\nWhat stands in these files runs in your kernel with your rights. Read them; "
-        f"`%agent tools trust {digest[:_SHOWN_DIGEST]}` trusts them as they are now. When one of "
+        f"`%agent tools trust {digest[:SHOWN_DIGEST]}` trusts them as they are now. When one of "
         "them changes, you are asked again."
     )
 
 
 def _trust(agent: Agent, given: str) -> str:
-    discovery = agent.toolbox.discovery
-    project = discovery.project
-    digest = project.digest(project.files())
-    if len(given) < _SHOWN_DIGEST or not digest.startswith(given):
-        raise FatalError(
-            f"The files in {project.folder} are not (or no longer) those of {given}; look at them "
-            "again: %agent tools trust."
-        )
-    try:
-        project.trust(digest)
-    except OSError as error:
-        raise FatalError(f"That the tools are trusted could not be kept: {error}.") from None
+    discovery = agent.catalog.discovery
+    discovery.project.trust(given)
     discovery.forget()
     found = discovery.find()
     names = [f"{code_span(t.tool_options.name)} ({source_of(t)})" for t in found.tools]

@@ -1,18 +1,19 @@
-"""``%agent undo`` and ``%agent redo``: files as before the last turns, and as after them."""
+"""``%agent undo`` and ``%agent redo``: restores the files of the last turns or repeats a turn."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.paths import shown_path
-from agent_magics.backends.workspace_journal import Way
-from agent_magics.kernel.diff import chosen_agent, publish_diff
-from agent_magics.kernel.live_code import undo as undo_variables
-from agent_magics.kernel.publishing import publish_item
+from agent_magics.file_history.journal import UndoResult
+from agent_magics.files.paths import shown_path
+from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
+from agent_magics.kernel.commands.diff import chosen_agent, publish_diff
+from agent_magics.kernel.commands.live_code import undo as undo_variables
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
-from agent_magics.render.view import VERSION
 
 _USAGE = (
     "%agent undo takes a number of turns (1 if none), --force (leave alone what is in the way), "
@@ -23,8 +24,8 @@ _OPTIONS = ("--force", "--sessions")
 _MOST_NAMED = 20
 
 
-def undo(notebook: Any, arguments: Sequence[str]) -> None:
-    """Files as before the last turn, or ``N``; ``--force``; ``--namespace``: variables instead."""
+def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Undo file changes of the last turn, or of ``N``; ``--force``; ``--namespace``: variables."""
     if "--namespace" in arguments:
         undo_variables(notebook, arguments)
         return
@@ -37,18 +38,22 @@ def undo(notebook: Any, arguments: Sequence[str]) -> None:
         force="--force" in words,
         sessions="--sessions" in words,
     )
-    _tell(notebook, agent, way, "Undone", forced="--force" in words)
+    notebook.ways_back.pop(agent.name, None)  # this is what a redo takes back now
+    _report(notebook, agent, way, "Undone", forced="--force" in words)
 
 
-def redo(notebook: Any, arguments: Sequence[str]) -> None:
-    """Make the turn again that ``%agent undo`` took back last."""
+def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Redo the turn that ``%agent undo`` undid last, or all of ``%agent rewind``."""
     agent, words = chosen_agent(notebook, arguments)
     if words:
         raise FatalError("%agent redo takes nothing but the name of an agent.")
-    _tell(notebook, agent, agent.redo(), "Done again", forced=False)
+    if not redo_rewind(notebook, agent.name):
+        _report(notebook, agent, agent.redo(), "Done again", forced=False)
 
 
-def _tell(notebook: Any, agent: Any, way: Way, word: str, *, forced: bool) -> None:
+def _report(
+    notebook: NotebookAgents, agent: Any, way: UndoResult, word: str, *, forced: bool
+) -> None:
     cwd = agent.config.cwd
     if way.obstacles and not forced:
         _show_conflict(notebook, agent, way)
@@ -66,13 +71,13 @@ def _tell(notebook: Any, agent: Any, way: Way, word: str, *, forced: bool) -> No
     if way.kept_folders:
         names = ", ".join(map(code_span, _named(way.kept_folders, cwd)))
         lines.append(f"- Folders that stay, since something is in them: {names}.")
-    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": "\n".join(lines)})
+    publish_text(notebook.shell, "\n".join(lines))
 
 
-def _show_conflict(notebook: Any, agent: Any, way: Way) -> None:
-    """Show what is in the way, before the cell ends with one sentence."""
+def _show_conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> None:
+    """Show the conflicting changes, before the cell ends with one sentence."""
     cwd = agent.config.cwd
-    event = agent.session.files.conflict(cwd, way)
+    event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
         publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
     reasons = "; ".join(f"{_shown(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])

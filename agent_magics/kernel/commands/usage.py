@@ -1,11 +1,11 @@
-"""``%agent usage``: what the conversations of this kernel took, and what it cost."""
+"""``%agent usage``: shows the tokens and the cost of this kernel's conversations."""
 
 from collections.abc import Mapping
 
 from agent_magics.app import Agent
-from agent_magics.engine.bill import Bill, context_share, tool_shares
-from agent_magics.kernel.table import table
-from agent_magics.models.catalog import DATE, dollars, find_model
+from agent_magics.engine.cost import Spending, context_share, tool_shares
+from agent_magics.kernel.commands.table import table
+from agent_magics.models.providers.catalog import DATE, dollars, find_model
 from agent_magics.render.markdown import code_span
 
 HEAD = ("Agent", "Model", "Requests", "Input", "Cached", "Output", "Reasoning", "Cost", "Context")
@@ -13,7 +13,7 @@ _METER = 10
 
 
 def describe_usage(agents: Mapping[str, Agent]) -> str:
-    """Return the table of `agents`, and the shares of their tools, as Markdown.
+    """Return a table of the agents' usage, and their tools' shares, as Markdown.
 
     Args:
         agents: by name.
@@ -22,7 +22,7 @@ def describe_usage(agents: Mapping[str, Agent]) -> str:
         return "No agent has run yet."
     parts = [table(HEAD, [_row(agent) for agent in agents.values()])]
     for agent in agents.values():
-        shares = tool_shares(tuple(agent.session.history.items))
+        shares = tool_shares(tuple(agent.session.conversation.history.items))
         if shares:
             rows = [(code_span(name), f"{share:.0%}") for name, share in shares.items()]
             title = f"Tools of agent {code_span(agent.name)}"
@@ -35,44 +35,46 @@ def describe_usage(agents: Mapping[str, Agent]) -> str:
 
 
 def _row(agent: Agent) -> tuple[str, ...]:
-    bill = agent.session.bill
-    usage = bill.usage
+    spending = agent.session.conversation.spending
+    usage = spending.usage
     counts = (
-        bill.requests,
+        spending.requests,
         usage.input_tokens,
         usage.cached_tokens,
         usage.output_tokens,
         usage.reasoning_tokens,
     )
-    model = bill.last_model or agent.config.model
+    model = spending.last_model or agent.config.model
     return (
         code_span(agent.name),
         code_span(model),
         *(f"{count:,}" for count in counts),
-        _cost(bill),
-        _context(bill),
+        _cost(spending),
+        _context(spending),
     )
 
 
-def _cost(bill: Bill) -> str:
-    """Say what is known of the cost, and of what it is not known: never 0 for that."""
-    if not bill.requests:
+def _cost(spending: Spending) -> str:
+    """Describe the known cost, and the requests whose cost is unknown, which never count as 0."""
+    if not spending.requests:
         return "nothing yet"
-    known = [dollars(bill.known_cost)] if bill.known_cost else []
-    unknown = [f"price of {code_span(name)} not known" for name in bill.unpriced]
-    if bill.uncounted:
-        unknown.append(f"{bill.uncounted} requests of which the server counted no tokens")
+    known = [dollars(spending.known_cost)] if spending.known_cost else []
+    unknown = [f"price of {code_span(name)} not known" for name in spending.unpriced]
+    if spending.uncounted:
+        unknown.append(f"{spending.uncounted} requests of which the server counted no tokens")
     return " + ".join([*known, *unknown]) or dollars(0)
 
 
-def _context(bill: Bill) -> str:
-    """The share of the context window that the last request took, as a meter and in words."""
-    share = context_share(bill)
+def _context(spending: Spending) -> str:
+    """Return the share of the context window that the last request took, as bar and number."""
+    share = context_share(spending)
     if share is None:
-        if not bill.last_input:
+        if not spending.last_input:
             return "not known"
-        return f"{bill.last_input:,} tokens; window of {code_span(bill.last_model)} not known"
-    card = find_model(bill.last_model)
+        return (
+            f"{spending.last_input:,} tokens; window of {code_span(spending.last_model)} not known"
+        )
+    card = find_model(spending.last_model)
     window = card.context_window if card is not None else None
     full = min(_METER, round(share * _METER))
     return f"{'█' * full}{'░' * (_METER - full)} {share:.1%} of {window:,}"

@@ -1,17 +1,18 @@
-"""The open notebook as agents reach it: whose it is, what they have read of it, what they ask."""
+"""Reads and changes the open notebook for agents, and records what each has read."""
 
 import asyncio
 import hashlib
 from collections import OrderedDict
 from typing import Any
 
-from agent_magics.dispatch.output import cut_text
-from agent_magics.kernel.lab_link import Asker, LabLink, Page
+from agent_magics.dispatch.results.output import cut_text
+from agent_magics.kernel.lab.link import CellRef, LabLink, Page
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.render.markdown import make_harmless
 
-# Seconds in which a page does what it is asked; a page that is gone does nothing.
+# Seconds for a page's reply; a closed page sends none.
 LIMIT = 15.0
-# Cells whose text is kept as the model read it, and what it is shown of one that has changed.
+# The most cells whose read text is kept; characters shown of a changed one.
 _MOST_KEPT, _SHOWN = 2_000, 5_000
 
 _NO_PAGE = (
@@ -30,33 +31,35 @@ _SEVERAL = (
 
 
 class LabDocument:
-    """See `agent_magics.dispatch.context.LiveDocument`."""
+    """The open notebook in JupyterLab; see `agent_magics.dispatch.turn.live.LiveDocument`."""
 
     def __init__(self, link: LabLink) -> None:
         self._link = link
         self._read: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._kinds: dict[str, str] = {}
 
     @property
     def is_open(self) -> bool:
-        """Whether a page could answer."""
+        """Whether a page is connected."""
         return bool(self._link.pages)
 
     def asker(self, turn_id: str) -> str:
-        """Return the id of the cell that a turn runs in; "" where it is none of a notebook."""
+        """Return the id of the cell that a turn runs in; "" where there is no such cell."""
         asker = self._link.askers.get(turn_id)
         return "" if asker is None else asker.cell
 
-    def remember(self, cell_id: str, source: str) -> str:
-        """Keep a cell as the model reads it, and return the version by which it names it."""
+    def remember(self, cell_id: str, source: str, kind: str) -> str:
+        """Record a cell's text as the model reads it, and return the id of that version."""
         version = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         self._read[cell_id, version] = source
         self._read.move_to_end((cell_id, version))
+        self._kinds[cell_id] = kind
         if len(self._read) > _MOST_KEPT:
             self._read.popitem(last=False)
         return version
 
     def read_as(self, cell_id: str, version: str) -> str:
-        """Return a cell's text as it was in a version that the model has read.
+        """Return a cell's text in a version that the model has read.
 
         Raises:
             RespondToModel: the model has not read it.
@@ -69,12 +72,25 @@ class LabDocument:
             )
         return source
 
+    def kind_of(self, cell_id: str) -> str:
+        """Return the cell's type when the model read it: "code", "markdown" or "raw"."""
+        return self._kinds[cell_id]
+
+    def as_written(self, kind: str, source: str, before: str = "") -> str:
+        """Return a model's text for a cell; Markdown without active content."""
+        return make_harmless(source, before=before) if kind == "markdown" else source
+
     async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
-        """Have the notebook's page do something.
+        """Send a request to the notebook's page and return its reply.
+
+        Args:
+            turn_id: the turn whose cell asks.
+            op: the operation, such as "insert" or "delete".
+            fields: its arguments.
 
         Raises:
-            RespondToModel: there is no page, it refuses, or the cell (field `cell`) is not the
-                `expected` one any more.
+            RespondToModel: there is no page, it refuses, or the cell (field `cell`) does not have
+                the `expected` text any more.
         """
         asker = self._link.askers.get(turn_id)
         page = self._page_of(asker)
@@ -96,15 +112,15 @@ class LabDocument:
         return reply.get("value")
 
     def _stale(self, cell_id: str, source: str) -> str:
-        """Say what stands in a cell that somebody has changed meanwhile."""
-        version = self.remember(cell_id, source)
+        """Describe the present text of a cell that was changed meanwhile."""
+        version = self.remember(cell_id, source, self.kind_of(cell_id))
         shown, _ = cut_text(source, _SHOWN)
         return (
             f"Cell {cell_id} has changed since the version you gave (the person may be typing in "
             f"it); nothing was done. It is now version {version}:\n{shown}"
         )
 
-    def _page_of(self, asker: Asker | None) -> Page:
+    def _page_of(self, asker: CellRef | None) -> Page:
         if asker is None or not asker.cell:
             raise RespondToModel(_NO_CELL)
         pages = self._link.pages

@@ -1,16 +1,18 @@
-"""The line to JupyterLab's pages: what the labextension says to this kernel, and is asked by it.
+"""Exchanges messages with JupyterLab's pages through the labextension.
 
-A page opens a comm and speaks on it; the kernel never does: ipykernel hands a comm's messages to
-the shell that last spoke on it, and that one may be busy. What the kernel says goes out under the
-page's own id. Messages come in on whichever thread hears them (a subshell's, the control channel's,
-the main one), so they are only handed over here.
+A page opens a comm and sends on it; the kernel never does: ipykernel passes a comm's messages to
+the shell that last sent on it, and that one may be busy. The kernel's messages go out under the
+page's own id. Messages arrive on any thread (a subshell's, the control channel's, the main one), so
+they are only handed over here.
 """
 
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from agent_magics.kernel.interrupt import interruptible
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"
@@ -18,28 +20,49 @@ CONTROL = "agent_magics_message"
 
 Data = Mapping[str, Any]
 
+# Ended cells whose outputs are kept for pages that were away.
+MOST_KEPT = 20
 
-class Asker(NamedTuple):
-    """The cell whose agent asks.
+
+class CellRef(NamedTuple):
+    """The cell in which an agent runs.
 
     Attributes:
         cell: its id; "" outside notebooks.
         client: the front end's connection that ran it.
+        stop: ends its turn; from any thread.
     """
 
     cell: str
     client: str
+    stop: Callable[[], object] = bool
+
+
+class Foot(Protocol):
+    """The status line of a running cell; see ``kernel.cell.foot``."""
+
+    stop: Callable[[], object]
+
+    def show(self, page: "Page") -> None:
+        """Show the line on one page."""
+
+    def say(self, page: "Page", which: str, text: str, *, now: bool) -> None:
+        """Add the person's message."""
+
+    def drop(self, which: str) -> None:
+        """Take a queued prompt back."""
 
 
 class Page:
-    """One open notebook in one page, as the labextension told of it.
+    """One notebook that is open in one page, as the labextension reports it.
 
     Attributes:
         client: its connection, as its execute requests name it.
         path: the notebook.
-        reach: how its words come in while the main thread is busy: "subshell", "control", or ""
-            while that is not proven.
-        tools: what other extensions of the page offer: name, description and inputSchema of each.
+        conversation: the id that its newest output of an agent names, "" where none does.
+        reach: the channel of its messages while the main thread is busy: "subshell", "control", or
+            "" while that is not proven.
+        tools: the tools of other extensions of the page: name, description and inputSchema of each.
     """
 
     def __init__(self, kernel: Any, comm_id: str, hello: Data) -> None:
@@ -48,11 +71,12 @@ class Page:
         self.inbox = str(hello.get("inbox", ""))
         self.client = str(hello.get("client", ""))
         self.path = str(hello.get("path", ""))
+        self.conversation = str(hello.get("conversation", ""))
         self.reach = ""
         self.tools: Sequence[Data] = _tools_of(hello)
 
     def say(self, kind: str, /, **fields: Any) -> None:
-        """Say something to this page alone; from any thread."""
+        """Send a message to this page alone; from any thread."""
         kernel = self._kernel
         kernel.session.send(
             kernel.iopub_socket,
@@ -62,15 +86,21 @@ class Page:
             ident=f"comm-{self.inbox}".encode(),
         )
 
+    def redraw(self, cell: str, outputs: Mapping[str, Data], *, ended: bool = False) -> None:
+        """Send a cell's outputs, by display id; of an ended cell the page takes those it lacks."""
+        drawn = [{"display_id": which, "data": dict(data)} for which, data in outputs.items()]
+        self.say("redraw", cell=cell, outputs=drawn, ended=ended)
+
 
 class LabLink:
-    """The pages of this kernel, and what is on its way to and from them.
+    """The connected pages of this kernel, and their pending requests.
 
     Args:
         kernel: the IPython kernel; None in a terminal, which has no pages.
 
     Attributes:
-        askers: the cells of turns that run, by turn id.
+        askers: the cells of running turns, by turn id.
+        feet: the lines at the foot of running cells, by the cell's id.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -79,13 +109,17 @@ class LabLink:
         self._questions: dict[str, Callable[[Data], Any]] = {}
         self._wishes: dict[str, tuple[Page, Future[Data]]] = {}
         self._calls: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
-        self.askers: dict[str, Asker] = {}
+        self.askers: dict[str, CellRef] = {}
+        self.feet: dict[str, Foot] = {}
+        self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
+        self._was_linked = False
+        self._pinged = threading.Event()
         if kernel is not None and hasattr(kernel, "comm_manager"):
             kernel.comm_manager.register_target(TARGET, self._open)
             kernel.control_handlers[CONTROL] = self._control
 
     def close(self) -> None:
-        """Hear nothing any more, and tell the pages: they may knock at who comes next."""
+        """Stop receiving messages, and notify the pages, which may connect to a successor."""
         for page in self.pages:
             page.say("goodbye")
         if self._kernel is not None and hasattr(self._kernel, "comm_manager"):
@@ -95,19 +129,30 @@ class LabLink:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """The open notebooks, the newest last."""
+        """The connected pages, the newest last."""
         return tuple(self._pages.values())
 
     @property
     def reach(self) -> str:
-        """How a click comes in while the main thread is busy; "" where it would not."""
+        """The channel of clicks while the main thread is busy; "" where there is none."""
         return next((page.reach for page in reversed(self.pages) if page.reach), "")
+
+    def wait_for_reach(self, limit: float) -> str:
+        """Return `reach`, after waiting for the first message of a page that has just connected.
+
+        Args:
+            limit: seconds.
+        """
+        if self._pages:
+            with interruptible():
+                self._pinged.wait(limit)
+        return self.reach
 
     # -- what pages say ---------------------------------------------------------------------------
 
     def _open(self, comm: Any, message: Data) -> None:
         page = self._let_in(comm.comm_id, message["content"].get("data") or {})
-        comm.on_msg(lambda said: self._hear(page, said["content"].get("data"), "subshell"))
+        comm.on_msg(lambda sent: self._receive(page, sent["content"].get("data"), "subshell"))
         comm.on_close(lambda _: self.drop(page))
 
     def _let_in(self, comm_id: str, hello: Data) -> Page:
@@ -115,7 +160,27 @@ class LabLink:
         self._pages.pop(page.inbox, None)  # so that the newest comes last
         self._pages[page.inbox] = page
         page.say("welcome", comm=comm_id)
+        self._was_linked = True
+        for foot in tuple(self.feet.values()):
+            foot.show(page)
+        for cell, outputs in tuple(self._ended.items()):
+            page.redraw(cell, outputs, ended=True)
         return page
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there were pages and all are gone: they may come back."""
+        return self._was_linked and not self._pages
+
+    def keep(self, cell: str, outputs: Mapping[str, Data]) -> None:
+        """Keep an ended cell's outputs for pages that were away when they came."""
+        self._ended[cell] = outputs
+        if len(self._ended) > MOST_KEPT:
+            del self._ended[next(iter(self._ended))]
+
+    def forget(self, cell: str) -> None:
+        """Forget a cell's outputs: it is run again."""
+        self._ended.pop(cell, None)
 
     def _control(self, _stream: Any, _ident: Any, message: Data) -> None:
         comm_id, data = message["content"].get("comm_id"), message["content"].get("data")
@@ -124,20 +189,25 @@ class LabLink:
             return
         for page in self.pages:
             if page.comm_id == comm_id:
-                self._hear(page, data, "control")
+                self._receive(page, data, "control")
 
-    def _hear(self, page: Page, data: Any, way: str) -> None:
-        """Hand over what a page says; it can say anything, so nothing here may fail by that."""
+    def _receive(self, page: Page, data: Any, way: str) -> None:
+        """Handle a message of a page; a malformed one must not raise here."""
         match data:
             case {"type": "ping"}:
                 # Proven: the main thread need not be free for it.
                 free = threading.current_thread() is not threading.main_thread()
                 page.reach = way if free else ""
+                self._pinged.set()
             case {"type": "bye"}:
                 self.drop(page)
+            case {"cell": str(cell)}:
+                self._hear_foot(page, cell, data)
+            case {"type": "gone", "cells": [*cells]}:
+                self._stop_in(cells, page.client)
             case {"type": "tools"}:
                 page.tools = _tools_of(data)
-            case {"type": "question", "id": str(which), "content": {**content}}:
+            case {"type": "question", "id": str(which), "content": dict(content)}:
                 receive = self._questions.get(which)
                 if receive is not None:
                     receive(content)
@@ -148,31 +218,51 @@ class LabLink:
                 _, finish = self._calls.pop(which)
                 finish(data)
 
+    def _hear_foot(self, page: Page, cell: str, data: Data) -> None:
+        """Hand over what is said at the foot of a cell; words for one that has ended go back."""
+        foot = self.feet.get(cell)
+        match data:
+            case {"type": "say", "id": str(which), "text": str(text), "now": bool(now)}:
+                if foot is None:
+                    page.say("unheard", cell=cell, text=text)
+                else:
+                    foot.say(page, which, text, now=now)
+            case {"type": "drop", "id": str(which)} if foot is not None:
+                foot.drop(which)
+            case {"type": "stop"} if foot is not None:
+                foot.stop()
+
+    def _stop_in(self, cells: Sequence[Any], client: str) -> None:
+        """Stop the turns of deleted cells, since their questions could not be shown."""
+        for asker in tuple(self.askers.values()):
+            if asker.cell in cells and asker.client == client:
+                asker.stop()
+
     def drop(self, page: Page) -> None:
-        """Forget a page that is gone; what it was asked fails."""
+        """Remove a disconnected page; its pending requests fail."""
         if self._pages.get(page.inbox) is page:
             del self._pages[page.inbox]
             comm = self._kernel.comm_manager.comms.get(page.comm_id)
-            if comm is not None:  # one that only knocked on the control channel has none
+            if comm is not None:  # a page known by the control channel alone has none
                 self._kernel.comm_manager.unregister_comm(comm)
-        for which, (asked, answer) in tuple(self._wishes.items()):
-            if asked is page and self._wishes.pop(which, None) is not None:
+        for which, (asked_page, answer) in tuple(self._wishes.items()):
+            if asked_page is page and self._wishes.pop(which, None) is not None:
                 _hand_over(answer, {"refused": "its page was closed"})
-        for which, (asked, finish) in tuple(self._calls.items()):
-            if asked is page and self._calls.pop(which, None) is not None:
+        for which, (asked_page, finish) in tuple(self._calls.items()):
+            if asked_page is page and self._calls.pop(which, None) is not None:
                 finish({"items": [_text("The page that offers this was closed.")]})
 
     # -- what is asked of them --------------------------------------------------------------------
 
     def hear_question(self, question_id: str, receive: Callable[[Data], Any] | None) -> None:
-        """Hand what pages say about a question to `receive`, on their thread; None ends it."""
+        """Pass pages' messages about a question to `receive`, on any thread; None ends it."""
         if receive is None:
             self._questions.pop(question_id, None)
         else:
             self._questions[question_id] = receive
 
-    def wish(self, page: Page, op: str, asker: Asker, fields: Data) -> "Future[Data]":
-        """Ask a page to do something with its notebook; the reply comes as the page sent it."""
+    def wish(self, page: Page, op: str, asker: CellRef, fields: Data) -> "Future[Data]":
+        """Send a request to a page about its notebook; the future gets the reply unchecked."""
         answer: Future[Data] = Future()
         which = uuid.uuid4().hex
         self._wishes[which] = page, answer
@@ -182,7 +272,7 @@ class LabLink:
     def call(
         self, name: str, call_id: str, arguments: Data, client: str, finish: Callable[[Data], Any]
     ) -> bool:
-        """Have the tool of a page answer a call; False where no page offers it."""
+        """Send a tool call to the page that offers the tool; return False where none does."""
         offering = [p for p in self.pages if any(tool["name"] == name for tool in p.tools)]
         if not offering:
             return False
@@ -192,20 +282,20 @@ class LabLink:
         return True
 
     def tools(self) -> dict[str, Data]:
-        """Return what pages offer, by name."""
+        """Return the tools that pages offer, by name."""
         return {str(tool["name"]): tool for page in self.pages for tool in page.tools}
 
 
-def asker_of(shell: Any) -> Asker:
-    """Return the cell that is running now, and who ran it."""
+def asker_of(shell: Any) -> CellRef:
+    """Return the running cell, and the connection that ran it."""
     kernel = getattr(shell, "kernel", None)
     parent = {} if kernel is None else kernel.get_parent("shell") or {}
     cell = (parent.get("metadata") or {}).get("cellId") or ""
-    return Asker(str(cell), str((parent.get("header") or {}).get("session", "")))
+    return CellRef(str(cell), str((parent.get("header") or {}).get("session", "")))
 
 
 def _hand_over(answer: "Future[Data]", data: Data) -> None:
-    """Give an answer to whoever waits; to a turn that has ended meanwhile, nothing."""
+    """Set the result of a future, unless its turn has ended meanwhile."""
     if answer.set_running_or_notify_cancel():
         answer.set_result(data)
 

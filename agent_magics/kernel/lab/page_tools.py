@@ -1,18 +1,18 @@
-"""Tools that other extensions of the page offer: dynamic tools, whose client is the page."""
+"""Registers tools of the page's other extensions as dynamic tools."""
 
 from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent_magics.app import Agent
-from agent_magics.kernel.lab_link import LabLink
+from agent_magics.kernel.lab.link import LabLink
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.ops import DynamicToolResponse
 from agent_magics.protocol.tools import DynamicToolSpec
 
 
 class PageTools:
-    """Keeps the agents' tools as the pages offer them.
+    """Keeps the agents' registrations equal to the tools that pages offer.
 
     Args:
         link: the pages.
@@ -23,17 +23,17 @@ class PageTools:
         self._given: WeakKeyDictionary[Agent, dict[str, DynamicToolSpec]] = WeakKeyDictionary()
 
     def give(self, agent: Agent) -> None:
-        """Let an agent have what is offered now, and take away what is not any more.
+        """Register the offered tools with an agent, and remove those no longer offered.
 
         Raises:
-            FatalError: one cannot be a tool, or another tool has its name.
+            FatalError: one is not usable as a tool, or its name is taken.
         """
         offered = {name: _spec_of(tool) for name, tool in self._link.tools().items()}
         given = self._given.setdefault(agent, {})
         if given == offered:
             return
         for name in [name for name, spec in given.items() if offered.get(name) != spec]:
-            agent.session.shelf.remove(name)
+            agent.session.registrations.remove(name)
             del given[name]
         for name, spec in offered.items():
             if name not in given:
@@ -51,7 +51,7 @@ def _spec_of(tool: Mapping[str, Any]) -> DynamicToolSpec:
 
 
 def as_response(call_id: str, result: Mapping[str, Any]) -> DynamicToolResponse:
-    """Return what a page answered as the engine takes it; a page can send anything."""
+    """Convert a page's answer, which may be malformed, to a response for the engine."""
     items = result.get("items")
     items = items if isinstance(items, list) else []
     content = [_part_of(item) for item in items if isinstance(item, dict)]

@@ -1,4 +1,4 @@
-"""Catches what live code prints and displays, so that the cell shows it as part of the turn."""
+"""Captures text and displays of live code, so that the cell shows them as part of the turn."""
 
 import io
 import sys
@@ -9,20 +9,20 @@ from time import monotonic
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.references import refer
-from agent_magics.engine.foreground import SERVING, Foreground
-from agent_magics.kernel.displayed import KEPT_CHARACTERS, ends_quietly, read_display
-from agent_magics.kernel.interrupt import marks_own_code
+from agent_magics.dispatch.person_code import marks_own_code
+from agent_magics.dispatch.stored_outputs import refer
+from agent_magics.engine.foreground.waiting import SERVING, Foreground
+from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 
 _INTERVAL = 0.05
 
-# An interrupt while we draw stops the run; the drawing is not broken off half-way.
+# An interrupt while we draw stops the run; the drawing is finished first.
 marks_own_code(Foreground.draw_meanwhile)
 
 
 class Capture:
-    """Everything one piece of live code printed and displayed, in order."""
+    """The text and displays of one run of live code, in order."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -38,12 +38,12 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """What was printed and displayed, as text."""
+        """The printed and displayed text."""
         text = "".join(self._pieces)
         return text + (f"\n… {self._dropped} characters left out …" if self._dropped else "")
 
     def write(self, text: str) -> None:
-        """Take printed text; any thread may print."""
+        """Add printed text; from any thread."""
         with self._lock:
             room = KEPT_CHARACTERS - self._kept
             self._pieces.append(text[:room])
@@ -55,7 +55,7 @@ class Capture:
             self.flush()
 
     def flush(self) -> None:
-        """Show what was printed since the last time."""
+        """Show the text printed since the last time."""
         with self._lock:
             text, self._unsent = "".join(self._unsent), []
             self._sent_at = monotonic()
@@ -68,7 +68,7 @@ class Capture:
                 foreground.draw_meanwhile()
 
     def display(self, data: Mapping[str, Any]) -> None:
-        """Take a displayed value: its text for the model, its image for model and person."""
+        """Add a displayed value: its text for the model, its image for model and person."""
         plain, mime, image = read_display(data)
         if not mime:
             if plain:
@@ -80,18 +80,18 @@ class Capture:
         self.write(f"[figure: {plain or mime}]\n")
         self._context.emit(LiveOutput, data={mime: image, "text/plain": plain or "[figure]"})
 
-    def refer(self, value: Any) -> None:
-        """Keep the value of a last expression where it is more than its text."""
+    def refer(self, value: Any, *, was_cut: bool = False) -> None:
+        """Store the value of a last expression as a result where it is more than its text."""
         try:
-            note = refer(value, self._context)
-        except Exception:  # a value that cannot be looked at is shown all the same
+            note = refer(value, self._context, was_cut=was_cut)
+        except Exception:  # a value whose size cannot be read is shown all the same
             return
         if note:
             self.notes.append(note)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Let what others do meanwhile (a question, a tool of the person's) go to the cell."""
+        """Restore the cell's own outputs inside this context, for a question or a person's tool."""
         inside = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = self.outside
         try:
@@ -108,12 +108,12 @@ _open: list[Capture] = []
 
 
 def uncaptured() -> AbstractContextManager[None]:
-    """Hold around what is said to the person while live code may be running."""
+    """Suspend the capture, if live code is running, to show something to the person."""
     return _open[-1].suspended() if _open else nullcontext()
 
 
 class _Stream(io.TextIOBase):
-    """stdout and stderr while live code runs."""
+    """stdout and stderr of live code."""
 
     encoding = "utf-8"
 
@@ -135,7 +135,7 @@ class _Stream(io.TextIOBase):
 
 
 class _DisplayHook:
-    """Shows the value of a last expression; leaves `_`, `Out` and the execution count alone."""
+    """Shows the value of a last expression without changing `_`, `Out` and the execution count."""
 
     def __init__(self, shell: Any, capture: Capture, quiet: bool) -> None:
         self._shell, self._capture, self._quiet = shell, capture, quiet
@@ -144,13 +144,14 @@ class _DisplayHook:
         if value is None or self._quiet:
             return
         data, _ = self._shell.display_formatter.format(value)
+        data, was_cut = in_brief(value, data)
         # Objects that display themselves (ipython_display) return no data.
         self._capture.display(data)
-        self._capture.refer(value)
+        self._capture.refer(value, was_cut=was_cut)
 
 
 class _DisplayPublisher:
-    """Stands in for the shell's publisher."""
+    """A display publisher that passes bundles to the capture."""
 
     is_publishing = False
 
@@ -161,21 +162,21 @@ class _DisplayPublisher:
         self._capture.display(data)
 
     def clear_output(self, wait: bool = False) -> None:
-        """The turn's record keeps what was shown."""
+        """Do nothing: the turn keeps what was shown."""
 
     def set_parent(self, parent: Any) -> None:
-        """Messages that come meanwhile, on subshells, are nobody's whose outputs stand here."""
+        """Do nothing: messages of subshells must not redirect these outputs."""
 
     def register_hook(self, hook: Any) -> None:
-        """Hooks stay with the real publisher."""
+        """Do nothing: hooks stay with the real publisher."""
 
     def unregister_hook(self, hook: Any) -> None:
-        """Hooks stay with the real publisher."""
+        """Do nothing: hooks stay with the real publisher."""
 
 
 @contextmanager
 def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
-    """Send what `code` prints and displays to a `Capture`, and put everything back after."""
+    """Redirect what `code` prints and displays to a `Capture`, and restore the shell afterwards."""
     capture = Capture(context)
     stream = _Stream(capture)
     hook = _DisplayHook(shell, capture, ends_quietly(code))

@@ -1,7 +1,7 @@
-"""What a run of live code added, changed and deleted in the person's namespace, and the way back.
+"""Finds what live code added, changed and deleted in the namespace, and restores it.
 
-Rebinding is seen by identity, at no cost. A change inside a value is seen where the code (or a
-function that it names) names the variable and the value could be copied; see `saved_values`.
+Rebinding is detected by identity, at no cost. A change inside a value is detected where the code
+(or a function that it names) names the variable and the value could be copied; see `saved_values`.
 """
 
 import ast
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.dispatch.values import estimate_size
-from agent_magics.kernel.saved_values import Purse, Saved, save
+from agent_magics.dispatch.results.values import estimate_size
+from agent_magics.kernel.live.saved_values import Purse, Saved, save
 
 # Bytes that one run may copy, and that all changes which can be put back may hold on to.
 COPY_LIMIT = 64 * 1024 * 1024
@@ -27,10 +27,10 @@ _ABSENT = object()
 
 @dataclass(slots=True)
 class _Was:
-    """What a name stood for before the run, and after it.
+    """The value of a name before and after the run.
 
     Attributes:
-        value: `_ABSENT` where there was no such name, and where the value is too large to be kept.
+        value: `_ABSENT` where there was no such name, and where the value is too large to keep.
         saved: its copy, where it was changed inside.
     """
 
@@ -42,20 +42,21 @@ class _Was:
 
 @dataclass(slots=True)
 class Change:
-    """What one run did to the namespace."""
+    """The changes of one run to the namespace."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     was: dict[str, _Was] = field(default_factory=dict)
     held: int = 0
+    turn_id: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.was)
 
     def __str__(self) -> str:
         parts = (("added", self.added), ("changed", self.changed), ("deleted", self.deleted))
-        return "; ".join(f"{word} {_listed(names)}" for word, names in parts if names)
+        return "; ".join(f"{verb} {_listed(names)}" for verb, names in parts if names)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -64,11 +65,11 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 class Watch:
-    """Looks at a namespace before a run, and tells after it what has changed.
+    """Compares a namespace before and after a run.
 
     Args:
         namespace: the person's variables.
-        code: what will run, as plain Python where possible.
+        code: the code to run, as plain Python where possible.
         hidden: names that are IPython's own.
     """
 
@@ -80,7 +81,8 @@ class Watch:
         self._before = self._visible()
         purse = Purse(COPY_LIMIT)
         self._saved: dict[str, Saved] = {}
-        for name in sorted(names_in(code, self._before)):
+        self.named = names_in(code, self._before)
+        for name in sorted(self.named):
             saved = _saved(self._before[name], purse)
             if saved is not None:
                 self._saved[name] = saved
@@ -94,7 +96,7 @@ class Watch:
         }
 
     def end(self) -> Change:
-        """Return what has changed since."""
+        """Return the changes since the start."""
         before, after = self._before, self._visible()
         added = [name for name in after if name not in before]
         deleted = [name for name in before if name not in after]
@@ -114,7 +116,7 @@ class Watch:
         return change
 
     def _weigh(self, was: _Was, change: Change) -> None:
-        """Keep the value that was, unless it would take too much memory."""
+        """Keep the previous value, unless it would take too much memory."""
         if was.value is _ABSENT:
             return
         size = estimate_size(was.value)
@@ -127,14 +129,14 @@ class Watch:
 def _saved(value: Any, purse: Purse) -> Saved | None:
     try:
         return save(value, purse)
-    except Exception:  # half built, or a library's own failure: it is seen by identity alone
+    except Exception:  # half built, or the library raised: compared by identity alone
         return None
 
 
 def _is_changed(saved: Saved) -> bool:
     try:
         return saved.is_changed()
-    except Exception:  # it can no longer be looked at, so it is not what it was
+    except Exception:  # it can no longer be compared, so it counts as changed
         return True
 
 
@@ -166,40 +168,60 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
 
 
 class Changes:
-    """The last runs' changes, the newest to be put back first."""
+    """The changes of the last runs; the newest is undone first."""
 
     def __init__(self) -> None:
         self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
 
     def add(self, change: Change) -> None:
-        """Remember a run; older ones are forgotten where they would hold too much memory."""
+        """Add a run; older ones are dropped where they would hold too much memory."""
         self._changes.append(change)
         while len(self._changes) > 1 and sum(c.held for c in self._changes) > HELD_LIMIT:
             self._changes.popleft()
 
     def put_back(self, namespace: MutableMapping[str, Any]) -> tuple[Change, dict[str, str]] | None:
-        """Put the last run's changes back.
+        """Undo the last run's changes.
 
         Returns:
-            The change, and of the names that were left alone why; None where there is no change.
+            The change, and the names that were not restored with the reasons; None for no change.
         """
         if not self._changes:
             return None
         change = self._changes.pop()
+        return change, _put_back(change, namespace)
+
+    def of_turns(self, turns: Collection[str]) -> list[Change]:
+        """Return the changes by the code of these turns, the newest first."""
+        return [change for change in reversed(self._changes) if change.turn_id in turns]
+
+    def put_back_turns(
+        self, turns: Collection[str], namespace: MutableMapping[str, Any]
+    ) -> dict[str, str]:
+        """Undo the changes by the code of these turns; return the names not restored, and why."""
         left: dict[str, str] = {}
-        for name, was in change.was.items():
-            reason = _obstacle(name, was, namespace)
-            if reason:
-                left[name] = reason
-            elif was.value is _ABSENT:
-                del namespace[name]
-            else:
-                namespace[name] = was.value if was.saved is None else was.saved.put_back()
-        return change, left
+        for change in self.of_turns(turns):
+            left |= _put_back(change, namespace)
+        kept = [change for change in self._changes if change.turn_id not in turns]
+        self._changes = deque(kept, maxlen=_MOST_CHANGES)
+        return left
+
+
+def _put_back(change: Change, namespace: MutableMapping[str, Any]) -> dict[str, str]:
+    """Undo a run's changes; return the names that were not restored, with the reasons."""
+    left: dict[str, str] = {}
+    for name, was in change.was.items():
+        reason = _obstacle(name, was, namespace)
+        if reason:
+            left[name] = reason
+        elif was.value is _ABSENT:
+            del namespace[name]
+        else:
+            namespace[name] = was.value if was.saved is None else was.saved.put_back()
+    return left
 
 
 def _obstacle(name: str, was: _Was, namespace: Mapping[str, Any]) -> str:
-    """Return why a name cannot be put back, or ""."""
+    """Return why a name cannot be restored, or ""."""
     if namespace.get(name, _ABSENT) is not was.after:
         return "it has been assigned again since"
     if not was.is_kept or (was.saved is not None and not was.saved.can_be_put_back):

@@ -1,4 +1,4 @@
-"""What a run of code comes to in text and pictures, the same in the kernel and in scratch."""
+"""Collects text and images that a run of code displays, in the kernel and in scratch."""
 
 import base64
 import io
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import agent_magics
+from agent_magics.dispatch.results.outline import MOST_CHARACTERS
+from agent_magics.dispatch.results.output import brief_text
 
 # Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
 KEPT_CHARACTERS = 1_000_000
@@ -22,7 +24,7 @@ _PACKAGE = str(Path(agent_magics.__file__).parent)
 
 
 class Displayed(NamedTuple):
-    """A displayed value: its text, and its picture in base64 with the kind ("" for none)."""
+    """A displayed value: its text, and its image in base64 with the MIME type ("" for none)."""
 
     plain: str
     mime: str = ""
@@ -30,7 +32,7 @@ class Displayed(NamedTuple):
 
 
 def read_display(data: Mapping[str, Any]) -> Displayed:
-    """Return what of a display bundle is shown: a picture where there is one, else the text."""
+    """Return the image of a display bundle where it has one, else its text."""
     plain = str(data.get("text/plain", ""))
     mime = next((mime for mime in _IMAGES if mime in data), "")
     if not mime:
@@ -41,8 +43,19 @@ def read_display(data: Mapping[str, Any]) -> Displayed:
     return Displayed(plain, mime, encoded.strip())
 
 
+def in_brief(value: Any, data: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return a display bundle with its text outlined if too long, and whether it was.
+
+    The texts of str and bytes are left as they are: they are cut together with printed text.
+    """
+    plain = str(data.get("text/plain", ""))
+    if len(plain) <= MOST_CHARACTERS or issubclass(type(value), (str, bytes)):
+        return dict(data), False
+    return {**data, "text/plain": brief_text(value)}, True
+
+
 def ends_quietly(code: str) -> bool:
-    """Tell whether the last statement ends in a semicolon, IPython's sign for "show nothing"."""
+    """Return whether the last statement ends in a semicolon (IPython: show no value)."""
     last = ""
     try:
         for token in tokenize.generate_tokens(io.StringIO(code).readline):
@@ -62,12 +75,12 @@ def ends_quietly(code: str) -> bool:
 
 
 def describe_error(shell: Any, error: BaseException) -> str:
-    """Return the traceback as far as it matters: the model's lines and the last of a library's."""
+    """Return the traceback reduced to the model's lines and the last of a library's."""
     last = traceback.format_exception_only(type(error), error)
     if isinstance(error, SyntaxError):
         return "".join(_without_file(last)).rstrip()
-    frames = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    trace = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in trace if not frame.filename.startswith(_PACKAGE)]
     own = [n for n, frame in enumerate(frames) if is_cell(shell, frame.filename)]
     if not own:
         return "".join(last).rstrip()
@@ -77,12 +90,12 @@ def describe_error(shell: Any, error: BaseException) -> str:
 
 
 def is_cell(shell: Any, filename: str) -> bool:
-    """Tell whether code of that file name was typed into a cell, or written by a model."""
+    """Return whether a file name is that of a cell's code, the person's or the model's."""
     return shell.compile.format_code_name(filename) is not None
 
 
 def refuse_exit() -> None:
-    """What ``exit()`` and ``quit()`` do in code of a model's."""
+    """Raise an error in place of ``exit()`` and ``quit()`` in code of a model."""
     raise RuntimeError("exit() and quit() would end the person's kernel, so they do nothing here")
 
 

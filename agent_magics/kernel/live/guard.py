@@ -1,8 +1,8 @@
-"""Guard rails for live code: what starts programs, connects or writes elsewhere is asked about.
+"""Guard rails for live code: starting programs, connecting and writing elsewhere need approval.
 
-They are no sandbox: an audit hook sees what Python itself does, on the thread and in the calls of
-the code; not C code, other threads, or what goes on after the run. A hook cannot be taken out
-again, so there is one for the process, which returns at once while no live code runs.
+They are no sandbox: an audit hook (PEP 578) sees what Python itself does, on the thread and in the
+calls of the code; not C code, other threads, or what goes on after the run. A hook cannot be
+removed, so there is one for the process, which returns at once while no live code runs.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from contextvars import ContextVar
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
-from agent_magics.backends.beneath import real_path
-from agent_magics.backends.own_places import is_below
+from agent_magics.dispatch.consent.questions import GUARD_RAIL
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.questions import GUARD_RAIL
-from agent_magics.engine.foreground import SERVING
+from agent_magics.dispatch.person_code import is_own_code
+from agent_magics.engine.foreground.waiting import SERVING
 from agent_magics.engine.thread import shared_engine
-from agent_magics.kernel.guard_events import WATCHED, Hit, Rails
-from agent_magics.kernel.interrupt import is_own_code
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import is_below
+from agent_magics.kernel.live.guard_events import WATCHED, Hit, Rails
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
 
 _SENTINEL = "_agent_magics_guard"
@@ -37,10 +37,10 @@ class Guard:
     Args:
         context: the call that runs the code.
         code: the code, to which lasting answers are bound.
-        base: what runs the code; what stands above it has not to do with it.
-        is_cell: tells whether a file's name is that of a cell.
-        uncaptured: lets a question print as if no code ran.
-        stop: called where the turn ends at a question; returns what ends the code.
+        base: the frame that runs the code; frames above it are ignored.
+        is_cell: returns whether a file name is that of a cell.
+        uncaptured: suspends the capture while a question is asked.
+        stop: called where the turn ends at a question; returns the exception that ends the code.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Guard:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hold around the run."""
+        """Watch audit events inside this context."""
         hook = _installed()
         token = _GUARD.set(self)
-        hook.running.add(self)  # of a set, since runs of other threads come and go, too
+        hook.running.add(self)  # a set, since runs of other threads begin and end, too
         try:
             yield
         finally:
@@ -80,7 +80,7 @@ class Guard:
             _GUARD.reset(token)
 
     def look(self, event: str, args: Sequence[Any]) -> None:
-        """Take an event of `WATCHED`.
+        """Judge an event of `WATCHED`.
 
         Raises:
             PermissionError: it was not allowed.
@@ -88,7 +88,7 @@ class Guard:
         here = threading.get_ident() == self._thread and os.getpid() == self._process
         if self._asking or not here:
             return
-        self._asking = True  # to judge and to ask opens files, too
+        self._asking = True  # judging and asking open files, too
         try:
             hit = self._rails.hit(event, args)
             if hit is None or hit.kind in self._allowed:
@@ -100,10 +100,10 @@ class Guard:
             self._asking = False
 
     def _line_of_code(self, frame: FrameType | None) -> str | None:
-        """Return the line of the model's code, or of a module of the workspace, that does this.
+        """Return the line of the model's code, or of a workspace module, that caused the event.
 
-        None where a library does it while it is imported, or one of our own calls in between:
-        a tool of the person's runs with an approval of its own.
+        None where a library does it while it is imported, or where one of our own calls is in
+        between: a person's tool runs with an approval of its own.
         """
         line = None
         while frame is not None:
@@ -124,7 +124,7 @@ class Guard:
         return not is_library and is_below(filename, self._roots)
 
     def _answer(self, hit: Hit, line: str) -> None:
-        """Ask once for each kind in a run: what is denied is often tried in another way."""
+        """Ask once for each kind in a run: a denied operation is often tried in another way."""
         refusal = self._denied.get(hit.kind)
         if refusal is None:
             refusal = self._denied[hit.kind] = self._ask(hit, line)
@@ -133,7 +133,7 @@ class Guard:
         self._allowed.add(hit.kind)
 
     def _ask(self, hit: Hit, line: str) -> str:
-        """Return why it was not allowed, "" where it was."""
+        """Ask for approval; return the reason of a denial, "" for an approval."""
         what = f"{hit.what}: {line}" if line else hit.what
         foreground = SERVING.get()
         if foreground is None:
@@ -163,7 +163,7 @@ def _look(event: str, args: Sequence[Any]) -> None:
 def _installed() -> SimpleNamespace:
     """Return the state of the process's one hook, installed at the first call.
 
-    It stands in `sys`, so that this module, imported anew, finds it again.
+    It is kept in `sys`, so that this module, imported again, finds it.
     """
     state = getattr(sys, _SENTINEL, None)
     if state is None:

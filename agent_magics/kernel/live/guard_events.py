@@ -1,4 +1,4 @@
-"""Which of Python's audit events are a program started, a connection made or a file changed."""
+"""Classifies Python's audit events: program started, connection made, file changed."""
 
 import os
 import shlex
@@ -9,24 +9,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent_magics.backends.beneath import real_path
-from agent_magics.backends.own_places import is_below
-from agent_magics.backends.paths import write_kind
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import is_below
+from agent_magics.files.paths import write_kind
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_LONGEST = 300  # characters of a command or an address that are told
+_LONGEST = 300  # characters shown of a command or an address
 # Where programs may always write: what is written there is lost without harm.
 _HARMLESS = ("/dev/null", "/dev/shm", "/dev/tty", "/dev/stdout", "/dev/stderr", "/dev/fd")
 
 
 class Hit(NamedTuple):
-    """What code is about to do that is asked about.
+    """An operation of code that needs approval.
 
     Attributes:
         kind: "spawn", "connect" or "write"; one answer covers a kind for the rest of a run.
-        what: for people, such as "deletes /etc/hosts".
+        what: a description for people, such as "deletes /etc/hosts".
     """
 
     kind: str
@@ -34,7 +34,7 @@ class Hit(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """An event that changes files: a verb, and which arguments are paths and folders of these."""
+    """An event that changes files: a verb, the indexes of its paths, and of their folders."""
 
     verb: str
     paths: tuple[int, ...]
@@ -61,10 +61,10 @@ _CHANGES = {
 }
 
 
-def _program(words: Any) -> str:
-    if isinstance(words, (str, bytes, os.PathLike)):
-        return os.fsdecode(words)
-    return shlex.join(map(os.fsdecode, words))
+def _program(arguments: Any) -> str:
+    if isinstance(arguments, (str, bytes, os.PathLike)):
+        return os.fsdecode(arguments)
+    return shlex.join(map(os.fsdecode, arguments))
 
 
 _SPAWNS: dict[str, Callable[[Sequence[Any]], str]] = {
@@ -83,10 +83,10 @@ WATCHED = frozenset({"open", *_CHANGES, *_SPAWNS, *_CONNECTS})
 
 
 class Rails:
-    """Judges events for one run.
+    """Judges audit events for one run.
 
     Args:
-        config: of the run: its folders may be written.
+        config: the run's configuration, with its writable folders.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -96,7 +96,7 @@ class Rails:
         self._plain: set[str] = set()  # folders in which ordinary files may be written
 
     def hit(self, event: str, args: Sequence[Any]) -> Hit | None:
-        """Return what an event of `WATCHED` is about to do, or None where that is nobody's care."""
+        """Return the operation of an event that needs approval, or None."""
         if event == "open":
             return self._opened(*args[:3])
         if event in _SPAWNS:
@@ -126,7 +126,7 @@ class Rails:
         return None
 
     def _write(self, verb: str, path: str, *, follows: bool) -> Hit | None:
-        # The folder one is in may be gone, which is nothing to a whole path.
+        # The current folder may be deleted, which does not matter for an absolute path.
         absolute = str(Path(path) if path.startswith(os.sep) else Path.cwd() / path)
         if path in ("", ":memory:") or self._is_plain(absolute):
             return None
@@ -135,7 +135,7 @@ class Rails:
             return None
         try:
             allowed, why = write_kind(Path(real), self._roots, self._read_only)
-        except RespondToModel as error:  # it is being changed while it is looked at
+        except RespondToModel as error:  # another thread changes it
             allowed, why = False, str(error)
         if allowed:
             folder, name = os.path.split(absolute)
@@ -145,7 +145,7 @@ class Rails:
         return Hit("write", f"{verb} {_cut(path)} ({why})")
 
     def _is_plain(self, path: str) -> bool:
-        """Tell whether an ordinary name stands beside a file that was judged: a quick yes."""
+        """Return whether a path is in the same folder as a file judged before (a fast path)."""
         folder, name = os.path.split(path)
         if folder not in self._plain or name.startswith((".", "id_", "kernel-", "jpserver-")):
             return False
@@ -163,7 +163,7 @@ def _led_to(path: str, *, follows: bool) -> str:
 
 
 def _in_folder(path: str, descriptor: Any) -> str:
-    """Return a path that starts at a descriptor as a whole one; "" where nobody can say."""
+    """Return a path relative to a descriptor as an absolute one; "" where that is unknown."""
     if descriptor in (-1, None) or path.startswith(os.sep):
         return path
     try:

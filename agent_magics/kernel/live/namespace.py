@@ -1,4 +1,4 @@
-"""The person's own namespace: a place for the model's code, and `{{expression}}` in prompts."""
+"""Runs the model's code in the person's namespace, and expands `{{expression}}` in prompts."""
 
 import asyncio
 import re
@@ -10,21 +10,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_magics.dispatch.context import LiveDocument, LiveResult, ToolContext
-from agent_magics.dispatch.handles import HandleStore
-from agent_magics.dispatch.output import to_tool_output
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.dispatch.results.output import to_tool_output
+from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.tool import is_tool
-from agent_magics.kernel.capture import Capture, captured
-from agent_magics.kernel.changes import Changes, Watch
-from agent_magics.kernel.displayed import describe_error, is_cell, refuse_exit
-from agent_magics.kernel.guard import Guard
-from agent_magics.kernel.interrupt import marks_person_code, raise_if_pressed
-from agent_magics.kernel.live_tools import LiveTools
-from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.events import NamespaceChanged
+from agent_magics.dispatch.turn.live import LiveDocument, LiveResult
+from agent_magics.engine.foreground.stopping import Stopped
+from agent_magics.engine.past.variables import maker_of, outlines
+from agent_magics.kernel.interrupt import raise_if_pressed
+from agent_magics.kernel.live.capture import Capture, captured
+from agent_magics.kernel.live.changes import Change, Changes, Watch
+from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
+from agent_magics.kernel.live.guard import Guard
+from agent_magics.kernel.live.tools import LiveTools
+from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
-# What a prompt may take from one expression; more belongs into the kernel, not into the prompt.
+# The most characters of one expression in a prompt; larger values belong in the kernel.
 _INTERPOLATED = 10_000
 _KEPT = re.compile(r"\b_r[1-9]\d*\b")
 _MOST_RAN = 1_000
@@ -35,12 +39,12 @@ _SYS_LAST = ("last_type", "last_value", "last_traceback", "last_exc")
 
 @dataclass(frozen=True, slots=True)
 class RanCode:
-    """Code of a model's that was run, as it was approved.
+    """Code of a model that was run, as it was approved.
 
     Attributes:
         session_id: the conversation.
-        place: "live" in the kernel, "scratch" beside it.
-        copied: names of the variables that scratch was given copies of.
+        place: "live" in the kernel, "scratch" in a scratch process.
+        copied: names of the variables that were copied to scratch.
     """
 
     session_id: str
@@ -50,13 +54,14 @@ class RanCode:
 
 
 class LiveNamespace:
-    """Runs code in `shell`'s namespace as a cell would, without leaving traces of its own.
+    """Runs code in `shell`'s namespace as a cell would, without changing the shell's own state.
 
     Attributes:
-        changes: what the last runs changed, to be put back.
+        changes: the changes of the last runs, for undo.
         ran: the code that ran, oldest first.
+        cell_ids: the ids of the notebook's cells that ran, by their source.
         running: whether code runs right now.
-        document: the open notebook, which a front end may lend.
+        document: the open notebook, where a front end provides it.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -64,6 +69,7 @@ class LiveNamespace:
         self.changes = Changes()
         self.ran: deque[RanCode] = deque(maxlen=_MOST_RAN)
         self.running = False
+        self.cell_ids: dict[str, str] = {}
         self.document: LiveDocument | None = None
 
     @property
@@ -73,7 +79,7 @@ class LiveNamespace:
         return namespace
 
     def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
-        """Keep code that runs in scratch; see `LiveKernel.keep_code`."""
+        """Record code that runs in scratch; see `LiveKernel.keep_code`."""
         self.ran.append(RanCode(session_id, code, "scratch", tuple(copied)))
 
     async def run(self, code: str, context: ToolContext) -> LiveResult:
@@ -83,7 +89,7 @@ class LiveNamespace:
             try:
                 transformed = shell.transform_cell(code)
             except Exception as error:
-                return LiveResult(capture.text, error=f"{type(error).__name__}: {error}")
+                return LiveResult(capture.text, error=error_text(error))
             self.bind_kept(code, context.handles)
             self.ran.append(RanCode(context.session_id, code))
             with self._watching(transformed, context, capture):
@@ -104,21 +110,24 @@ class LiveNamespace:
                         self.running = False
         if tools.stop is not None:
             raise tools.stop
-        error = result.error_before_exec or result.error_in_exec
-        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-            raise error
-        text = "" if error is None else describe_error(shell, error)
+        raised: BaseException | None = result.error_before_exec or result.error_in_exec
+        out_of_time = isinstance(raised, Stopped | asyncio.CancelledError) and context.is_late
+        if isinstance(raised, KeyboardInterrupt | asyncio.CancelledError) and not out_of_time:
+            raise raised
+        text = "" if raised is None else describe_error(shell, raised)
         return LiveResult(capture.text, tuple(capture.images), text, tuple(capture.notes))
 
     @contextmanager
     def _watching(self, code: str, context: ToolContext, capture: Capture) -> Iterator[None]:
-        """Tell what has changed in the namespace, also where the code fails or is interrupted."""
+        """Report the changes of the namespace, also where the code fails or is interrupted."""
         watch = Watch(self._shell.user_ns, code, self._shell.user_ns_hidden)
         try:
             yield
         finally:
             change = watch.end()
+            self._remember(watch.named, change, context)
             if change:
+                change.turn_id = context.turn_id
                 self.changes.add(change)
                 capture.notes.append(f"[Variables: {change}.]")
                 context.emit(
@@ -128,15 +137,33 @@ class LiveNamespace:
                     deleted=change.deleted,
                 )
 
+    def _remember(self, read: set[str], change: Change, context: ToolContext) -> None:
+        """Put on record what the code has read or made, for when the kernel has ended."""
+        names = read | set(change.was)
+        namespace = {
+            name: value
+            for name in sorted(names)
+            if (value := self._shell.user_ns.get(name, self)) is not self
+        }
+        known: dict[str, Any] = dict.fromkeys(sorted(names - namespace.keys()))
+        cells, raw = self._shell.user_ns.get("In", []), self._shell.history_manager.input_hist_raw
+        made = f"the agent in [{len(cells) - 1}]"
+        ids = {at: self.cell_ids[cell] for at, cell in enumerate(raw) if cell in self.cell_ids}
+        for name, outline in outlines(namespace, namespace).items():
+            by = made if name in change.was else maker_of(name, cells, ids)
+            known[name] = {**outline, "made_by": by}
+        if known:
+            context.emit(VariablesKnown, variables=known)
+
     def bind_kept(self, code: str, handles: HandleStore) -> None:
-        """Bind the kept results that `code` names (``_r7``) as the objects that they are."""
+        """Bind the stored results that `code` names (``_r7``) to their objects."""
         for name in sorted(set(_KEPT.findall(code))):
-            with suppress(RespondToModel):  # the code is told by its NameError
+            with suppress(RespondToModel):  # the code gets a NameError
                 self._shell.user_ns[name] = handles.value_of(f"@{name[1:]}")
 
     @marks_person_code
     async def _execute(self, code: str, transformed: str) -> Any:
-        # Marked by itself: an interrupt must not come between putting things back around it.
+        # Marked separately: an interrupt must not arrive while the state around it is restored.
         raise_if_pressed()
         result = await self._shell.run_cell_async(
             code, store_history=False, transformed_cell=transformed
@@ -149,7 +176,7 @@ class LiveNamespace:
 
 @contextmanager
 def _rewriting(shell: Any, tools: LiveTools) -> Iterator[None]:
-    """Let ``await tool(...)`` be the awaitable call in the code that runs meanwhile."""
+    """Rewrite ``await tool(...)`` to the awaitable call in code that runs inside this context."""
     transformer = tools.awaitable()
     shell.ast_transformers.append(transformer)
     try:
@@ -161,7 +188,7 @@ def _rewriting(shell: Any, tools: LiveTools) -> Iterator[None]:
 
 @contextmanager
 def _undisturbed(shell: Any) -> Iterator[None]:
-    """Keep what the shell remembers of the person's own cells, and its tracebacks to ourselves."""
+    """Preserve the shell's history variables, and keep tracebacks out of the cell."""
     hook = shell.displayhook
     saved_result = hook.exec_result
     saved = {name: getattr(shell, name, None) for name in _ATTRIBUTES}
@@ -191,6 +218,10 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
 
     A lone ``{``, ``$`` or ``%`` is literal, and so is ``\{{``.
 
+    Args:
+        text: the prompt.
+        namespace: the person's variables.
+
     Raises:
         FatalError: an expression raises; the message names it.
     """
@@ -203,7 +234,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
             value = eval(expression, namespace)
         except Exception as error:
             raise FatalError(
-                f"{{{{{expression}}}}} in the prompt raised {type(error).__name__}: {error}. "
+                f"{{{{{expression}}}}} in the prompt raised {error_text(error)}. "
                 r"Write \{{ for two literal braces."
             ) from error
         return to_tool_output(value, _INTERPOLATED).text
@@ -212,7 +243,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
 
 
 def own_tools(namespace: Mapping[str, Any]) -> list[Any]:
-    """Return the person's `@tool` functions, in order of definition, each once."""
+    """Return the person's `@tool` functions in order of definition, without repeats."""
     found = {
         id(value): value
         for name, value in list(namespace.items())

@@ -1,13 +1,13 @@
-"""Copies of values as they were before live code ran, cheap enough to be made for every run.
+"""Copies values before live code runs, within a budget of time and memory.
 
-What cannot be copied cheaply is remembered by its outline alone: a change of the outline is seen,
-and cannot be put back. Nothing here compares or shows a stranger's value: elements are the same if
-they are the same object.
+A value that is too large to copy is saved as an outline: a change of the outline is detected, but
+cannot be undone. No method of a foreign class is called to compare or show a value: elements are
+the same if they are the same object.
 """
 
 from typing import Any, Protocol
 
-from agent_magics.dispatch.values import estimate_size, loaded
+from agent_magics.dispatch.results.values import estimate_size, loaded, made_by
 
 # Elements of lists and dicts that one run may copy, all together.
 MOST_ELEMENTS = 20_000
@@ -16,7 +16,7 @@ _MOST_COLUMNS = 1_000
 
 
 class Saved(Protocol):
-    """What a value was.
+    """The saved state of a value.
 
     Attributes:
         can_be_put_back: False where only the outline is known.
@@ -25,23 +25,23 @@ class Saved(Protocol):
     can_be_put_back: bool
 
     def is_changed(self) -> bool:
-        """Tell whether the value is another one by now."""
+        """Return whether the value has changed since."""
         ...
 
     def put_back(self) -> Any:
-        """Return the value as it was; the same object where that is possible."""
+        """Restore the saved state; return the same object where that is possible."""
         ...
 
 
 class Purse:
-    """How much may still be copied in this run."""
+    """The bytes that may still be copied in this run."""
 
     def __init__(self, size: int, elements: int = MOST_ELEMENTS) -> None:
         self.size = size
         self.elements = elements
 
     def pay(self, size: int) -> bool:
-        """Take `size` bytes out, if there are so many."""
+        """Subtract `size` bytes if they are available; return whether they were."""
         if size > self.size:
             return False
         self.size -= size
@@ -49,21 +49,21 @@ class Purse:
 
 
 def save(value: Any, purse: Purse) -> Saved | None:
-    """Return what `value` is now; None where it cannot change, or nobody can tell whether it did.
+    """Save the state of `value`; None where it is immutable, or changes cannot be detected.
 
     Args:
         value: anything.
-        purse: what may be spent on copies; what it does not pay for is kept as an outline.
+        purse: the budget for copies; what exceeds it is saved as an outline.
     """
     kind = type(value)
     if kind in _EDITABLE or kind is tuple:
         return _SavedContainer.of(value, purse)
-    root = kind.__module__.partition(".")[0]
-    if root == "numpy" and kind.__name__ == "ndarray":
+    root, name = made_by(kind)
+    if (root, name) == ("numpy", "ndarray"):
         if not value.dtype.hasobject and purse.pay(value.nbytes):
             return _SavedArray(value)
         return _Outline(value, lambda array: (array.shape, array.dtype))
-    if root == "pandas" and kind.__name__ in ("DataFrame", "Series"):
+    if root == "pandas" and name in ("DataFrame", "Series"):
         if purse.pay(estimate_size(value)):
             return _SavedFrame(value)
         return _Outline(value, _frame_outline)
@@ -76,7 +76,7 @@ _EDITABLE = (list, dict, set, bytearray)
 
 
 class _SavedContainer:
-    """A plain container: its elements by reference, those that are containers saved themselves."""
+    """A saved list, dict or set: its elements by reference, nested containers saved themselves."""
 
     can_be_put_back = True
 
@@ -94,9 +94,9 @@ class _SavedContainer:
         if len(value) > purse.elements or not purse.pay(8 * len(value)):
             return _Outline(value, len)
         purse.elements -= len(value)
-        elements = tuple(value) if isinstance(value, tuple) else value.copy()
+        elements: Any = tuple(value) if isinstance(value, tuple) else value.copy()
         parts = elements.values() if isinstance(value, dict) else elements
-        inner = []
+        inner: list[Saved | None] = []
         if type(value) in (list, dict, tuple):
             seen |= {id(value)}
             parts = [each for each in parts if type(each) in _EDITABLE or type(each) is tuple]
@@ -139,6 +139,8 @@ def _same(now: Any, before: Any) -> bool:
 
 
 class _SavedArray:
+    """A saved NumPy array."""
+
     can_be_put_back = True
 
     def __init__(self, array: Any) -> None:
@@ -150,7 +152,7 @@ class _SavedArray:
         if now.shape != before.shape or now.dtype != before.dtype:
             return True
         # Bytes, so that NaN equals itself.
-        return now.tobytes() != before.tobytes()
+        return bool(now.tobytes() != before.tobytes())
 
     def put_back(self) -> Any:
         if self._array.shape == self._copy.shape and self._array.flags.writeable:
@@ -160,7 +162,7 @@ class _SavedArray:
 
 
 class _SavedFrame:
-    """A pandas table; where pandas copies on write, the copy costs nothing until it changes."""
+    """A saved pandas table; under copy-on-write the copy takes no memory until a change."""
 
     can_be_put_back = True
 
@@ -180,7 +182,7 @@ class _SavedFrame:
         return not all(_same_column(now.iloc[:, n], before.iloc[:, n]) for n in columns)
 
     def put_back(self) -> Any:
-        """Return a table as it was: a new object, since pandas offers no way back in place."""
+        """Return the copy: a new object, since pandas cannot restore a table in place."""
         return self._copy
 
 
@@ -196,13 +198,13 @@ def _same_column(now: Any, before: Any) -> bool:
         return False
     numpy = loaded("numpy")
     if isinstance(now.dtype, numpy.dtype):
-        ours, theirs = now.to_numpy(), before.to_numpy()
-        same_memory = ours.__array_interface__["data"] == theirs.__array_interface__["data"]
-        if same_memory and ours.strides == theirs.strides:
+        present, saved = now.to_numpy(), before.to_numpy()
+        same_memory = present.__array_interface__["data"] == saved.__array_interface__["data"]
+        if same_memory and present.strides == saved.strides:
             return True
-        if ours.dtype.hasobject:
-            return all(a is b for a, b in zip(ours, theirs, strict=True))
-        return bool(ours.tobytes() == theirs.tobytes())
+        if present.dtype.hasobject:
+            return all(a is b for a, b in zip(present, saved, strict=True))
+        return bool(present.tobytes() == saved.tobytes())
     return bool(now.equals(before))
 
 
@@ -214,7 +216,7 @@ def _frame_outline(frame: Any) -> Any:
 
 
 class _Outline:
-    """What can be seen of a value that is too large to be copied."""
+    """The outline of a value that is too large to be copied."""
 
     can_be_put_back = False
 

@@ -1,8 +1,8 @@
 """The program of a scratch process: IPython behind two named pipes, run in the sandbox.
 
-No sockets, which a sandbox may forbid, so it is no ipykernel: requests come as a line of JSON with
-pickled values behind it, answers go as lengths and JSON. The kernel believes none of them; all that
-it takes is text and pictures. `tools.scratch_process` is the other end.
+There are no sockets, which a sandbox may forbid, so it is no ipykernel: a request is a line of JSON
+followed by pickled values, an answer a length and JSON. The kernel does not trust the answers: it
+takes only text and images from them. `tools.code.scratch_process` is the other end.
 """
 
 import builtins
@@ -25,22 +25,23 @@ from typing import Any, BinaryIO
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from agent_magics.kernel.displayed import (
+from agent_magics.kernel.live.displayed import (
     KEPT_CHARACTERS,
     describe_error,
     ends_quietly,
+    in_brief,
     read_display,
 )
 
 _LENGTH = struct.Struct("!I")
 _READ_SIZE = 1 << 16
-# Stands in the pipe of what is printed where all of it is to be read before going on.
+# Written into the output pipe to find out when everything before it has been read.
 _MARK = b"\0" + os.urandom(16) + b"\0"
 _DRAIN_LIMIT = 5.0
 
 
 class Channel:
-    """The pipe to the kernel; every thread may send."""
+    """The pipe to the kernel; thread-safe."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -56,7 +57,7 @@ class Channel:
             self._file.flush()
 
     def say(self, text: str) -> None:
-        """Send what was printed, as far as there is room for it in this run."""
+        """Send printed text, up to the limit of this run."""
         shown = text[: self._room]
         self._room -= len(shown)
         self._dropped += len(text) - len(shown)
@@ -64,13 +65,16 @@ class Channel:
             self.send(text=shown)
 
     def take_dropped(self) -> int:
-        """Return how much was not sent; the next run has room again."""
+        """Return the count of characters not sent, and reset the limit for the next run."""
         dropped, self._dropped, self._room = self._dropped, 0, KEPT_CHARACTERS
         return dropped
 
 
+_PERSONS = {"__name__": "__main__", "loads": pickle.loads}
+
+
 class Printed:
-    """Reads what this process and its children print, in one order, and sends it on."""
+    """Reads the output of this process and its children in one order, and sends it on."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -82,34 +86,35 @@ class Printed:
         threading.Thread(target=self._read, args=(reading,), daemon=True).start()
 
     def bind(self) -> None:
-        """Make these the streams of Python, whatever the code before has made of them."""
+        """Make its pipes Python's stdout and stderr, whatever earlier code has replaced them by."""
         self._ends_line = True
-        sys.stdout = sys.__stdout__ = _stream(1)
-        sys.stderr = sys.__stderr__ = _stream(2)
+        for name, stream in (("stdout", _stream(1)), ("stderr", _stream(2))):
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
     def drain(self) -> None:
-        """Wait until all that was printed so far has been sent."""
+        """Wait until all text printed so far has been sent."""
         self._drained.clear()
         os.write(self._writing, _MARK)
         self._drained.wait(_DRAIN_LIMIT)
 
     def line(self, text: str) -> None:
-        """Print a line of its own, behind all that was printed so far."""
+        """Print text on a line of its own, after all text printed so far."""
         self.drain()
         self._channel.say(text + "\n" if self._ends_line else f"\n{text}\n")
         self._ends_line = True
 
     def _read(self, reading: int) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        begun = b""
+        unread = b""
         while data := os.read(reading, _READ_SIZE):
-            *whole, rest = (begun + data).split(_MARK)
+            *whole, rest = (unread + data).split(_MARK)
             for part in whole:
                 self._send(decoder.decode(part))
                 self._drained.set()
-            # What may be the beginning of a mark waits for the rest of it.
+            # A possible beginning of a mark is kept until the rest of it arrives.
             kept = next((n for n in range(len(_MARK) - 1, 0, -1) if rest.endswith(_MARK[:n])), 0)
-            begun = rest[len(rest) - kept :] if kept else b""
+            unread = rest[len(rest) - kept :] if kept else b""
             self._send(decoder.decode(rest[: len(rest) - kept]))
 
     def _send(self, text: str) -> None:
@@ -124,11 +129,11 @@ def _stream(descriptor: int) -> io.TextIOWrapper:
 
 
 class Display:
-    """The shell's display hook and publisher: text and pictures go to the kernel."""
+    """The shell's display hook and publisher: sends text and images to the kernel."""
 
     is_publishing = False
 
-    def __init__(self, shell: InteractiveShell, channel: Channel, printed: Printed) -> None:
+    def __init__(self, shell: Any, channel: Channel, printed: Printed) -> None:
         self._shell, self._channel, self._printed = shell, channel, printed
         self.quiet = False
 
@@ -136,10 +141,10 @@ class Display:
         """Show the value of a last expression."""
         if value is not None and not self.quiet:
             data, _ = self._shell.display_formatter.format(value)
-            self.publish(data)
+            self.publish(in_brief(value, data)[0])
 
     def publish(self, data: Mapping[str, Any], *_: Any, **__: Any) -> None:
-        """Show what code displays."""
+        """Send a display bundle."""
         shown = read_display(data)
         if shown.mime:
             self._printed.line(f"[figure: {shown.plain or shown.mime}]")
@@ -148,17 +153,17 @@ class Display:
             self._printed.line(shown.plain)
 
     def clear_output(self, wait: bool = False) -> None:
-        """The turn's record keeps what was shown."""
+        """Do nothing: the turn keeps what was shown."""
 
     def register_hook(self, hook: Any) -> None:
-        """There is nobody to hook into it."""
+        """Do nothing: there are no hooks here."""
 
     def unregister_hook(self, hook: Any) -> None:
-        """There is nobody to hook into it."""
+        """Do nothing: there are no hooks here."""
 
 
 class Driver:
-    """Runs what is asked for, one cell after the other."""
+    """Runs the requested cells, one after the other."""
 
     def __init__(self, requests: BinaryIO, channel: Channel) -> None:
         self._requests = requests
@@ -167,7 +172,8 @@ class Driver:
         signal.signal(signal.SIGINT, self._on_interrupt)
         self._printed = Printed(channel)
         self._printed.bind()
-        self._shell = shell = InteractiveShell.instance(config=_config())
+        shell: Any = InteractiveShell.instance(config=_config())  # some parts are replaced below
+        self._shell = shell
         self._display = Display(shell, channel, self._printed)
         shell.display_pub = self._display
         shell.system = self._system
@@ -186,18 +192,19 @@ class Driver:
             self._channel.send(end=error, failed=failed, dropped=self._channel.take_dropped())
 
     def _take_values(self, sizes: dict[str, int]) -> dict[str, str]:
-        """Bind the values that were passed; return of those that could not be read why."""
+        """Bind the passed values; return the errors of unpicklable ones, by name."""
         failed = {}
         for name, size in sizes.items():
             data = self._requests.read(size)
             try:
-                self._shell.user_ns[name] = pickle.loads(data)
+                # With the person's module paths: classes may come from modules of the workspace.
+                self._shell.user_ns[name] = eval("loads(data)", {**_PERSONS, "data": data})
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {error}"
         return failed
 
     def _run(self, code: str) -> str:
-        """Run a cell and return its error."""
+        """Run a cell and return its error as text."""
         shell, display = self._shell, self._display
         self._printed.bind()
         display.quiet = ends_quietly(code)
@@ -221,7 +228,7 @@ class Driver:
             raise KeyboardInterrupt
 
     def _system(self, command: str) -> None:
-        """Run ``!command``; it prints where everything is printed."""
+        """Run ``!command``; its output is part of the cell's."""
         line = self._shell.var_expand(command, depth=1)
         done = subprocess.run(line, shell=True, stdin=subprocess.DEVNULL, check=False)
         self._shell.user_ns["_exit_code"] = done.returncode
@@ -243,11 +250,11 @@ def _refuse_input(prompt: object = "") -> str:
 
 
 def _prepare_plots(folder: Path) -> None:
-    """Give matplotlib a folder of its own, as it may not write the person's."""
+    """Give matplotlib a configuration folder of its own, as the person's is not writable."""
     own = folder / "matplotlib"
     own.mkdir(exist_ok=True)
-    theirs = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
-    for fonts in theirs.glob("fontlist-*.json"):  # else all fonts are looked for again
+    person_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
+    for fonts in person_cache.glob("fontlist-*.json"):  # else matplotlib searches all fonts again
         with suppress(OSError):
             shutil.copy(fonts, own)
     os.environ["MPLCONFIGDIR"] = str(own)
@@ -255,11 +262,11 @@ def _prepare_plots(folder: Path) -> None:
 
 
 def main(requests: str, answers: str) -> None:
-    """Serve the kernel at the other ends of two named pipes.
+    """Serve the kernel through two named pipes.
 
     Args:
-        requests: where it writes.
-        answers: where it reads.
+        requests: the pipe that the kernel writes.
+        answers: the pipe that the kernel reads.
     """
     _prepare_plots(Path(requests).parent)
     with Path(requests).open("rb") as reading, Path(answers).open("wb") as writing:

@@ -1,8 +1,8 @@
 """Tools as plain functions for the model's live code: checked, approved and shown as its calls.
 
 A sync call blocks the main thread, which serves the run meanwhile: questions are typed in there,
-and the person's own sync tools run there. ``await tool(...)`` waits without blocking. The person's
-own calls from a cell are none of this: they run the functions themselves.
+and the person's own sync tools run there. ``await tool(...)`` waits without blocking. Calls in the
+person's own cells bypass all of this: they run the functions themselves.
 """
 
 import ast
@@ -16,19 +16,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import NONE_TEXT
-from agent_magics.dispatch.stubs import NOT_FROM_CODE, call_signature
+from agent_magics.dispatch.person_code import marks_own_code
+from agent_magics.dispatch.results.output import NONE_TEXT
+from agent_magics.dispatch.results.values import library_class
 from agent_magics.dispatch.tool import is_tool
-from agent_magics.dispatch.values import library_class
-from agent_magics.engine.foreground import SERVING, Foreground
+from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.engine.thread import shared_engine
-from agent_magics.kernel.interrupt import marks_own_code
 from agent_magics.protocol.errors import FatalError, TurnAbort
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.command_run import CommandReport
-from agent_magics.tools.mcp_callables import McpNamespace
+from agent_magics.tools.catalog.stubs import NOT_FROM_CODE, call_signature
+from agent_magics.tools.commands.run import CommandReport
+from agent_magics.tools.mcp.callables import McpNamespace
+from agent_magics.tools.mcp.joining import McpTools
 
-# An interrupt while a call waits stops the run; our own serving is not broken off half-way.
+# An interrupt while a call waits stops the run; our own code is not interrupted half-way.
 marks_own_code(Foreground.block_on)
 
 _LARGEST_SENT = 1_000  # elements of plain data that a call carries; more goes by reference
@@ -39,22 +40,22 @@ Uncaptured = Callable[[], AbstractContextManager[None]]
 
 
 class _Stopped(BaseException):
-    """Ends the code where the turn ends, whatever exceptions the code catches."""
+    """Ends the code when the turn ends; no ``except Exception`` of the code catches it."""
 
 
 class ToolFailedError(RuntimeError):
-    """What live code gets where a model would read that a call did not do what was asked."""
+    """A tool call of live code failed; the message is what a model would read."""
 
 
 class LiveTools:
     """The tools of one piece of live code.
 
     Args:
-        context: the call that runs the code; theirs name it as their parent.
-        uncaptured: lets questions be asked and other work print as if no code ran.
+        context: the call that runs the code; the code's calls name it as their parent.
+        uncaptured: suspends the capture while questions are asked and tools run.
 
     Attributes:
-        stop: what ended the turn at a call of the code's, to be raised when the code has ended.
+        stop: the error that ended the turn at a call of the code; raised when the code has ended.
     """
 
     def __init__(self, context: ToolContext, uncaptured: Uncaptured) -> None:
@@ -71,18 +72,18 @@ class LiveTools:
         }
 
         self._bound: dict[str, Any] = dict(self.functions)
-        if context.turn.servers is not None:
-            spawn = shared_engine().spawn
-            self._bound[MCP] = McpNamespace(context.turn.servers, spawn, self._offer)
+        servers = context.turn.servers
+        if isinstance(servers, McpTools):
+            self._bound[MCP] = McpNamespace(servers, shared_engine().spawn, self._offer)
 
     @contextmanager
     def bound(self, namespace: MutableMapping[str, Any]) -> Iterator[None]:
-        """Put the functions into `namespace`, but never in the place of a person's variable."""
+        """Bind the functions in `namespace` inside this context; keep the person's variables."""
         before = self._before
-        for name, ours in self._bound.items():
+        for name, function in self._bound.items():
             there = namespace.get(name, _ABSENT)
             if there is _ABSENT or is_tool(there) or isinstance(there, McpNamespace):
-                before[name], namespace[name] = there, ours
+                before[name], namespace[name] = there, function
         self._context.turn.from_code.add(self._context.call_id)
         try:
             yield
@@ -91,14 +92,14 @@ class LiveTools:
             self._context.turn.from_code.discard(self._context.call_id)
             for name, there in before.items():
                 if namespace.get(name) is not self._bound[name]:
-                    continue  # the code has defined something of that name
+                    continue  # the code has assigned the name
                 if there is _ABSENT:
                     del namespace[name]
                 else:
                     namespace[name] = there
 
     def awaitable(self) -> "AwaitedTools":
-        """Return what rewrites awaited calls of the functions that are bound."""
+        """Return a transformer that rewrites awaited calls of the bound functions."""
         return AwaitedTools(frozenset(self._before))
 
     def _offer(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,10 +122,10 @@ class LiveTools:
 
         for each in (call, aio):
             functools.update_wrapper(each, fn, updated=())
-            del each.__wrapped__  # help() and inspect go by the signature
-            each.__signature__ = signature  # type: ignore[attr-defined] - read by inspect
+            del each.__dict__["__wrapped__"]  # help() and inspect use the signature
+            each.__dict__["__signature__"] = signature
             each.__name__ = each.__qualname__ = name
-        call.aio = aio  # type: ignore[attr-defined] - as the person's own tools have it
+        call.__dict__["aio"] = aio  # as on the person's own tools
         return call
 
     # -- making the call --------------------------------------------------------------------------
@@ -139,25 +140,25 @@ class LiveTools:
             )
         pending = self._start(name, arguments)
         with self._uncaptured(), self._stopping():
-            return _value_of(name, foreground.block_on(pending))
+            return _value_of(foreground.block_on(pending))
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         foreground = SERVING.get()
         if foreground is not None and foreground.blocks:
             return self._call_blocking(name, arguments)
         with self._stopping():
-            return _value_of(name, await asyncio.wrap_future(self._start(name, arguments)))
+            return _value_of(await asyncio.wrap_future(self._start(name, arguments)))
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:
-        """End the code where the person, or an error that only they can mend, ends the turn."""
+        """End the code where the person, or an error that only they can repair, ends the turn."""
         try:
             yield
         except (TurnAbort, FatalError) as error:
             raise self.end_with(error) from None
 
     def end_with(self, error: TurnAbort | FatalError) -> BaseException:
-        """Keep what ended the turn, and return what ends the code."""
+        """Store the error that ended the turn, and return the exception that ends the code."""
         self.stop = error
         return _Stopped(str(error))
 
@@ -173,7 +174,7 @@ class LiveTools:
             )
 
     def _sent(self, value: Any) -> Any:
-        """Return what stands for `value` in a call: itself where it is small and plain."""
+        """Return the JSON value that represents `value` in a call: itself where small and plain."""
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         if _is_plain(value, [_LARGEST_SENT]):
@@ -184,7 +185,7 @@ class LiveTools:
 
 
 def _is_plain(value: Any, left: list[int]) -> bool:
-    """Tell whether JSON carries `value` as it is, and no more than `left` elements."""
+    """Return whether `value` is plain JSON data of at most `left` elements."""
     left[0] -= 1
     kind = type(value)
     if kind in (str, int, float, bool) or value is None:
@@ -198,7 +199,7 @@ def _is_plain(value: Any, left: list[int]) -> bool:
     return False
 
 
-def _value_of(name: str, output: ToolOutput) -> Any:
+def _value_of(output: ToolOutput) -> Any:
     if not output.success:
         raise ToolFailedError(output.text)
     value = output.value
@@ -210,7 +211,7 @@ def _value_of(name: str, output: ToolOutput) -> Any:
 
 
 class AwaitedTools(ast.NodeTransformer):
-    """Makes ``await tool(...)`` the awaitable call; ``tool(...)`` alone is the plain one."""
+    """Rewrites ``await tool(...)`` to the awaitable call; ``tool(...)`` alone stays plain."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -218,15 +219,14 @@ class AwaitedTools(ast.NodeTransformer):
     def visit_Await(self, node: ast.Await) -> ast.AST:
         """Rewrite the awaited call."""
         call = node.value
-        named = call.func if isinstance(call, ast.Call) else None
-        if self._is_tool(named):
-            awaitable = ast.Attribute(named, "aio", ast.Load())
-            call.func = ast.copy_location(awaitable, named)
+        if isinstance(call, ast.Call) and self._is_tool(call.func):
+            awaitable = ast.Attribute(call.func, "aio", ast.Load())
+            call.func = ast.copy_location(awaitable, call.func)
         self.generic_visit(node)
         return node
 
-    def _is_tool(self, called: ast.expr | None) -> bool:
-        """Tell whether this is the name of a function, or ``mcp.SERVER.TOOL``."""
+    def _is_tool(self, called: ast.expr) -> bool:
+        """Return whether an expression names a tool function, or ``mcp.SERVER.TOOL``."""
         if isinstance(called, ast.Attribute):
             server = called.value
             root = server.value if isinstance(server, ast.Attribute | ast.Subscript) else None

@@ -1,7 +1,8 @@
-"""How a question reaches the person, and the answer the engine: the whole ladder in one place.
+"""Asks the person by the first way that works (widget, click, input) and returns the answer.
 
     (a) no stdin allowed (nbclient, nbval, papermill): policy answers at once, with a reason
-    (b) a widget in a cell that awaits; it must say within 3 s that it was drawn
+    (b) a widget in a cell that awaits; it must say within 3 s that it was drawn; in the background,
+        where (d) asks nobody, a connected page has 30 s
     (c) the same widget while the main thread blocks, where the labextension reaches the kernel
     (d) input(): consoles, fronts that draw no widgets, cells that block without (c)
 
@@ -16,19 +17,26 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from agent_magics.dispatch.elicitation import accepted, declined, unusable
-from agent_magics.engine.host import denied
-from agent_magics.kernel.capture import uncaptured
-from agent_magics.kernel.interrupt import interruptible, marks_person_code
-from agent_magics.kernel.lab_link import LabLink
-from agent_magics.kernel.typed_forms import type_in_form
+from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.engine.foreground.host import denied
+from agent_magics.kernel.interrupt import interruptible
+from agent_magics.kernel.lab.link import LabLink
+from agent_magics.kernel.live.capture import uncaptured
+from agent_magics.kernel.questions.typed_forms import type_in_form
+from agent_magics.mcp.elicitation.answers import accepted, declined, unusable
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.events import ApprovalRequested, ElicitationRequested, Question
+from agent_magics.protocol.events import (
+    ApprovalRequested,
+    ElicitationRequested,
+    FormRequested,
+    Question,
+    UserInputRequested,
+)
 from agent_magics.protocol.ops import DECISIONS, Answer
 from agent_magics.render.visible import pretty_shortened, show_invisible, show_shortened
 
-# Seconds a widget has to say that it was drawn; more where one has been drawn before, since
-# then it is only the page that is slow.
+# Seconds for a widget's report that it was drawn; more where one was drawn before, since
+# then the page is only slow.
 DRAWN_LIMIT = 3.0
 PATIENCE = 30.0
 
@@ -41,6 +49,7 @@ NO_STDIN_FORM = (
     "nobody can be asked in this run (it allows no input). Run it in JupyterLab, or queue %agent "
     "answer approve, which sends the form as it stands."
 )
+NO_STDIN_QUESTION = "nobody can be asked in this run (it allows no input)"
 
 _KEYS = {
     "y": "approve",
@@ -52,6 +61,11 @@ _KEYS = {
     "session": "approve_for_session",
     "p": "approve_for_project",
     "project": "approve_for_project",
+    "k": "approve_kind_for_cell",
+    "kind": "approve_kind_for_cell",
+    "w": "approve_kind_for_session",
+    "x": "approve_for_project_exact",
+    "exact": "approve_for_project_exact",
     "e": "edit",
     "edit": "edit",
     "n": "deny",
@@ -63,7 +77,10 @@ _LABELS = {
     "approve": "Approve",
     "approve_for_cell": "Always in this cell",
     "approve_for_session": "Always for this session",
+    "approve_kind_for_cell": "All such in this cell",
+    "approve_kind_for_session": "All such for this session",
     "approve_for_project": "Always for this project",
+    "approve_for_project_exact": "Always exactly this, for this project",
     "deny": "Deny",
     "abort": "Stop",
 }
@@ -71,7 +88,10 @@ _WORDS = {
     "approve": "[y]es",
     "approve_for_cell": "[c]ell",
     "approve_for_session": "[a]lways in this session",
+    "approve_kind_for_cell": "all of this [k]ind in this cell",
+    "approve_kind_for_session": "all such in the [w]hole session",
     "approve_for_project": "[p]roject",
+    "approve_for_project_exact": "e[x]actly this in the project",
     "edit": "[e]dit",
     "deny": "[n]o and why",
     "abort": "[s]top",
@@ -81,12 +101,12 @@ _LONGEST_SHOWN, _LONGEST_EDITED = 20_000, 2_000
 
 
 class NotebookHost:
-    """Answers questions for runs in this kernel: beforehand, by policy, or typed in.
+    """Answers questions for runs in this kernel: by queued answers, by policy, or typed in.
 
     Attributes:
         widgets_work: False once a widget was not drawn in time: this front end has none.
         widgets_seen: True once a widget was drawn.
-        lab: the pages of JupyterLab that the labextension has told of.
+        lab: the pages of JupyterLab that are connected.
     """
 
     def __init__(self, shell: Any, lab: LabLink | None = None) -> None:
@@ -98,11 +118,11 @@ class NotebookHost:
 
     @property
     def drawn_limit(self) -> float:
-        """Seconds to wait for a widget's sign that it was drawn."""
+        """The seconds to wait for a widget's report that it was drawn."""
         return PATIENCE if self.widgets_seen else DRAWN_LIMIT
 
     def queue(self, decisions: list[str]) -> None:
-        """Keep answers for the next questions, first to first.
+        """Queue answers for the next questions, in order.
 
         Raises:
             FatalError: one of them is no decision.
@@ -114,69 +134,83 @@ class NotebookHost:
 
     @property
     def queued(self) -> tuple[str, ...]:
-        """The answers waiting for questions."""
+        """The queued answers."""
         return tuple(self._beforehand)
 
     def answer(self, question: Question) -> Answer | Awaitable[Answer]:
-        """Answer on a running loop."""
+        """Answer on a running event loop."""
         return self.answer_blocking(question)
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Answer while the main thread blocks: a click could not arrive, so it is typed in."""
+        """Answer while the main thread blocks: typed in, since a click could not arrive."""
         return self.ready_answer(question) or self.type_in(question)
 
     def guard(self) -> AbstractContextManager[Any]:
         """See `interrupt.interruptible`."""
         return interruptible()
 
-    def ready_answer(self, question: Question) -> Answer | None:
-        """Return the answer that needs nobody now: given beforehand, or the policy's."""
-        is_form = isinstance(question, ElicitationRequested)
-        if is_form and (reason := unusable(question)):
-            return declined(question, reason)
+    def ready_answer(self, question: Question, *, waits: bool = False) -> Answer | None:
+        """Return an answer that needs nobody now: a queued one, or the policy's.
+
+        Args:
+            question: the question.
+            waits: somebody will come, whatever the request that runs now allows.
+        """
+        form = question if isinstance(question, FormRequested) else None
+        if form is not None and (reason := unusable(form)):
+            return declined(form, reason)
         if self._beforehand:
             decision = self._beforehand.popleft()
-            if is_form and decision.startswith("approve"):
-                return accepted(question, by="beforehand")
+            if form is not None and decision.startswith("approve"):
+                return accepted(form, by="beforehand")
             return Answer(question_id=question.question_id, decision=decision, by="beforehand")
-        if stdin_allowed(self._shell):
+        if waits or stdin_allowed(self._shell):
             return None
-        return denied(question, NO_STDIN_FORM if is_form else NO_STDIN)
+        return denied(question, no_stdin_reason(question))
 
     def type_in(self, question: Question) -> Answer:
         """Ask with ``input()``."""
         with interruptible(), uncaptured():
-            return type_in(question)
+            answer: Answer = type_in(question)
+        return answer
 
 
 class CellHost:
-    """Answers the questions of one cell that awaits and can draw: with a widget where that works.
+    """Answers the questions of one cell that can draw: with a widget where that works.
 
     Args:
-        notebook: the kernel's host, whose ladder this one is a rung of.
-        show: draws a question in the cell and returns its widget.
-        close: takes the widget of a question away.
-        otherwise: answers where no widget is drawn; None has it typed in.
-        click: asks by widget while the main thread blocks; its answer is None where that cannot be.
+        notebook: the kernel's host, which answers where no widget does.
+        show: makes a question's widget, passes it to a function, and then draws it in the cell: a
+            page may answer before drawing returns.
+        close: removes the widget of a question.
+        otherwise: answers where no widget is drawn; None means typed in.
+        click: asks by widget while the main thread blocks; returns None where that fails.
+        is_left: tells whether its pages are gone and may come back; the question then waits.
+        drawn_limit: returns the seconds to wait for a widget's report that it was drawn; None means
+            those of the kernel's host.
     """
 
     def __init__(
         self,
         notebook: NotebookHost,
-        show: Callable[[Question], Any],
+        show: Callable[[Question, Callable[[Any], None]], object],
         close: Callable[[Question], None],
         otherwise: Callable[[Question], Answer] | None = None,
         click: Callable[[Question], Answer | None] = lambda question: None,
+        is_left: Callable[[], bool] = bool,
+        drawn_limit: Callable[[], float] | None = None,
     ) -> None:
         self._notebook = notebook
+        self._drawn_limit = drawn_limit or (lambda: notebook.drawn_limit)
         self._click = click
+        self._is_left = is_left
         self._show = show
         self._close = close
         self._otherwise = otherwise or notebook.type_in
 
     def answer(self, question: Question) -> Answer | Awaitable[Answer]:
-        """Answer on a running loop: beforehand, by policy, or by asking."""
-        ready = self._notebook.ready_answer(question)
+        """Answer on a running event loop: by a queued answer, by policy, or by asking."""
+        ready = self._notebook.ready_answer(question, waits=self._is_left())
         if ready is not None:
             return ready
         return self.ask(question)
@@ -188,7 +222,7 @@ class CellHost:
         return self._ask_by_widget(question)
 
     def answer_blocking(self, question: Question) -> Answer:
-        """Answer while the main thread blocks: beforehand, by policy, by a click, or typed in."""
+        """Answer while the main thread blocks: by a queued answer, policy, a click, or typed in."""
         ready = self._notebook.ready_answer(question) or self._click(question)
         return ready or self._notebook.type_in(question)
 
@@ -200,21 +234,34 @@ class CellHost:
         loop = asyncio.get_running_loop()
         drawn: asyncio.Future[None] = loop.create_future()
         clicked: asyncio.Future[tuple[str, str, Any]] = loop.create_future()
-        widget = self._show(question)
-        # Handlers only hand over: on older kernels they run on another thread.
-        widget.on_drawn(lambda: loop.call_soon_threadsafe(_settle, drawn, None))
-        widget.on_answer(lambda *answer: loop.call_soon_threadsafe(_settle, clicked, answer))
-        await asyncio.wait(
-            [drawn, clicked],
-            timeout=self._notebook.drawn_limit,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if not drawn.done() and not clicked.done():
-            self._notebook.widgets_work = False
-            self._close(question)
-            return self._otherwise(question)
-        self._notebook.widgets_seen = True
-        return clicked_answer(question, *await clicked)
+
+        def listen(widget: Any) -> None:
+            # Handlers only pass messages on: they are called on other threads.
+            self._notebook.lab.hear_question(question.question_id, widget.hear)
+            widget.on_drawn(lambda: loop.call_soon_threadsafe(_settle, drawn, None))
+            widget.on_answer(lambda *answer: loop.call_soon_threadsafe(_settle, clicked, answer))
+
+        try:
+            self._show(question, listen)
+            await self._wait_until_drawn(drawn, clicked)
+            if not drawn.done() and not clicked.done():
+                self._notebook.widgets_work = False
+                self._close(question)
+                return self._otherwise(question)
+            self._notebook.widgets_seen = True
+            return clicked_answer(question, *await clicked)
+        finally:
+            self._notebook.lab.hear_question(question.question_id, None)
+
+    async def _wait_until_drawn(self, *signs: "asyncio.Future[Any]") -> None:
+        """Wait for a sign that a widget was drawn; pages that have left may take any time."""
+        is_away = True
+        while is_away:
+            was_left = self._is_left()
+            done, _ = await asyncio.wait(
+                signs, timeout=self._drawn_limit(), return_when=asyncio.FIRST_COMPLETED
+            )
+            is_away = not done and (was_left or self._is_left())
 
 
 def _settle(future: "asyncio.Future[Any]", value: Any) -> None:
@@ -223,14 +270,14 @@ def _settle(future: "asyncio.Future[Any]", value: Any) -> None:
 
 
 def clicked_answer(question: Question, decision: str, feedback: str, edited: Any) -> Answer:
-    """Return the answer that a widget gave.
+    """Convert a widget's message to an answer.
 
     Args:
-        question: what was asked.
-        decision, feedback: what was clicked, and the words that went with it.
-        edited: the text as it was changed, of a form its content; None is neither.
+        question: the question.
+        decision, feedback: the clicked decision, and the text beside it.
+        edited: the edited text, or a form's content; None for neither.
     """
-    if isinstance(question, ElicitationRequested) and decision == "approve":
+    if isinstance(question, FormRequested) and decision == "approve":
         return accepted(question, edited)
     return Answer(
         question_id=question.question_id, decision=decision, feedback=feedback, edited_text=edited
@@ -238,7 +285,7 @@ def clicked_answer(question: Question, decision: str, feedback: str, edited: Any
 
 
 def choices_of(question: Question) -> list[dict[str, str]]:
-    """Return the buttons of a question, and of lasting answers what exactly they cover."""
+    """Return the buttons of a question, with a description of the scope of lasting answers."""
     covers = question.covers if isinstance(question, ApprovalRequested) else {}
     return [
         {"decision": decision, "label": label, "covers": covers.get(decision, "")}
@@ -248,22 +295,22 @@ def choices_of(question: Question) -> list[dict[str, str]]:
 
 
 def _offered(question: Question) -> tuple[str, ...]:
-    """Return the answers that a question may be given."""
+    """Return the decisions that a question offers."""
     scopes = question.scopes if isinstance(question, ApprovalRequested) else ()
     return ("approve", *scopes, "deny", "abort")
 
 
 @marks_person_code
 def type_in(question: Question) -> Answer:
-    """Ask with ``input()`` until the answer is one."""
-    if isinstance(question, ElicitationRequested):
+    """Ask with ``input()`` until the answer is valid."""
+    if isinstance(question, FormRequested):
         try:
-            return type_in_form(question, _tell)
+            return type_in_form(question, _print_above)
         except EOFError:
-            return denied(question, NO_STDIN_FORM)
+            return denied(question, no_stdin_reason(question))
     if not isinstance(question, ApprovalRequested):
         return denied(question, "this kind of question cannot be asked here yet")
-    _tell(question_text(question))
+    _print_above(question_text(question))
     offered = (*_offered(question), *(["edit"] if _can_be_typed(question.editable) else []))
     prompt = f"Run it? {', '.join(words for key, words in _WORDS.items() if key in offered)}: "
     while True:
@@ -284,25 +331,35 @@ def type_in(question: Question) -> Answer:
                 edited_text=edited,
             )
         if decision:
-            _tell(f"{typed!r} is not offered here.")
+            _print_above(f"{typed!r} is not offered here.")
 
 
-def _tell(text: str) -> None:
+def no_stdin_reason(question: Question) -> str:
+    """Return why nobody can answer a question in a request without input, and what helps."""
+    match question:
+        case UserInputRequested():
+            return NO_STDIN_QUESTION
+        case ElicitationRequested():
+            return NO_STDIN_FORM
+    return NO_STDIN
+
+
+def _print_above(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def _can_be_typed(text: str) -> bool:
-    """Tell whether a person can type a text anew: one line of which they see all."""
+    """Return whether a person can type a text anew: one line, short and visible."""
     is_short = 0 < len(text) <= _LONGEST_EDITED and "\n" not in text
     return is_short and show_invisible(text) == text
 
 
 def read_typed(typed: str) -> tuple[str, str]:
-    """Return the decision (or "edit") and the words to the model.
+    """Parse a typed answer into the decision (or "edit") and the feedback for the model.
 
-    An approval is one word and nothing else: "a better way, please" is no "always". Words that
-    are no choice are a denial with those words, as in the widget.
+    An approval is one word and nothing else: "a better way, please" is no "always". Any other text
+    is a denial with that text as feedback, as in the widget.
     """
     word, _, rest = typed.partition(" ")
     decision = _KEYS.get(word.lower())
@@ -312,9 +369,9 @@ def read_typed(typed: str) -> tuple[str, str]:
 
 
 def question_text(question: ApprovalRequested) -> str:
-    """Return the question for a console: tool, target and the whole arguments, made visible.
+    """Return the question for a console: tool, target and all arguments, made visible.
 
-    What is too long to be looked at is cut in the middle, and says so; the end is always shown.
+    Arguments that are too long are cut in the middle, with a note; the end is always shown.
     """
     lines = [
         f"The agent wants to run {show_shortened(question.tool, _LONGEST_EDITED)}: "
@@ -329,7 +386,7 @@ def question_text(question: ApprovalRequested) -> str:
 
 
 def stdin_allowed(shell: Any) -> bool:
-    """Tell whether the request that runs now may ask for input."""
+    """Return whether the running request may ask for input."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
         return bool(sys.stdin) and sys.stdin.isatty()

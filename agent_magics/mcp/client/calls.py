@@ -1,7 +1,7 @@
-"""The calls under way on one connection, and whom of them a server speaks to.
+"""Tracks the running calls of one connection, and routes server requests and messages to them.
 
-Servers of before 2026 do not say to which call a question or a log message of theirs belongs. It
-goes to the one call under way; of several, to the one that began last.
+Servers of protocol versions before 2026 do not say to which call a question or a log message
+belongs. It is routed to the running call; of several, to the one started last.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl, ValidationError
 
-from agent_magics.backends.mcp.logs import LogRing
-from agent_magics.backends.mcp.results import result_of, text_of_sampling
+from agent_magics.mcp.client.results import result_of, text_of_sampling
+from agent_magics.mcp.logs import LogRing
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import (
     Elicitation,
     ElicitationAnswer,
-    McpDesk,
+    McpCallbacks,
     McpResult,
     McpServerConfig,
     Sampling,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from mcp.client.client import Client
 
-_MOST_NEWS = 200  # of one call, that are passed on as they come
-_NEWS_GAP = 0.05  # seconds between those after
+_MOST_MESSAGES = 200  # messages of one call that are forwarded without delay
+_MESSAGE_GAP = 0.05  # minimal seconds between further ones
 _LONGEST_LOG = 4_000  # characters of a log message
 
 _Answer = TypeVar("_Answer")
@@ -45,40 +45,44 @@ _current: "ContextVar[_Call | None]" = ContextVar("mcp call", default=None)
 
 
 class _Call:
-    """One call under way."""
+    """One running call."""
 
-    def __init__(self, desk: McpDesk, limit: float) -> None:
-        self.desk = desk
+    def __init__(self, callbacks: McpCallbacks, limit: float) -> None:
+        self.callbacks = callbacks
         self.clock = asyncio.timeout(limit)
         self.open = True
         self.questions: set[asyncio.Task[Any]] = set()
-        self._news = 0
+        self._messages = 0
         self._last = 0.0
         self._pauses = 0
         self._left = limit
 
-    async def take_progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Pass news of the call on."""
-        if self.wants_news():
-            self.desk.progress(done, total, message or "")
+    async def take_progress(
+        self, progress: float, total: float | None, message: str | None
+    ) -> None:
+        """Forward progress of the call to its callbacks."""
+        if self.accepts_message():
+            self.callbacks.progress(progress, total, message or "")
 
-    def wants_news(self) -> bool:
-        """Whether the desk is told one more thing; a flood is told in part."""
-        self._news += 1
+    def accepts_message(self) -> bool:
+        """Count a message and tell whether to forward it; of a flood only some are."""
+        self._messages += 1
         now = time.monotonic()
-        if not self.open or (self._news > _MOST_NEWS and now - self._last < _NEWS_GAP):
+        if not self.open or (self._messages > _MOST_MESSAGES and now - self._last < _MESSAGE_GAP):
             return False
         self._last = now
         return True
 
     def end(self) -> None:
-        """It is over: what was asked for it is asked no more."""
+        """Mark the call as ended, and cancel its questions."""
         self.open = False
         for question in self.questions:
             question.cancel()
 
     async def ask(self, asking: Coroutine[Any, Any, _Answer]) -> _Answer | None:
-        """Wait for a person, in which no time passes for the call; None where it ends before."""
+        """Await an answer of the person, with the call's time limit paused; None if the call
+        ends first.
+        """
         question = asyncio.ensure_future(asking)
         self.questions.add(question)
         try:
@@ -87,7 +91,7 @@ class _Call:
             return None if question.cancelled() else question.result()
         finally:
             self.questions.discard(question)
-            question.cancel()  # where the server wants no answer any more
+            question.cancel()  # in case the server cancelled its request
 
     @contextmanager
     def _stopped_clock(self) -> "Iterator[None]":
@@ -101,34 +105,40 @@ class _Call:
         finally:
             self._pauses -= 1
             if not self._pauses and self.open:
-                with suppress(RuntimeError):  # the call has just been given up
+                with suppress(RuntimeError):  # the call has just timed out
                     self.clock.reschedule(loop.time() + self._left)
 
 
 class Calls:
-    """Makes calls, and answers what the server asks meanwhile."""
+    """Calls tools, and answers the server's requests meanwhile."""
 
     def __init__(self, config: McpServerConfig, roots: Sequence[Path], log: LogRing) -> None:
         self._config = config
         self._roots = roots
         self._log = log
-        self._client: Client | None = None
         self._open: list[_Call] = []
 
     def begin(self, client: "Client") -> None:
-        """Take the client to make calls with."""
+        """Set the client to use."""
         self._client = client
 
-    async def call(self, tool: str, arguments: Mapping[str, Json], desk: McpDesk) -> McpResult:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
+    ) -> McpResult:
         """Call a tool.
 
+        Args:
+            tool: its name at the server.
+            arguments: a JSON object.
+            callbacks: receive progress, log messages and questions.
+
         Raises:
-            RespondToModel: it cannot be sent, it took too long, or the answer is none.
+            RespondToModel: it cannot be sent, it timed out, or the result is malformed.
             MCPError: the server refused it, or the connection ended.
         """
         _check(tool, arguments)
         limit = self._config.tool_timeout_sec
-        call = _Call(desk, limit)
+        call = _Call(callbacks, limit)
         self._open.append(call)
         token = _current.set(call)
         try:
@@ -144,7 +154,7 @@ class Calls:
             ) from None
         except MCPError as error:
             if error.error.code == types.URL_ELICITATION_REQUIRED:
-                raise RespondToModel(await self._visit(error, desk)) from None
+                raise RespondToModel(await self._visit(error, callbacks)) from None
             raise
         except (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup) as error:
             raise RespondToModel(
@@ -157,15 +167,15 @@ class Calls:
             self._open.remove(call)
         return result_of(answer)
 
-    # -- what the server asks ------------------------------------------------------------------
+    # -- requests of the server ----------------------------------------------------------------
 
-    async def list_roots(self, context: Any) -> types.ListRootsResult:
-        """Answer which folders it may work in."""
+    async def list_roots(self, context: object) -> types.ListRootsResult:
+        """Answer the server's request for the workspace folders."""
         roots = [types.Root(uri=FileUrl(each.as_uri()), name=each.name) for each in self._roots]
         return types.ListRootsResult(roots=roots)
 
     async def take_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        """Keep a log message, and pass it on to the call under way."""
+        """Store a log message, and forward it to the running call."""
         data = params.data
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
         if params.logger:
@@ -173,24 +183,24 @@ class Calls:
         text = text[:_LONGEST_LOG]
         self._log.note(f"log, {params.level}: {text}")
         call = self._call()
-        if call is not None and call.wants_news():
-            call.desk.log(params.level, self._log.redact(text))
+        if call is not None and call.accepts_message():
+            call.callbacks.log(params.level, self._log.redact(text))
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
-        """Put a question to the desk of the call under way; without one, decline."""
+        """Ask the callbacks of the running call; without one, decline."""
         call = self._call()
         if call is None:
             self._log.note(f"a question was declined, as no call is under way: {params.message}")
             return types.ElicitResult(action="decline")
-        answer = await call.ask(self._ask(call.desk, params)) or ElicitationAnswer("cancel")
+        answer = await call.ask(self._ask(call.callbacks, params)) or ElicitationAnswer("cancel")
         is_form = not isinstance(params, types.ElicitRequestURLParams)
-        content = dict(answer.content) if answer.action == "accept" and is_form else None
+        content: Any = dict(answer.content) if answer.action == "accept" and is_form else None
         return types.ElicitResult(action=answer.action, content=content)
 
     async def sample(
-        self, context: Any, params: types.CreateMessageRequestParams
+        self, context: object, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """Have the desk answer with the model's words; without one, refuse."""
+        """Let the callbacks of the running call sample our model; without one, refuse."""
         call = self._call()
         text = None
         if call is not None:
@@ -198,9 +208,9 @@ class Calls:
             request = Sampling(
                 self._config.name, messages, params.system_prompt or "", params.max_tokens
             )
-            text = await call.ask(call.desk.sample(request))
+            text = await call.ask(call.callbacks.sample(request))
         if text is None:
-            # -1 is what the specification's example of a refused request says.
+            # -1 as in the specification's example of a rejected request.
             return types.ErrorData(code=-1, message="The request was refused.")
         content = types.TextContent(type="text", text=text)
         return types.CreateMessageResult(role="assistant", content=content, model="agent-magics")
@@ -211,21 +221,23 @@ class Calls:
             return call
         return self._open[-1] if self._open else None
 
-    async def _ask(self, desk: McpDesk, params: Any) -> ElicitationAnswer:
+    async def _ask(self, callbacks: McpCallbacks, params: Any) -> ElicitationAnswer:
         if isinstance(params, types.ElicitRequestURLParams):
-            return await desk.elicit(Elicitation(self._config.name, params.message, url=params.url))
+            return await callbacks.elicit(
+                Elicitation(self._config.name, params.message, url=params.url)
+            )
         schema = params.requested_schema
         if not isinstance(schema, Mapping):
             schema = schema.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return await desk.elicit(Elicitation(self._config.name, params.message, schema))
+        return await callbacks.elicit(Elicitation(self._config.name, params.message, schema))
 
-    async def _visit(self, error: MCPError, desk: McpDesk) -> str:
-        """The server wants the person to open addresses before it takes the call."""
+    async def _visit(self, error: MCPError, callbacks: McpCallbacks) -> str:
+        """Ask the person to open the addresses that the server requires before the call."""
         data = error.error.data if isinstance(error.error.data, Mapping) else {}
         answers = []
         for each in data.get("elicitations", ())[:5]:
             params = types.ElicitRequestURLParams.model_validate(each)
-            answers.append((await self._ask(desk, params)).action)
+            answers.append((await self._ask(callbacks, params)).action)
         if answers and all(answer == "accept" for answer in answers):
             return (
                 "The person has opened the address that the server asked for; call the tool again."
@@ -234,7 +246,7 @@ class Calls:
 
 
 def _check(tool: str, arguments: Mapping[str, Json]) -> None:
-    """See that arguments can be sent: what fails on the way would take the connection with it."""
+    """Check that arguments are valid JSON; otherwise the SDK would close the connection."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Changes that a server tells on streams of their own: the way of servers since 2026."""
+"""Receives change notifications on separate streams, as servers send them since protocol 2026."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import Any
 from mcp.client.client import Client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
-from agent_magics.backends.mcp.logs import LogRing
+from agent_magics.mcp.logs import LogRing
 
 
-class Changes:
-    """The streams of one connection, a task each.
+class ChangeStream:
+    """The notification streams of one connection, one task each.
 
     Args:
-        log: is told when one ends by itself.
+        log: records when one ends by itself.
         on_tools: called when the tools have changed.
-        on_updated: called with the URI of a resource that has changed.
+        on_updated: called with the URI of a changed resource.
     """
 
     def __init__(
@@ -28,7 +28,9 @@ class Changes:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def follow(self, client: Client, key: str, **wanted: Any) -> None:
-        """Open a stream, unless there is one of this key; `wanted` is as `Client.listen` has it."""
+        """Open a stream, unless one with this key is open; `wanted` are arguments of
+        `Client.listen`.
+        """
         if key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._follow(client, wanted))
 
@@ -38,7 +40,7 @@ class Changes:
             task.cancel()
 
     async def end(self) -> None:
-        """Close all."""
+        """Close all streams."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:

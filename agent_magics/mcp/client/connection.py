@@ -1,8 +1,9 @@
-"""One live connection to a server, on the SDK's client; imports the SDK, so it is imported late."""
+"""Manages one live connection to a server through the SDK's client; imported late, with the SDK."""
 
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,32 +14,33 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from agent_magics._version import __version__
-from agent_magics.backends.mcp.calls import Calls
-from agent_magics.backends.mcp.changes import Changes
-from agent_magics.backends.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
-from agent_magics.backends.mcp.faults import (
+from agent_magics.mcp.client.calls import Calls
+from agent_magics.mcp.client.change_streams import ChangeStream
+from agent_magics.mcp.client.faults import (
     core_of,
     describe,
     meaning_of,
 )
-from agent_magics.backends.mcp.http import HttpTransport
-from agent_magics.backends.mcp.logs import LogRing
-from agent_magics.backends.mcp.redaction import Redactor
-from agent_magics.backends.mcp.results import (
+from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.client.results import (
     contents_of,
     message_of,
     prompt_of,
     resource_of,
 )
-from agent_magics.backends.mcp.sieve import ListingSieve
-from agent_magics.backends.mcp.stdio import StdioTransport
-from agent_magics.backends.mcp.surroundings import Surroundings
-from agent_magics.backends.mcp.tool_choice import chosen_tools
+from agent_magics.mcp.client.schemas import MOST_TOOLS
+from agent_magics.mcp.client.tool_choice import chosen_tools, is_wanted
+from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
+from agent_magics.mcp.environment import McpEnvironment
+from agent_magics.mcp.logs import LogRing
+from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.transports.http import HttpTransport
+from agent_magics.mcp.transports.stdio import StdioTransport
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
+    McpCallbacks,
     McpContents,
-    McpDesk,
     McpPage,
     McpPrompt,
     McpResult,
@@ -48,29 +50,29 @@ from agent_magics.protocol.mcp import (
 
 _MOST_PAGES = 100
 _NOT_KNOWN = (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION)
-# A library's warnings would else stand in the person's cells.
+# Otherwise the library's warnings would appear in the person's cells.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Link:
-    """A connection: entered once by its owner, used by whoever calls.
+    """A connection: opened once by its owner task, used by any caller.
 
     Attributes:
-        tools: what can be called, by name.
-        left_out: name -> why it cannot.
-        instructions, version, has_resources, has_prompts: what the server says of itself.
-        over: it has ended, or must be.
-        stale: the server says that its tools have changed.
-        unauthorized: the server wants a login.
-        ending: how it ended, in a few words; None as long as it is open.
-        on_updated: is told the URI of a resource that has changed.
+        tools: callable tools, by name.
+        left_out: name -> why the tool cannot be called.
+        instructions, version, has_resources, has_prompts: the server's description of itself.
+        over: whether it has ended, or must be ended.
+        stale: whether the server has announced changed tools.
+        unauthorized: whether the server requires a login.
+        ending: how it ended, in a few words; None while it is open.
+        on_updated: called with the URI of a changed resource.
     """
 
     def __init__(
         self,
         config: McpServerConfig,
-        around: Surroundings,
+        around: McpEnvironment,
         log: LogRing,
         redact: Redactor,
         ring: Callable[[], None],
@@ -80,11 +82,11 @@ class Link:
         self._log = log
         self._redact = redact
         self._ring = ring
-        self._sieve = ListingSieve()
+        self._listing_filter = ListingFilter(partial(is_wanted, config))
         self._transport = self._make_transport()
-        self._client: Client | None = None
+        self._opened: Client | None = None
         self._calls = Calls(config, around.roots, log)
-        self._changes = Changes(self._log, self._mark_stale, self._tell_updated)
+        self._changes = ChangeStream(self._log, self._mark_stale, self._on_resource_updated)
         self.tools: dict[str, McpTool] = {}
         self.left_out: dict[str, str] = {}
         self.instructions = self.version = ""
@@ -96,18 +98,18 @@ class Link:
     # -- for the owner -------------------------------------------------------------------------
 
     async def open(self, stack: AsyncExitStack, handshake: str) -> None:
-        """Connect; `stack` is what closes it.
+        """Connect; leaving `stack` closes the connection.
 
         Args:
-            stack: the owner's; it is left in the same task.
-            handshake: "legacy" as all servers before 2026 know it, "auto" where one refused that.
+            stack: the owner's; it must be left in the same task.
+            handshake: "legacy" for servers before protocol 2026, "auto" if one refused that.
 
         Raises:
             RespondToModel: it cannot be started.
             HandshakeRefused: another handshake may be tried.
             Exception: of any kind; see `what_failed`.
         """
-        self._client = Client(
+        self._opened = client = Client(
             self._transport,
             mode=handshake,
             cache=None,
@@ -117,38 +119,41 @@ class Link:
             logging_callback=self._calls.take_log,
             elicitation_callback=self._calls.elicit,
             sampling_callback=self._calls.sample,
-            message_handler=self._take_notice,
+            message_handler=self._on_message,
         )
         try:
-            await stack.enter_async_context(self._client)
+            await stack.enter_async_context(client)
         except (MCPError, ExceptionGroup) as error:
             core = core_of(error)
             if isinstance(core, MCPError) and core.code in _NOT_KNOWN:
                 raise HandshakeRefused from None
             raise
         stack.push_async_callback(self._changes.end)
-        self._calls.begin(self._client)
+        self._calls.begin(client)
         self._describe()
 
     async def list_tools(self) -> None:
-        """Ask for all tools, page by page; they replace those that were known.
+        """Request all tools, page by page; they replace the known ones.
 
         Raises:
-            RespondToModel: the server does not give them.
+            RespondToModel: the server refuses.
             LinkLost: the connection ended.
         """
         if self._client.server_capabilities.tools is None:
             return
-        self._sieve.take()  # of a listing that failed
+        self._listing_filter.take()  # discard results of a failed listing
         found: list[types.Tool] = []
         cursors: set[str] = set()
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            with self._told("tools/list"), self._sieve.at_work(self._client.protocol_version):
+            with (
+                self._translating_errors("tools/list"),
+                self._listing_filter.at_work(self._client.protocol_version),
+            ):
                 page = await self._client.list_tools(cursor=cursor)
             found += page.tools
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(found) > MOST_TOOLS:
                 break
             if cursor in cursors:
                 self._log.note("its list of tools comes back to where it was; cut there")
@@ -156,30 +161,32 @@ class Link:
             cursors.add(cursor)
         else:
             self._log.note(f"its list of tools has more than {_MOST_PAGES} pages; cut there")
-        malformed = self._sieve.take()
+        malformed = self._listing_filter.take()
         self.tools, self.left_out = chosen_tools(self._config, found, malformed, self._log)
 
     def how_it_ended(self) -> str:
-        """Say how it ended, in a few words; "" where nothing is known."""
+        """Return how it ended, in a few words; "" where unknown."""
         return self._transport.ending
 
     def what_failed(self, error: BaseException) -> str:
-        """Take note of an error that ended the connection; say in a few words what it was."""
+        """Record an error that ended the connection; describe it in a few words."""
         wanted = isinstance(core_of(error), LoginNeeded)
         self.unauthorized = self.unauthorized or wanted or self._transport.unauthorized
         return ": ".join(filter(None, (self._transport.status, describe(error))))
 
-    # -- for those who call --------------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------
 
-    async def call_tool(self, tool: str, arguments: Mapping[str, Json], desk: McpDesk) -> McpResult:
+    async def call_tool(
+        self, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
+    ) -> McpResult:
         """Call a tool.
 
         Raises:
-            RespondToModel: the server refused it, or took too long.
+            RespondToModel: the server refused it, or it timed out.
             LinkLost: the connection ended meanwhile.
         """
         try:
-            return await self._calls.call(tool, arguments, desk)
+            return await self._calls.call(tool, arguments, callbacks)
         except MCPError as error:
             raise self.meaning_of(error, f"the tool {tool!r}") from None
 
@@ -188,35 +195,35 @@ class Link:
         return await self._page(self._client.list_resources, "resources", cursor)
 
     async def list_resource_templates(self, cursor: str) -> McpPage:
-        """Return a page of templates."""
+        """Return a page of resource templates."""
         ask = self._client.list_resource_templates
         return await self._page(ask, "resource_templates", cursor)
 
     async def read_resource(self, uri: str) -> tuple[McpContents, ...]:
-        """Return a resource."""
+        """Read a resource."""
         self._need(self.has_resources, "resources")
-        with self._told(f"the resource {uri}"):
+        with self._translating_errors(f"the resource {uri}"):
             answer = await self._client.read_resource(uri)
         return tuple(contents_of(part) for part in answer.contents)
 
     async def subscribe(self, uri: str) -> None:
-        """Have the server tell when a resource changes."""
+        """Subscribe to changes of a resource."""
         capability = self._client.server_capabilities.resources
         self._need(bool(capability and capability.subscribe), "subscriptions to resources")
         if self._is_modern():
             self._changes.follow(self._client, uri, resource_subscriptions=[uri])
             return
         request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
-        with self._told(f"the resource {uri}"):
+        with self._translating_errors(f"the resource {uri}"):
             await self._client.session.send_request(request, types.EmptyResult)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Have it tell no more."""
+        """End the subscription to changes of a resource."""
         if self._is_modern():
             self._changes.leave(uri)
             return
         request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
-        with self._told(f"the resource {uri}"):
+        with self._translating_errors(f"the resource {uri}"):
             await self._client.session.send_request(request, types.EmptyResult)
 
     async def list_prompts(self) -> tuple[McpPrompt, ...]:
@@ -225,7 +232,7 @@ class Link:
         found: list[types.Prompt] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            with self._told("prompts/list"):
+            with self._translating_errors("prompts/list"):
                 page = await self._client.list_prompts(cursor=cursor)
             found += page.prompts
             if not page.next_cursor or page.next_cursor == cursor:
@@ -238,13 +245,13 @@ class Link:
     ) -> tuple[tuple[str, Content], ...]:
         """Return a prompt's messages."""
         self._need(self.has_prompts, "prompts")
-        with self._told(f"the prompt {name!r}"):
+        with self._translating_errors(f"the prompt {name!r}"):
             answer = await self._client.get_prompt(name, dict(arguments))
         return tuple(message_of(message) for message in answer.messages)
 
     async def _page(self, ask: Callable[..., Any], what: str, cursor: str) -> McpPage:
         self._need(self.has_resources, "resources")
-        with self._told(f"{what}/list"):
+        with self._translating_errors(f"{what}/list"):
             answer = await ask(cursor=cursor or None)
         items = tuple(resource_of(self._config.name, each) for each in getattr(answer, what))
         return McpPage(items, answer.next_cursor or "")
@@ -253,7 +260,7 @@ class Link:
         if not has:
             raise RespondToModel(f"The MCP server {self._config.name!r} has no {what}.")
 
-    # -- what the server says ------------------------------------------------------------------
+    # -- the server's description and notifications --------------------------------------------
 
     def _describe(self) -> None:
         client = self._client
@@ -262,16 +269,22 @@ class Link:
         self.version = client.server_info.version if client.server_info else ""
         self.has_resources = capabilities.resources is not None
         self.has_prompts = capabilities.prompts is not None
-        # A result is what the server says. Its schema is the server's too: to check one by the
-        # other would run patterns of a stranger on the loop, and lose the result where they differ.
-        client.session.validate_tool_result = _take_as_it_is
+        # Results are not validated against their schema, which is the server's too: it would run
+        # untrusted regular expressions on the event loop, and lose a result that does not match.
+        session: Any = client.session
+        session.validate_tool_result = _skip_validation
         if self._is_modern() and capabilities.tools and capabilities.tools.list_changed:
             self._changes.follow(client, "", tools_list_changed=True)
+
+    @property
+    def _client(self) -> Client:
+        assert self._opened is not None  # a link is used only after `open`
+        return self._opened
 
     def _is_modern(self) -> bool:
         return self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _take_notice(self, message: Any) -> None:
+    async def _on_message(self, message: object) -> None:
         match message:
             case types.ToolListChangedNotification():
                 self._mark_stale()
@@ -280,33 +293,35 @@ class Link:
             case Exception():
                 self._log.note(f"what came could not be read: {message}")
 
-    def _tell_updated(self, uri: str) -> None:
+    def _on_resource_updated(self, uri: str) -> None:
         self.on_updated(uri)
 
     def _mark_stale(self) -> None:
         self.stale = True
         self._ring()
 
-    # -- the transport, and what goes wrong ----------------------------------------------------
+    # -- transport and errors ------------------------------------------------------------------
 
     def _make_transport(self) -> "StdioTransport | HttpTransport":
         config, around = self._config, self._around
         if config.url is not None:
-            return HttpTransport(config, around, self._redact, self._end, self._sieve)
+            return HttpTransport(config, around, self._redact, self._end, self._listing_filter)
         folder = next(iter(around.roots), Path.home())
         environment = around.environment
-        return StdioTransport(config, environment, folder, self._log, self._end, self._sieve)
+        return StdioTransport(
+            config, environment, folder, self._log, self._end, self._listing_filter
+        )
 
     def _end(self) -> None:
         self.over = True
         self.unauthorized = self._transport.unauthorized
         self._ring()
 
-    def _told(self, what: str) -> "_Told":
-        return _Told(self, what)
+    def _translating_errors(self, what: str) -> "_ErrorTranslation":
+        return _ErrorTranslation(self, what)
 
     def meaning_of(self, error: MCPError, what: str) -> Exception:
-        """Return what an error of the SDK is to whoever asked for `what`."""
+        """Translate an error of the SDK for the caller who requested `what`."""
         if self._transport.unauthorized:
             self._end()
             return LoginNeeded()
@@ -317,8 +332,8 @@ class Link:
         return RespondToModel(self._redact(str(meaning)))
 
 
-class _Told:
-    """Turns errors of the SDK into ours; used as a context."""
+class _ErrorTranslation:
+    """Context manager that translates errors of the SDK into ours."""
 
     def __init__(self, link: Link, what: str) -> None:
         self._link = link
@@ -327,7 +342,7 @@ class _Told:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> Literal[False]:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
         if isinstance(error, MCPError):
             raise self._link.meaning_of(error, self._what) from None
         if isinstance(error, ValidationError):
@@ -335,7 +350,7 @@ class _Told:
         return False
 
 
-async def _take_as_it_is(name: str, result: types.CallToolResult) -> None:
+async def _skip_validation(name: str, result: types.CallToolResult) -> None:
     pass
 
 

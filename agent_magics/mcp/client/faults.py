@@ -1,18 +1,18 @@
-"""What the SDK's errors mean to whoever asked, and to the person."""
+"""Translates the SDK's errors for the caller and for the person."""
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from agent_magics.backends.mcp.endings import LinkLost, LoginNeeded
+from agent_magics.mcp.endings import LinkLost, LoginNeeded
 from agent_magics.protocol.errors import RespondToModel
 
-CLOSED = "Connection closed"  # as the SDK says that its connection ended; servers use the code too
-_SESSION_GONE = "Session terminated"  # and that the server has forgotten our session
+CLOSED = "Connection closed"  # the SDK's message for a closed connection; servers use its code too
+_SESSION_GONE = "Session terminated"  # the SDK's message for an unknown session
 
 
 def describe(error: BaseException) -> str:
-    """Say in a few words what went wrong; "" where a connection just ended."""
+    """Describe an error in a few words; "" for a connection that just ended."""
     error = core_of(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
@@ -26,7 +26,9 @@ def describe(error: BaseException) -> str:
 
 
 def core_of(error: BaseException) -> BaseException:
-    """Return what is in a group of errors: a wanted login, else the first; else the error."""
+    """Return the relevant error of a group: a required login, else the first; other errors
+    unchanged.
+    """
     while isinstance(error, BaseExceptionGroup):
         login = error.subgroup(LoginNeeded)
         error = (login or error).exceptions[0]
@@ -34,12 +36,12 @@ def core_of(error: BaseException) -> BaseException:
 
 
 def is_loss(error: MCPError) -> bool:
-    """Whether the connection ended before there was an answer."""
+    """Tell whether the connection ended before an answer arrived."""
     return error.error.code == types.CONNECTION_CLOSED and error.error.message == CLOSED
 
 
 def meaning_of(error: MCPError, server: str, what: str) -> LinkLost | RespondToModel:
-    """Return what an error is to whoever asked for `what`."""
+    """Translate an error of the SDK for the caller who requested `what`."""
     if error.error.message == _SESSION_GONE:
         return LinkLost(_SESSION_GONE, taken=False)
     if is_loss(error):

@@ -1,6 +1,6 @@
-"""Takes malformed tools out of a listing before the SDK reads it, which would refuse them all."""
+"""Removes malformed tools from a listing before the SDK parses it, which would reject all of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,19 +9,27 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
+from agent_magics.mcp.client.schemas import MOST_TOOLS
+
 _LISTING = "tools/list"
 
 
-class ListingSieve:
-    """Looks at the messages of a server while a listing of its tools is awaited."""
+class ListingFilter:
+    """Filters the messages of a server while a listing of its tools is awaited.
 
-    def __init__(self) -> None:
+    Args:
+        is_wanted: tells by name which tools are wanted; the first `MOST_TOOLS` of them are
+            examined.
+    """
+
+    def __init__(self, is_wanted: Callable[[str], bool] = bool) -> None:
+        self._is_wanted = is_wanted
         self._version: str | None = None  # while a listing is awaited
         self._left_out: dict[str, str] = {}
 
     @contextmanager
     def at_work(self, version: str | None) -> Iterator[None]:
-        """Sift what comes meanwhile, which speaks this version of the protocol."""
+        """Filter messages within this context, by this version of the protocol."""
         self._version = version
         try:
             yield
@@ -29,12 +37,12 @@ class ListingSieve:
             self._version = None
 
     def take(self) -> dict[str, str]:
-        """Return each malformed tool by name (or place in the list), and what is wrong with it."""
+        """Return and clear the malformed tools: name (or index in the list) -> the error."""
         taken, self._left_out = self._left_out, {}
         return taken
 
-    def __call__(self, item: Any) -> None:
-        """Sift a message, in place."""
+    def __call__(self, item: object) -> None:
+        """Filter a message, in place."""
         if self._version is None or not isinstance(item, SessionMessage):
             return
         message = item.message
@@ -44,6 +52,11 @@ class ListingSieve:
             self._sift(message.result)
 
     def _sift(self, result: dict[str, Any]) -> None:
+        wanted = [each for each in result["tools"] if self._is_wanted(_name_in(each) or "?")]
+        if len(wanted) > MOST_TOOLS:
+            surplus = f"{len(wanted) - MOST_TOOLS:,} more tools"
+            self._left_out[surplus] = f"the server has more than {MOST_TOOLS} tools"
+        result["tools"] = wanted[:MOST_TOOLS]
         wrong = self._find_wrong(result)
         for number, why in wrong.items():
             self._left_out[_name_of(result["tools"][number], number)] = why
@@ -52,7 +65,7 @@ class ListingSieve:
             result["tools"] = [each for number, each in tools if number not in wrong]
 
     def _find_wrong(self, result: dict[str, Any]) -> dict[int, str]:
-        """Return which tools are malformed, and how; none where the rest of the answer is, too."""
+        """Return index -> error of malformed tools; {} if other parts are malformed too."""
         wrong: dict[int, str] = {}
         try:
             validate_server_result(_LISTING, self._version or "", result)
@@ -67,10 +80,14 @@ class ListingSieve:
                     case _:
                         return {}
         except (KeyError, ValueError):
-            return {}  # a version that the SDK does not know: it will say so
+            return {}  # a version unknown to the SDK, which will report it
         return wrong
 
 
-def _name_of(tool: Any, number: int) -> str:
+def _name_of(tool: object, number: int) -> str:
+    return _name_in(tool)[:100] or f"number {number + 1} in its list"
+
+
+def _name_in(tool: object) -> str:
     name = tool.get("name") if isinstance(tool, dict) else None
-    return name[:100] if isinstance(name, str) and name else f"number {number + 1} in its list"
+    return name if isinstance(name, str) else ""

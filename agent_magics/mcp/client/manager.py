@@ -1,4 +1,4 @@
-"""All servers of one agent: started in the background, asked by name, ended together."""
+"""Manages all MCP servers of one agent: start in the background, call by name, stop."""
 
 import asyncio
 import sys
@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agent_magics.backends.mcp.server import Server
-from agent_magics.backends.mcp.surroundings import SecretStore, Spawn, Surroundings
+from agent_magics.mcp.client.server import Server
+from agent_magics.mcp.environment import McpEnvironment, SecretStore, Spawn
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
+    McpCallbacks,
     McpContents,
-    McpDesk,
     McpPage,
     McpPrompt,
     McpResult,
@@ -23,7 +23,7 @@ from agent_magics.protocol.mcp import (
     McpTool,
 )
 
-_TURN_FIRST = 0.05  # seconds; a model has not answered before
+_TURN_FIRST = 0.05  # seconds; shorter than any model's answer
 
 
 def _ignore(state: McpServerState) -> None:
@@ -31,19 +31,19 @@ def _ignore(state: McpServerState) -> None:
 
 
 class McpConnectionManager:
-    """The connections of one agent to its servers.
+    """The connections of one agent to its MCP servers.
 
-    Nothing runs before `start`. What is `async` belongs on the loop that `spawn` starts things on;
-    the rest may be called from any thread.
+    Nothing runs before `start`. Async methods must run on the event loop of `spawn`; the others may
+    be called from any thread.
 
     Args:
-        servers: how each is reached; two of one name are refused.
-        spawn: starts a coroutine on the loop that shall own the connections, as
+        servers: the configurations; names must be unique.
+        spawn: starts a coroutine on the event loop that owns the connections, as
             `EngineThread.spawn` does.
-        roots: the workspace's folders; servers are told them, and run in the first one.
-        environment: where variables for servers and their tokens come from.
-        changed: is told of every new state, on the loop; it must be quick.
-        secrets: where the tokens of logins are kept; without it nobody can log in.
+        roots: the workspace's folders, which servers are informed of; they run in the first one.
+        environment: source of environment variables and tokens for servers.
+        changed: called on the loop with every new state; must be quick.
+        secrets: stores the tokens of logins; without it login is not possible.
 
     Raises:
         FatalError: two servers have one name.
@@ -59,7 +59,7 @@ class McpConnectionManager:
         changed: Callable[[McpServerState], None] = _ignore,
         secrets: SecretStore | None = None,
     ) -> None:
-        self._around = Surroundings(spawn, tuple(roots), environment, self._tell, secrets)
+        self._around = McpEnvironment(spawn, tuple(roots), environment, self._tell, secrets)
         self._spawn = spawn
         self._changed = changed
         self._servers: Mapping[str, Server] = {}
@@ -69,10 +69,10 @@ class McpConnectionManager:
     # -- from any thread -----------------------------------------------------------------------
 
     def reconfigure(self, servers: Sequence[McpServerConfig]) -> None:
-        """Have these servers from now on; returns at once.
+        """Replace the set of servers; returns at once.
 
-        One whose configuration is what it was stays as it is, and its connection open. The others
-        end; those that are new begin with the next `start`.
+        A server with an unchanged configuration keeps its connection. The others end; new ones
+        begin with the next `start`.
 
         Raises:
             FatalError: two servers have one name, and nothing has changed; or the loop is gone.
@@ -84,7 +84,7 @@ class McpConnectionManager:
             known = self._servers.get(config.name)
             if known is None or known.config != replace(config, source=known.config.source):
                 known = Server(config, self._around)
-            known.config = config  # where it stands may have changed
+            known.config = config  # its `source` may have changed
             now[config.name] = known
         left = [each for name, each in self._servers.items() if now.get(name) is not each]
         self._servers = now
@@ -92,10 +92,10 @@ class McpConnectionManager:
             self._spawn(self._dismiss(left))
 
     def start(self, only: Collection[str] | None = None) -> None:
-        """Have every enabled server started that is not yet; returns at once.
+        """Start every enabled server that is not started yet; returns at once.
 
         Args:
-            only: the names of those that shall be; None is all.
+            only: names of the servers to start; None means all.
 
         Raises:
             FatalError: the loop is gone: this process is a fork.
@@ -105,11 +105,11 @@ class McpConnectionManager:
             self._spawn(self._start_all(waiting))
 
     def states(self) -> tuple[McpServerState, ...]:
-        """Return how every server stands at this moment, in the order they were given."""
+        """Return the current state of every server, in the configured order."""
         return tuple(each.standing.state for each in self._servers.values())
 
     def logs(self, server: str) -> str:
-        """Return the last of what a server wrote beside the protocol, without secrets.
+        """Return the end of a server's output beside the protocol, without secrets.
 
         Raises:
             RespondToModel: there is no server of this name.
@@ -117,25 +117,25 @@ class McpConnectionManager:
         return self._named(server).log.text()
 
     def secrets(self) -> tuple[str, ...]:
-        """Return what servers were given as secrets (keys, tokens): none may be shown."""
+        """Return the secrets given to servers (keys, tokens), which must not be shown."""
         found = {secret for each in self._servers.values() for secret in each.redact.secrets}
         return tuple(sorted(found, key=lambda each: (-len(each), each)))
 
     # -- on the loop: servers ------------------------------------------------------------------
 
     async def ready(self, server: str) -> McpServerState:
-        """Wait until a server has started, at most as long as its start may take.
+        """Wait until a server has started, at most for its start-up time limit.
 
         Raises:
-            RespondToModel: it is not there for use; the sentence says why.
+            RespondToModel: it is not available; the sentence says why.
         """
         return await self._named(server).standing.ready()
 
     async def require(self, only: Collection[str] | None = None) -> None:
-        """Wait for the servers that a run cannot do without.
+        """Wait for the servers that are configured as required.
 
         Args:
-            only: the names of those that the run has; None is all.
+            only: names of the servers that the run uses; None means all.
 
         Raises:
             FatalError: one of them did not start.
@@ -153,39 +153,39 @@ class McpConnectionManager:
                 ) from None
 
     async def enable(self, server: str) -> None:
-        """Start a server that is disabled or was stopped; returns when it begins to start."""
+        """Start a server that is disabled or was stopped; returns when its start has begun."""
         await self._named(server).enable()
 
     async def disable(self, server: str) -> None:
-        """End a server and do not start it again."""
+        """Stop a server and do not start it again."""
         await self._named(server).disable()
 
     async def restart(self, server: str) -> None:
-        """End a server and start it anew; its earlier crashes are forgotten."""
+        """Stop a server and start it again, resetting the count of its crashes."""
         await self._named(server).restart()
 
     async def login(self, server: str, show: Callable[[str], None], limit: float = 300) -> None:
-        """Log in to a server over HTTP, keep the tokens, and start it anew.
+        """Log in to a server over HTTP, store the tokens, and restart the connection.
 
         Args:
             server: its name.
-            show: is handed the address that the person has to open; no browser is opened here.
-            limit: seconds the person has.
+            show: called with the address that the person has to open; no browser is opened here.
+            limit: seconds to wait for the person.
 
         Raises:
-            FatalError: it did not come about; the sentence says why.
+            FatalError: it failed; the sentence says why.
         """
         await self._named(server).login(show, limit)
 
     async def logout(self, server: str) -> None:
-        """Forget the tokens of a server, and start it anew without."""
+        """Delete the tokens of a server, and restart the connection without them."""
         await self._named(server).logout()
 
     async def close(self) -> None:
-        """End all servers; takes some seconds at most."""
+        """Stop all servers; takes some seconds at most."""
         await asyncio.gather(*(each.close() for each in self._servers.values()), self._end_left())
 
-    # -- on the loop: what servers offer -------------------------------------------------------
+    # -- on the loop: tools, resources, prompts ------------------------------------------------
 
     async def list_all_tools(self) -> tuple[McpTool, ...]:
         """Return the tools of all servers; waits for those that are starting (see `states`)."""
@@ -197,64 +197,64 @@ class McpConnectionManager:
         return tuple(tool for state in self.states() for tool in state.tools)
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Json], desk: McpDesk
+        self, server: str, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
     ) -> McpResult:
         """Call a tool; waits for a server that is starting.
 
         Args:
             server: its name.
-            tool: the tool's name, as the server says it.
+            tool: the tool's name at the server.
             arguments: a JSON object.
-            desk: whom the server may speak to meanwhile.
+            callbacks: receive progress, log messages and questions of the server meanwhile.
 
         Raises:
-            RespondToModel: there is no such tool, the server is not there, it refused the call, it
-                ended during the call, or took too long.
+            RespondToModel: there is no such tool, the server is not available, it refused the call,
+                it ended during the call, or timed out.
         """
-        return await self._named(server).call_tool(tool, arguments, desk)
+        return await self._named(server).call_tool(tool, arguments, callbacks)
 
     async def list_resources(self, server: str, cursor: str = "") -> McpPage:
         """Return a page of a server's resources.
 
         Raises:
-            RespondToModel: it has none, or is not there.
+            RespondToModel: it has none, or is not available.
         """
-        return await self._named(server).ask("list_resources", cursor)
+        return await self._named(server).ask(lambda link: link.list_resources(cursor))
 
     async def list_resource_templates(self, server: str, cursor: str = "") -> McpPage:
-        """Return a page of a server's templates of resources; raises as `list_resources`."""
-        return await self._named(server).ask("list_resource_templates", cursor)
+        """Return a page of a server's resource templates; raises as `list_resources`."""
+        return await self._named(server).ask(lambda link: link.list_resource_templates(cursor))
 
     async def read_resource(self, server: str, uri: str) -> tuple[McpContents, ...]:
-        """Return a resource, in as many parts as the server gives; raises as `list_resources`."""
-        return await self._named(server).ask("read_resource", uri)
+        """Read a resource, which may have several parts; raises as `list_resources`."""
+        return await self._named(server).ask(lambda link: link.read_resource(uri))
 
     async def subscribe(self, server: str, uri: str, changed: Callable[[str], None]) -> None:
-        """Have `changed(uri)` called on the loop whenever the server says that it has changed.
+        """Call `changed(uri)` on the loop whenever the server reports a change of the resource.
 
-        It holds over restarts of the server, until `unsubscribe`.
+        The subscription is kept over restarts of the server, until `unsubscribe`.
 
         Raises:
-            RespondToModel: the server does not tell changes, or is not there.
+            RespondToModel: the server does not report changes, or is not available.
         """
         await self._named(server).subscribe(uri, changed)
 
     async def unsubscribe(self, server: str, uri: str, changed: Callable[[str], None]) -> None:
-        """Have `changed` called no more."""
+        """Stop calling `changed`."""
         await self._named(server).unsubscribe(uri, changed)
 
     async def list_prompts(self, server: str) -> tuple[McpPrompt, ...]:
         """Return the prompts that a server offers; raises as `list_resources`."""
-        return await self._named(server).ask("list_prompts")
+        return await self._named(server).ask(lambda link: link.list_prompts())
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str]
     ) -> tuple[tuple[str, Content], ...]:
         """Return a prompt's messages as (role, content); raises as `list_resources`."""
-        return await self._named(server).ask("get_prompt", name, arguments)
+        return await self._named(server).ask(lambda link: link.get_prompt(name, arguments))
 
     def _tell(self, state: McpServerState) -> None:
-        """Pass on how a server stands, unless another one has taken its place."""
+        """Forward a server's state, unless another server has replaced it."""
         known = self._servers.get(state.config.name)
         if known is not None and known.standing.state is state:
             self._changed(state)
@@ -264,7 +264,7 @@ class McpConnectionManager:
         return [each for name, each in servers.items() if only is None or name in only]
 
     async def _dismiss(self, left: Sequence[Server]) -> None:
-        """End servers that are configured no more."""
+        """Stop servers that are no longer configured."""
         self._leaving.update(left)
         await self._end_left()
         self._leaving.difference_update(left)
@@ -274,11 +274,11 @@ class McpConnectionManager:
 
     async def _start_all(self, servers: Sequence[Server]) -> None:
         if "mcp" not in sys.modules:
-            # Importing the SDK takes the interpreter for moments; the turn that begins goes first.
+            # Importing the SDK slows down the event loop; let the turn send its request first.
             await asyncio.sleep(_TURN_FIRST)
-        await self._end_left()  # what has a new configuration may have but one of something
+        await self._end_left()  # the old server may hold a resource that the new one needs
         for each in servers:
-            if each.standing.status is McpStatus.STARTING:  # else it was ended before it began
+            if each.standing.status is McpStatus.STARTING:  # else it was stopped before its start
                 each.start()
 
     def _named(self, server: str) -> Server:

@@ -1,4 +1,4 @@
-"""What servers answer, from the SDK's types into our nouns; nothing is lost or put in its place."""
+"""Converts results from the SDK's types to ours without loss."""
 
 import binascii
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ from agent_magics.protocol.mcp import (
     McpTool,
 )
 
-# What providers read as a picture. An SVG is a document that may hold a script: a file, to us.
+# Images that providers accept. An SVG is treated as a file, since it may contain a script.
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BROKEN = "[a picture ({}) whose data is no valid base64 was left out]"
 
 
 def result_of(answer: types.CallToolResult) -> McpResult:
-    """Return what a call of a tool gave back."""
+    """Convert the result of a tool call."""
     content, blobs = _sorted(answer.content)
     return McpResult(tuple(content), tuple(blobs), answer.structured_content, bool(answer.is_error))
 
 
 def tool_of(server: str, tool: types.Tool) -> McpTool:
-    """Return a tool as its server describes it."""
+    """Convert the description of a tool."""
     hints = tool.annotations or types.ToolAnnotations()
     return McpTool(
         server,
@@ -45,21 +45,24 @@ def tool_of(server: str, tool: types.Tool) -> McpTool:
 
 
 def resource_of(server: str, found: types.Resource | types.ResourceTemplate) -> McpResource:
-    """Return a resource, or a template of resources."""
-    is_template = isinstance(found, types.ResourceTemplate)
+    """Convert a resource, or a template of resources."""
+    if isinstance(found, types.ResourceTemplate):
+        uri, size = found.uri_template, None
+    else:
+        uri, size = found.uri, found.size
     return McpResource(
         server,
-        found.uri_template if is_template else found.uri,
+        uri,
         found.name,
         found.title or "",
         found.description or "",
         found.mime_type or "",
-        None if is_template else found.size,
+        size,
     )
 
 
 def contents_of(part: types.TextResourceContents | types.BlobResourceContents) -> McpContents:
-    """Return one part of a resource that was read."""
+    """Convert one part of a resource that was read."""
     kind = part.mime_type or ""
     if isinstance(part, types.TextResourceContents):
         return McpContents(part.uri, kind, text=part.text)
@@ -67,7 +70,7 @@ def contents_of(part: types.TextResourceContents | types.BlobResourceContents) -
 
 
 def prompt_of(server: str, prompt: types.Prompt) -> McpPrompt:
-    """Return a prompt that a server offers."""
+    """Convert a prompt that a server offers."""
     arguments = tuple(
         (each.name, each.description or "", bool(each.required)) for each in prompt.arguments or ()
     )
@@ -75,14 +78,14 @@ def prompt_of(server: str, prompt: types.Prompt) -> McpPrompt:
 
 
 def message_of(message: types.PromptMessage) -> tuple[str, Content]:
-    """Return a message of a prompt as (role, content)."""
+    """Convert a message of a prompt to (role, content)."""
     content, blobs = _sorted([message.content])
     content += [InputText(f"[{blob.mime_type}, not readable here]") for blob in blobs]
     return message.role, tuple(content)
 
 
 def text_of_sampling(message: Any) -> tuple[str, str]:
-    """Return a message that a server wants answered as (role, text)."""
+    """Convert a message of a sampling request to (role, text)."""
     parts = [
         part.text if isinstance(part, types.TextContent) else f"[{part.type}, not passed on]"
         for part in message.content_as_list

@@ -1,7 +1,8 @@
-"""Which tools of a server can be offered at all: within bounds, and not without end.
+"""Checks which tools of a server can be offered: schemas of limited size and without endless
+references.
 
-A schema that is merely odd is brought into form elsewhere; here stands what would make that, or a
-request to a model, take for ever.
+Merely unusual schemas are normalised elsewhere; rejected here are those that would make the
+normalisation, or a request to a model, take unbounded time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,13 @@ _LONGEST_NAME = 256  # characters
 _PER_PART = 4  # quotes, a comma, a colon
 
 
-def measure(value: Any, most: int) -> int | None:
-    """Return about how many characters `value` has as JSON; None where that is over `most`.
+def measure(value: object, most: int) -> int | None:
+    """Return the approximate length of `value` as JSON; None if it exceeds `most` characters.
 
-    It looks no further than that, so that 50 MB cost what `most` costs.
+    It stops there, so that the time is bounded by `most`.
 
     Raises:
-        RecursionError: it is nested deeper than any schema that a person wrote.
+        RecursionError: it is nested deeper than `_DEEPEST`.
     """
     size = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
@@ -42,10 +43,10 @@ def measure(value: Any, most: int) -> int | None:
     return size
 
 
-def endless_reference(schema: Any) -> str:
-    """Return a `$ref` that leads only to references and back to itself; "" without one.
+def endless_reference(schema: object) -> str:
+    """Return a `$ref` whose chain of references never reaches a schema; "" without one.
 
-    A type that contains itself is no such thing: between the references there is an object.
+    A recursive type is not one: between its references there is an object.
     """
     for reference in _references(schema):
         seen = set()
@@ -62,12 +63,12 @@ def endless_reference(schema: Any) -> str:
 
 
 def why_left_out(name: str, parts: Sequence[Any], room: int) -> tuple[str, int]:
-    """Return why a tool cannot be offered, "" where it can; and its size.
+    """Return why a tool cannot be offered, "" where it can; and its size in characters.
 
     Args:
         name: of the tool.
         parts: its description and its schemas.
-        room: characters that the server's tools may still take.
+        room: characters that are left for the server's tools.
     """
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         return "its name is empty, too long, or not printable", 0
@@ -85,7 +86,7 @@ def why_left_out(name: str, parts: Sequence[Any], room: int) -> tuple[str, int]:
     return "", size
 
 
-def _references(schema: Any) -> list[str]:
+def _references(schema: object) -> list[str]:
     found: list[str] = []
     waiting = [schema]
     while waiting:
@@ -99,8 +100,8 @@ def _references(schema: Any) -> list[str]:
     return found
 
 
-def _at(schema: Any, pointer: str) -> Any:
-    """Return what a reference within `schema` leads to; None where it leads nowhere."""
+def _at(schema: object, pointer: str) -> Any:
+    """Return the target of a reference within `schema`; None if it does not exist."""
     here = schema
     for word in pointer.removeprefix("#").split("/")[1:]:
         key = word.replace("~1", "/").replace("~0", "~")

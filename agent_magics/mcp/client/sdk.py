@@ -1,7 +1,8 @@
-"""Imports what the SDK is needed for, late and in a thread: half a second of work.
+"""Imports the MCP SDK late and in a thread, since it takes half a second.
 
-With Python's own settings the loop would hardly go on meanwhile: it would get the interpreter
-every 5 ms, and 300,000 new objects set off collections of all there is, which nothing interrupts.
+With Python's default settings the event loop would nearly stop meanwhile: it would get the
+interpreter every 5 ms, and 300,000 new objects would trigger uninterruptible collections of all
+objects.
 """
 
 import gc
@@ -12,28 +13,28 @@ from contextlib import contextmanager
 from types import ModuleType
 
 _SWITCH_INTERVAL = 0.0002  # seconds
-_LINK = "agent_magics.backends.mcp.link"
-_lock = threading.Lock()  # the settings are the process's: one at a time may change them
+_LINK = "agent_magics.mcp.client.connection"
+_lock = threading.Lock()  # the settings are global to the process
 
 
 def load_link() -> ModuleType:
-    """Return the module of connections; from any thread but the loop's.
+    """Import the module `connection`; callable from any thread except the event loop's.
 
     Raises:
-        ImportError: the SDK is not there, or not of version 2.
+        ImportError: the SDK is not installed, or is not version 2.
     """
     with _lock:
         if _LINK in sys.modules:
             return sys.modules[_LINK]
         with _loop_first():
-            from agent_magics.backends.mcp import link  # noqa: PLC0415 - imports the SDK
+            from agent_magics.mcp.client import connection as link  # noqa: PLC0415 - imports the SDK
     return link
 
 
 def load_oauth() -> ModuleType:
-    """Return the module of logins; as `load_link`."""
+    """Import the module of logins; see `load_link`."""
     load_link()
-    from agent_magics.backends.mcp import oauth  # noqa: PLC0415 - imports the SDK
+    from agent_magics.mcp.transports import oauth  # noqa: PLC0415 - imports the SDK
 
     return oauth
 

@@ -1,48 +1,52 @@
-"""One server from its first start to its last end: the task that owns the connection to it."""
+"""Runs one MCP server connection: start, restart with back-off, stop."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_magics.backends.mcp.endings import Deaths, HandshakeRefused, LinkLost, LoginNeeded
-from agent_magics.backends.mcp.logs import LogRing
-from agent_magics.backends.mcp.redaction import Redactor
-from agent_magics.backends.mcp.sdk import load_link, load_oauth
-from agent_magics.backends.mcp.standing import Standing
-from agent_magics.backends.mcp.surroundings import Surroundings
+from agent_magics.mcp.client.sdk import load_link, load_oauth
+from agent_magics.mcp.client.status import Standing
+from agent_magics.mcp.endings import Deaths, HandshakeRefused, LinkLost, LoginNeeded
+from agent_magics.mcp.environment import McpEnvironment
+from agent_magics.mcp.logs import LogRing
+from agent_magics.mcp.redaction import Redactor
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import (
-    McpDesk,
+    McpCallbacks,
     McpResult,
     McpServerConfig,
     McpStatus,
 )
 
-_CLOSE_LIMIT = 6.0  # seconds a connection may take to end, before its task is cancelled
-_NOTICE_LIMIT = 5.0  # seconds until the end of a connection must have been noticed
-_RELIST_REST = 0.2  # seconds between two listings of tools, however often they change
+if TYPE_CHECKING:  # importing the SDK takes half a second, so it is done only with servers
+    from agent_magics.mcp.client.connection import Link
+
+T = TypeVar("T")
+
+_CLOSE_LIMIT = 6.0  # seconds for a connection to end, before its task is cancelled
+_NOTICE_LIMIT = 5.0  # seconds to wait until the end of a connection was noticed
+_RELIST_REST = 0.2  # minimal seconds between two listings of tools
 _LOG = logging.getLogger("agent_magics")
 
 
 class Server:
-    """One configured server. Its methods belong on the loop.
+    """One configured server. Its methods must run on the event loop.
 
-    Its owner task enters and leaves the connection, restarts a server that ended by itself, and
-    is the only one to change its state. Calls do not pass through it: they run in the task of
-    whoever calls.
+    Its owner task opens and closes the connection, restarts a server that ended unexpectedly, and
+    is the only one to change its state. Calls run in the tasks of their callers.
 
     Attributes:
-        config: how it is reached.
-        standing: its state, and who waits for it to change.
-        log: what it wrote beside the protocol.
-        redact: takes its secrets out of a text.
+        config: its configuration.
+        standing: its state, with notification of changes.
+        log: its output beside the protocol.
+        redact: removes its secrets from a text.
     """
 
-    def __init__(self, config: McpServerConfig, around: Surroundings) -> None:
+    def __init__(self, config: McpServerConfig, around: McpEnvironment) -> None:
         self.config = config
         self.redact = Redactor(config, around.environment)
         self.log = LogRing(self.redact)
@@ -50,9 +54,9 @@ class Server:
         self._sentence = self.standing.sentence
         self._around = around
         self._owner: asyncio.Task[None] | None = None
-        self._link: Any = None  # while it is ready
-        self._stop = asyncio.Event()  # the owner shall end
-        self._bell = asyncio.Event()  # the owner shall look what is to be done
+        self._link: Link | None = None  # while it is ready
+        self._stop = asyncio.Event()  # set to end the owner task
+        self._wake = asyncio.Event()  # set to make the owner task check for work
         self._start_clock: asyncio.Timeout | None = None
         self._switching = asyncio.Lock()
         self._handshake = "legacy"
@@ -62,7 +66,7 @@ class Server:
     # -- starting and ending -------------------------------------------------------------------
 
     def start(self) -> None:
-        """Have it started, unless that has been done."""
+        """Start it, unless it is started."""
         if self._owner is None:
             self._stop.clear()
             self._deaths = Deaths()
@@ -75,28 +79,28 @@ class Server:
             self.start()
 
     async def disable(self) -> None:
-        """End it."""
+        """Stop it."""
         await self._end(McpStatus.DISABLED)
 
     async def restart(self) -> None:
-        """End it and start it anew."""
+        """Stop it and start it again."""
         async with self._switching:
             await self._end_owner()
             self.start()
 
     async def close(self) -> None:
-        """End it, as the agent does."""
+        """Stop it when the agent is closed."""
         status = McpStatus.DISABLED
         await self._end(status if self.standing.status is status else McpStatus.STOPPED)
 
     async def login(self, show: Callable[[str], None], limit: float) -> None:
-        """Log in and start anew; see the manager."""
+        """Log in and restart; see the manager."""
         tokens = await self._tokens()
         await tokens.log_in(show, limit)
         await self.restart()
 
     async def logout(self) -> None:
-        """Forget the tokens and start anew."""
+        """Delete the tokens and restart."""
         tokens = await self._tokens()
         await tokens.forget()
         await self.restart()
@@ -119,9 +123,9 @@ class Server:
         if owner is None:
             return
         self._stop.set()
-        self._bell.set()
+        self._wake.set()
         if self._start_clock is not None:
-            with suppress(RuntimeError):  # it has run out at this very moment
+            with suppress(RuntimeError):  # it has just expired
                 self._start_clock.reschedule(asyncio.get_running_loop().time())
         await asyncio.wait({owner}, timeout=_CLOSE_LIMIT)
         if not owner.done():
@@ -152,7 +156,7 @@ class Server:
 
     async def _live_once(self, sdk: ModuleType) -> bool:
         """Connect, and stay until the connection ends; return whether to connect again."""
-        link = sdk.Link(self.config, self._around, self.log, self.redact, self._bell.set)
+        link = sdk.Link(self.config, self._around, self.log, self.redact, self._wake.set)
         link.on_updated = self._tell_watchers
         served, problem = False, None
         try:
@@ -206,10 +210,10 @@ class Server:
             self._start_clock = None
 
     async def _attend(self, link: Any) -> None:
-        """Do what is to be done meanwhile; returns when the connection is over, or shall be."""
+        """Process events; returns when the connection is over, or shall be."""
         while True:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._wake.wait()
+            self._wake.clear()
             if self._stop.is_set() or link.over:
                 return
             if link.stale:
@@ -228,7 +232,7 @@ class Server:
             await asyncio.wait_for(self._stop.wait(), _RELIST_REST)
 
     async def _after_death(self, link: Any, problem: str | None) -> bool:
-        """Wait a little and have it started again, unless it has died too often."""
+        """Wait with back-off and return True for a restart, unless it has ended too often."""
         how = link.ending or problem or "its connection closed"
         self.log.note(f"it ended: {how}")
         wait = self._deaths.count()
@@ -271,26 +275,28 @@ class Server:
             has_prompts=link.has_prompts,
         )
 
-    # -- what others ask of it -----------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------
 
-    async def call_tool(self, tool: str, arguments: Mapping[str, Json], desk: McpDesk) -> McpResult:
+    async def call_tool(
+        self, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
+    ) -> McpResult:
         """Call a tool; see the manager."""
         link = self._link or await self._ready_link()
         if tool not in link.tools:
             raise RespondToModel(self._no_tool(link, tool))
         try:
-            return await link.call_tool(tool, arguments, desk)
+            return await link.call_tool(tool, arguments, callbacks)
         except LinkLost as lost:
             raise RespondToModel(await self._tell_loss(link, lost)) from None
         except LoginNeeded:
             raise RespondToModel(self.standing.login_sentence()) from None
 
-    async def ask(self, method: str, *arguments: Any) -> Any:
-        """Have the connection do something else than a call of a tool."""
+    async def ask(self, work: "Callable[[Link], Awaitable[T]]") -> T:
+        """Run a request other than a tool call on the connection."""
         link = self._link or await self._ready_link()
         try:
             async with asyncio.timeout(self.config.tool_timeout_sec):
-                return await getattr(link, method)(*arguments)
+                return await work(link)
         except TimeoutError:
             raise RespondToModel(
                 self._sentence(f"did not answer within {self.config.tool_timeout_sec:g} s.")
@@ -301,18 +307,18 @@ class Server:
             raise RespondToModel(self.standing.login_sentence()) from None
 
     async def subscribe(self, uri: str, changed: Callable[[str], None]) -> None:
-        """Have `changed(uri)` called when the resource changes."""
+        """Call `changed(uri)` when the resource changes."""
         if uri not in self._watchers:
-            await self.ask("subscribe", uri)
+            await self.ask(lambda link: link.subscribe(uri))
         self._watchers.setdefault(uri, []).append(changed)
 
     async def unsubscribe(self, uri: str, changed: Callable[[str], None]) -> None:
-        """Have `changed` called no more."""
+        """Stop calling `changed`."""
         watchers = self._watchers.get(uri, [])
         with suppress(ValueError):
             watchers.remove(changed)
         if not watchers and self._watchers.pop(uri, None) is not None and self._link is not None:
-            await self.ask("unsubscribe", uri)
+            await self.ask(lambda link: link.unsubscribe(uri))
 
     def _tell_watchers(self, uri: str) -> None:
         for changed in tuple(self._watchers.get(uri, ())):
@@ -328,7 +334,7 @@ class Server:
         return self._link
 
     async def _tell_loss(self, link: Any, lost: LinkLost) -> str:
-        """Say truthfully what became of a call whose server ended, and of the server."""
+        """Return the sentence about a call whose server ended, and about the server's state."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_NOTICE_LIMIT):
                 while self._link is link or link.ending is None:

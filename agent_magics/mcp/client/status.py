@@ -1,4 +1,4 @@
-"""How one server stands: its state, who waits for it to change, and the sentences about it."""
+"""Tracks one server's state, notifies those who wait for a change, and describes it."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.backends.mcp.redaction import Redactor
+from agent_magics.mcp.redaction import Redactor
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger("agent_magics")
 
 
 class Standing:
-    """The state of one server; changed on the loop only, but for `announce`.
+    """The state of one server; changed on the event loop only, except by `announce`.
 
     Attributes:
         state: replaced as a whole, so that every thread may read it.
@@ -35,7 +35,7 @@ class Standing:
         self._config = config
         self._redact = redact
         self._changed = changed
-        self._news = asyncio.Event()  # replaced with every change
+        self._changed_event = asyncio.Event()  # replaced with every change
         status = McpStatus.STOPPED if config.enabled else McpStatus.DISABLED
         self.state = McpServerState(config, status, self.sentence(_NOT_RUNNING[status]))
 
@@ -45,42 +45,42 @@ class Standing:
         return self.state.status
 
     def announce(self) -> bool:
-        """Say that it is going to be started, where it shall be; from any thread."""
+        """Set the state to starting, if it is to be started; from any thread."""
         if self.status is not McpStatus.STOPPED:
             return False
         self.state = replace(self.state, status=McpStatus.STARTING, message=self._starting())
         return True
 
     def begin(self) -> None:
-        """It is being started."""
+        """Set the state to starting."""
         self.become(McpStatus.STARTING, self._starting())
 
     def rest(self, status: McpStatus) -> None:
-        """It has been ended, because somebody wanted that."""
+        """Set the state of a server that was stopped on request."""
         self.become(status, self.sentence(_NOT_RUNNING[status]))
 
     def want_login(self) -> None:
-        """It wants a login."""
+        """Set the state of a server that requires a login."""
         self.become(McpStatus.NEEDS_LOGIN, self.login_sentence())
 
     def become(self, status: McpStatus, message: str, **more: Any) -> None:
-        """Take on a state, and tell everybody."""
+        """Set a new state, and notify everybody."""
         if status is not McpStatus.READY and status not in _WAITING:
             more = {"tools": (), "left_out": (), **more}
         self.state = replace(self.state, status=status, message=self._redact(message), **more)
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        event, self._changed_event = self._changed_event, asyncio.Event()
+        event.set()
         try:
             self._changed(self.state)
         except Exception:
             _LOG.exception("telling of MCP server %r failed", self._config.name)
 
     async def change(self) -> None:
-        """Wait until something changes."""
-        await self._news.wait()
+        """Wait for the next change."""
+        await self._changed_event.wait()
 
     async def ready(self) -> McpServerState:
-        """Wait until it has started, at most as long as its start may take.
+        """Wait until it has started, at most for its start-up time limit.
 
         Raises:
             RespondToModel: it is not ready; the sentence says why.
@@ -102,7 +102,7 @@ class Standing:
         return f"The MCP server {self._config.name!r} {predicate}"
 
     def login_sentence(self) -> str:
-        """Return what the person has to do to be let in."""
+        """Return what the person has to do to log in."""
         if variable := self._config.bearer_token_env_var:
             return self.sentence(f"refused the token in {variable}: put a valid one there.")
         name = self._config.name

@@ -1,12 +1,14 @@
-"""Which of a server's tools can be called: those that are wanted, and those that can be offered."""
+"""Selects the tools of a server that can be called: wanted by the configuration, and
+well-formed.
+"""
 
 from collections.abc import Iterable, Mapping
 
 import mcp_types as types
 
-from agent_magics.backends.mcp.logs import LogRing
-from agent_magics.backends.mcp.results import tool_of
-from agent_magics.backends.mcp.schemas import MOST_OF_ALL, MOST_TOOLS, why_left_out
+from agent_magics.mcp.client.results import tool_of
+from agent_magics.mcp.client.schemas import MOST_OF_ALL, MOST_TOOLS, why_left_out
+from agent_magics.mcp.logs import LogRing
 from agent_magics.protocol.mcp import McpServerConfig, McpTool
 
 _LONGEST_SHOWN = 100  # characters of a name
@@ -18,24 +20,24 @@ def chosen_tools(
     malformed: Mapping[str, str],
     log: LogRing,
 ) -> tuple[dict[str, McpTool], dict[str, str]]:
-    """Return the tools by name, and why others are left out, also by name.
+    """Return the tools by name, and the reasons why others are left out, by name.
 
     Tools that the configuration does not want are in neither.
 
     Args:
-        config: what it wants.
-        found: what was listed.
-        malformed: what was listed, too, but not as the protocol wants it: name -> why.
-        log: of the server; reasons stand there as well.
+        config: the server's configuration.
+        found: the listed tools.
+        malformed: listed tools that do not follow the protocol: name -> reason.
+        log: of the server; receives the reasons too.
     """
     kept: dict[str, McpTool] = {}
     left_out: dict[str, str] = {}
     for name, why in malformed.items():
-        if _is_wanted(config, name):
+        if is_wanted(config, name):
             _leave_out(name, why, left_out, log)
     room = MOST_OF_ALL
     for tool in found:
-        if not _is_wanted(config, tool.name):
+        if not is_wanted(config, tool.name):
             continue
         why, size = _why_not(tool, kept, room)
         if why:
@@ -61,6 +63,7 @@ def _why_not(tool: types.Tool, kept: dict[str, McpTool], room: int) -> tuple[str
     return why_left_out(tool.name, parts, room)
 
 
-def _is_wanted(config: McpServerConfig, name: str) -> bool:
+def is_wanted(config: McpServerConfig, name: str) -> bool:
+    """Tell whether the configuration wants a tool of that name."""
     enabled = config.enabled_tools
     return (enabled is None or name in enabled) and name not in config.disabled_tools

@@ -1,4 +1,4 @@
-"""A `config.toml` with one MCP server more, less, or switched: all else in it stays as it is."""
+"""Adds, removes or enables one MCP server in a `config.toml`; everything else is kept unchanged."""
 
 import os
 import stat
@@ -6,25 +6,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.mcp_config import NAME, TABLE, ProjectServers, servers_of
-from agent_magics.dispatch.mcp_table import TableReader
-from agent_magics.dispatch.toml_edit import with_switch, with_table, without_table, write_text
-from agent_magics.dispatch.toml_places import decode, parse_toml, read_plain
+from agent_magics.config_files.locking import locked
+from agent_magics.config_files.toml_edit import with_switch, with_table, without_table, write_text
+from agent_magics.config_files.toml_places import decode, parse_toml, read_settings
+from agent_magics.mcp.config.sources import NAME, TABLE, ProjectServers, servers_of
+from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
 
 
 class McpFile:
-    """One `config.toml` that may be changed: the person's own, or a project's.
+    """One `config.toml` to be edited: the person's own, or a project's.
 
-    A project's file is trusted as it is after a change if it was trusted, or not there, before.
+    After an edit a project's file is trusted if it was trusted, or missing, before.
 
     Args:
         path: the file.
-        project: whose file it is; None is the person's own.
+        project: the project it belongs to; None for the person's own.
     """
 
     def __init__(self, path: Path, project: ProjectServers | None = None) -> None:
-        # A person may keep their settings elsewhere, behind a link; a project may not lead away.
+        # The person's own file may be a link; a project's may not, since it could point elsewhere.
         self.path = path if project else Path(os.path.realpath(path))
         self._project = project
 
@@ -32,16 +33,16 @@ class McpFile:
         """Return the names of the servers in the file, in order.
 
         Raises:
-            FatalError: it is not understood.
+            FatalError: it is malformed.
         """
         servers = parse_toml(self._text(), self.path).get(TABLE, {})
         return tuple(servers) if isinstance(servers, dict) else ()
 
     def add(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Write one more server at the file's end.
+        """Append a server to the file.
 
         Raises:
-            FatalError: there is one of this name, or its settings are not understood.
+            FatalError: there is one of this name, or its settings are invalid.
             OSError: it cannot be written.
         """
         if name in self.names():
@@ -53,10 +54,10 @@ class McpFile:
         self._change(lambda text: with_table(text, (TABLE, name), settings, self.path))
 
     def remove(self, name: str) -> None:
-        """Take a server out.
+        """Remove a server.
 
         Raises:
-            FatalError: it is not there, or cannot be taken out by itself.
+            FatalError: it does not exist, or cannot be removed automatically.
             OSError: the file cannot be written.
         """
         if name not in self.names():
@@ -64,10 +65,10 @@ class McpFile:
         self._change(lambda text: without_table(text, (TABLE, name), self.path))
 
     def switch(self, name: str, on: bool) -> None:
-        """Write that a server is enabled, or not.
+        """Enable or disable a server in the file.
 
         Raises:
-            FatalError: it is not there, or cannot be changed by itself.
+            FatalError: it does not exist, or cannot be changed automatically.
             OSError: the file cannot be written.
         """
         if name not in self.names():
@@ -75,20 +76,26 @@ class McpFile:
         self._change(lambda text: with_switch(text, (TABLE, name, "enabled"), on, self.path))
 
     def _text(self) -> str:
-        return decode(read_plain(self.path, "MCP servers") or b"", self.path)
+        data = read_settings(self.path, "MCP servers", links=self._project is None)
+        return decode(data or b"", self.path)
 
     def _change(self, change: Callable[[str], str]) -> None:
+        self._make_folder()
+        with locked(self.path):
+            self._change_locked(change)
+
+    def _change_locked(self, change: Callable[[str], str]) -> None:
         project = self._project
-        files = project.files() if project else []
+        files = project.read() if project else []
         trusted = project is not None and (not files or project.is_trusted(files))
         text = change(self._text())
         folder = project.folder if project else self.path.parent
-        servers_of(self.path.with_name(NAME), text.encode("utf-8"), folder)  # it is understood
-        self._make_folder()
+        # raises if it is invalid
+        servers_of(self.path.with_name(NAME), text.encode("utf-8"), folder)
         write_text(self.path, text, mode=0o644 if project else 0o600)
         if project is not None and trusted:
             others = [(path, data) for path, data in files if path != self.path]
-            # Of what was meant to be written, whatever stands there by now.
+            # The digest of the intended text, in case the file has changed since.
             project.trust(project.digest([*others, (self.path, text.encode("utf-8"))]))
 
     def _make_folder(self) -> None:

@@ -1,4 +1,4 @@
-"""The `.mcp.json` that other clients read too: `{"mcpServers": {NAME: {...}}}`.
+"""Parses `.mcp.json`, which other clients read too: `{"mcpServers": {NAME: {...}}}`.
 
 Source: Claude Code's documentation, "Connect Claude Code to tools via MCP": the file's shape, and
 `${VAR}` and `${VAR:-default}` in `command`, `args`, `env`, `url` and `headers`.
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.json_places import JsonPlaces, parse_json
-from agent_magics.dispatch.mcp_table import TableReader
+from agent_magics.config_files.json_places import JsonPlaces, parse_json
+from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -30,21 +30,21 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class _Unusable(Exception):
-    """A server cannot be reached as its table says; the text says what it needs."""
+    """A server cannot be used as configured; the message says what is missing."""
 
 
 def read_mcp_json(
     text: str, path: Path, environment: Mapping[str, str] | None
 ) -> tuple[list[McpServerConfig], list[str]]:
-    """Return the servers of an `.mcp.json`, and a sentence for each that is left out.
+    """Parse an `.mcp.json`; return its servers, and a sentence for each that is left out.
 
     Args:
-        text: what stands in it.
-        path: the file; a relative `cwd` starts in its folder.
-        environment: the variables that `${VAR}` stands for; None leaves it as it is written.
+        text: its content.
+        path: the file; a relative `cwd` is relative to its folder.
+        environment: variables for `${VAR}`; None keeps references unexpanded.
 
     Raises:
-        FatalError: it is not understood; says file and line.
+        FatalError: it is malformed; the message names file and line.
     """
     data = parse_json(text, path)
     places = JsonPlaces(text)
@@ -72,32 +72,32 @@ def read_mcp_json(
 
 
 def _as_table(table: Any, environment: Mapping[str, str] | None, place: Any, name: str) -> Any:
-    """Return the table with our keys for theirs, and variables in place of references."""
+    """Return the table with our names of keys, and references expanded."""
     if not isinstance(table, dict):
         return table
     if "headersHelper" in table:
         raise _Unusable("a program that makes its headers (headersHelper), which is not run here")
-    ours = {key: value for key, value in table.items() if key not in _IGNORED}
-    if "type" in ours:
-        kind = ours.pop("type")
+    converted = {key: value for key, value in table.items() if key not in _IGNORED}
+    if "type" in converted:
+        kind = converted.pop("type")
         if not isinstance(kind, str) or kind not in _TYPES:
             known = ", ".join(_TYPES)
             raise FatalError(f"{place(name, 'type')}: type {kind!r} is not one of: {known}.")
-        ours["transport"] = _TYPES[kind]
-    if "disabled" in ours:
-        disabled = ours.pop("disabled")
-        ours["enabled"] = not disabled if isinstance(disabled, bool) else disabled
-    if "timeout" in ours:  # theirs is in milliseconds
-        timeout = ours.pop("timeout")
+        converted["transport"] = _TYPES[kind]
+    if "disabled" in converted:
+        disabled = converted.pop("disabled")
+        converted["enabled"] = not disabled if isinstance(disabled, bool) else disabled
+    if "timeout" in converted:  # in milliseconds in this file
+        timeout = converted.pop("timeout")
         plain = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        ours["tool_timeout_sec"] = timeout / 1000 if plain else timeout
+        converted["tool_timeout_sec"] = timeout / 1000 if plain else timeout
     for key in _EXPANDED:
-        if key in ours and environment is not None:
-            ours[key] = _expanded(ours[key], environment)
-    return ours
+        if key in converted and environment is not None:
+            converted[key] = _expanded(converted[key], environment)
+    return converted
 
 
-def _expanded(value: Any, environment: Mapping[str, str]) -> Any:
+def _expanded(value: object, environment: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return _REFERENCE.sub(lambda found: _value_of(found, environment), value)
     if isinstance(value, list):

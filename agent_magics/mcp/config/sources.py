@@ -1,27 +1,29 @@
-"""Which MCP servers there are: of the person, of the project once it is trusted, and of a program.
+"""Reads the configured MCP servers: the person's, a trusted project's, a program's.
 
 Law: a project's files start programs, so they are used only while they are, byte for byte, the ones
-that the person trusted; what is hashed is what is read.
+that the person trusted; the hashed bytes are the parsed ones.
 """
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.mcp_json import NAME as JSON_NAME
-from agent_magics.dispatch.mcp_json import read_mcp_json
-from agent_magics.dispatch.mcp_table import TableReader
-from agent_magics.dispatch.rules import FOLDER, trust_folder, user_config_file
-from agent_magics.dispatch.toml_places import TomlPlaces, decode, parse_toml, read_plain
-from agent_magics.dispatch.trust import TrustedDigest, digest_of
+from agent_magics.config_files.places import FOLDER, trust_folder, user_config_file
+from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
+from agent_magics.config_files.trust import Trustable, digest_of
+from agent_magics.mcp.config.json_file import NAME as JSON_NAME
+from agent_magics.mcp.config.json_file import read_mcp_json
+from agent_magics.mcp.config.table import TableReader
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
 NAME = "config.toml"
 TABLE = "mcp_servers"
+SETTINGS = tuple(field.name for field in fields(Settings))
 GIVEN = "Agent(mcp_servers=...)"
 _WHAT = "MCP servers"
 
@@ -31,7 +33,7 @@ class McpConfig:
     """The servers of a run.
 
     Attributes:
-        servers: by name, each name once.
+        servers: with unique names.
         warnings: a sentence for each file or server that was left out.
     """
 
@@ -39,50 +41,36 @@ class McpConfig:
     warnings: tuple[str, ...] = ()
 
 
-class ProjectServers:
-    """The files of a project that name MCP servers.
+class ProjectServers(Trustable[list[tuple[Path, bytes]]]):
+    """The files of a project that configure MCP servers.
 
     Args:
         folder: the workspace.
-        state: where the digests of trusted files are kept.
+        state: the folder with digests of trusted files.
     """
 
+    what, command = "The files", "%agent mcp trust"
+
     def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        self.folder = Path(os.path.realpath(folder))
+        super().__init__(Path(os.path.realpath(folder)), state or trust_folder("mcp"))
         self.toml_file = self.folder / FOLDER / NAME
         self.json_file = self.folder / JSON_NAME
-        self._trusted = TrustedDigest(self.folder, state or trust_folder("mcp"))
 
-    def files(self) -> list[tuple[Path, bytes]]:
-        """Return the files that there are, with their content, the one that goes before first.
+    def read(self) -> list[tuple[Path, bytes]]:
+        """Return the existing files with their content, in order of precedence.
 
         Raises:
             FatalError: one cannot be read.
         """
-        read = [(path, read_plain(path, _WHAT)) for path in (self.toml_file, self.json_file)]
+        read = [
+            (path, read_settings(path, _WHAT, links=False))
+            for path in (self.toml_file, self.json_file)
+        ]
         return [(path, data) for path, data in read if data is not None]
 
-    def digest(self, files: Iterable[tuple[Path, bytes]]) -> str:
-        """Return what trust binds to: names and contents of all files."""
-        return digest_of((str(path.relative_to(self.folder)), data) for path, data in files)
-
-    def is_trusted(self, files: Iterable[tuple[Path, bytes]]) -> bool:
-        """Tell whether these very files were trusted."""
-        return self._trusted.read() == self.digest(files)
-
-    def trust(self, digest: str) -> None:
-        """Trust the files of this digest, and those alone.
-
-        Raises:
-            FatalError: the files are others by now.
-            OSError: it cannot be kept.
-        """
-        if digest != self.digest(self.files()):
-            raise FatalError(
-                f"The files in {self.folder} that name MCP servers are not (or no longer) those of "
-                f"{digest[:12]}; look at them again: %agent mcp trust."
-            )
-        self._trusted.keep(digest)
+    def digest(self, found: list[tuple[Path, bytes]]) -> str:
+        """Return the digest that trust is bound to: of names and contents of all files."""
+        return digest_of((str(path.relative_to(self.folder)), data) for path, data in found)
 
 
 def read_mcp_config(
@@ -92,22 +80,23 @@ def read_mcp_config(
     user_file: Path | None = None,
     state: Path | None = None,
 ) -> McpConfig:
-    """Return the MCP servers for a workspace; of two with one name the nearer holds as a whole.
+    """Return the MCP servers for a workspace; a source listed first replaces servers of the same
+    name.
 
-    A program's come first, then the project's `.agent_magics/config.toml`, its `.mcp.json`, and the
-    person's own `config.toml`. Cheap enough for every run: what has not changed is not parsed anew.
+    The order is: the program's, the project's `.agent_magics/config.toml`, its `.mcp.json`, the
+    person's own `config.toml`. Cheap enough for every run: unchanged files are not parsed again.
 
     Args:
         cwd: the workspace.
-        given: what a program gave: name to a dict with the keys of the files, or a config.
-        user_file: the person's own settings, else those in their folder.
-        state: where the digests of trusted files are kept, else in the person's folder.
+        given: the program's servers: name to a dict with the keys of the files, or a config.
+        user_file: the person's own settings; None means those in their configuration folder.
+        state: the folder with digests of trusted files; None means the person's.
 
     Raises:
-        FatalError: something is not understood; says file and line.
+        FatalError: a file is malformed; the message names file and line.
     """
     project = ProjectServers(cwd, state=state)
-    files = project.files()
+    files = project.read()
     found = list(given_servers(given, project.folder))
     warnings: list[str] = []
     if files and project.is_trusted(files):
@@ -122,8 +111,9 @@ def read_mcp_config(
             "have changed since). %agent mcp trust shows them."
         )
     user_file = user_file or user_config_file()
-    if (data := read_plain(user_file, _WHAT)) is not None:
-        found += servers_of(user_file, data, project.folder)[0]
+    of_user = read_settings(user_file, _WHAT, links=True)
+    if of_user is not None:
+        found += servers_of(user_file, of_user, project.folder)[0]
     by_name: dict[str, McpServerConfig] = {}
     for server in found:
         by_name.setdefault(server.name, server)
@@ -133,16 +123,16 @@ def read_mcp_config(
 def servers_of(
     path: Path, data: bytes, folder: Path, environment: Mapping[str, str] | None = os.environ
 ) -> tuple[list[McpServerConfig], list[str]]:
-    """Return the servers that a file names, and a sentence for each that is left out.
+    """Parse a file; return its servers, and a sentence for each that is left out.
 
     Args:
         path: the file; `.mcp.json` is JSON, every other TOML.
         data: its content.
         folder: the workspace.
-        environment: the variables that `${VAR}` stands for; None leaves it as it is written.
+        environment: variables for `${VAR}`; None keeps references unexpanded.
 
     Raises:
-        FatalError: it is not understood; says file and line.
+        FatalError: it is malformed; the message names file and line.
     """
     if path.name == JSON_NAME:
         return read_mcp_json(decode(data, path), path, environment)
@@ -155,10 +145,10 @@ def _toml_servers(path: Path, data: bytes, folder: Path) -> tuple[McpServerConfi
     tables = parse_toml(text, path)
     places = TomlPlaces(text)
     for key in tables:
-        if key != TABLE:
+        if key not in (TABLE, *SETTINGS):
             raise FatalError(
                 f"{path}, line {places.line_of(key)}: {key!r} is not known here; a {NAME} holds "
-                f"[{TABLE}.NAME] tables."
+                f"[{TABLE}.NAME] tables and settings."
             )
 
     def place(name: str, key: str) -> str:
@@ -171,11 +161,11 @@ def _toml_servers(path: Path, data: bytes, folder: Path) -> tuple[McpServerConfi
     return tuple(reader.read(name, table) for name, table in servers.items())
 
 
-def given_servers(given: Any, folder: Path) -> Iterable[McpServerConfig]:
+def given_servers(given: object, folder: Path) -> Iterable[McpServerConfig]:
     """Yield the servers that a program gave.
 
     Raises:
-        FatalError: one of them is not understood.
+        FatalError: one of them is invalid.
     """
     if given is None:
         return
@@ -200,14 +190,16 @@ def given_servers(given: Any, folder: Path) -> Iterable[McpServerConfig]:
 
 
 def _as_table(server: McpServerConfig) -> dict[str, Any]:
-    """Return what a config says beyond what holds anyway, to be checked like all others."""
+    """Return the settings of a config that differ from the defaults, to be validated like all
+    others.
+    """
     usual = McpServerConfig(name="")
     names = (
         name for name in McpServerConfig.__dataclass_fields__ if name not in ("name", "source")
     )
-    said = {name: getattr(server, name) for name in names}
-    return {name: _plain(value) for name, value in said.items() if value != getattr(usual, name)}
+    values = {name: getattr(server, name) for name in names}
+    return {name: _plain(value) for name, value in values.items() if value != getattr(usual, name)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -1,6 +1,6 @@
-"""One MCP server from the table that describes it: every mistake is one sentence that says where.
+"""Validates one MCP server's table: every mistake is one sentence with its place.
 
-Law: the values of `env`, `headers` and `args` appear in no sentence, since they may be secrets.
+Law: the values of `env`, `headers` and `args` are in no message, since they may be secrets.
 """
 
 import math
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from agent_magics.protocol.errors import FatalError
@@ -23,8 +23,10 @@ _COMMON_KEYS = (
     *("supports_parallel_tool_calls", "approval_mode"),
 )
 KEYS = (*_STDIO_KEYS, *_HTTP_KEYS, *_COMMON_KEYS)
-APPROVAL_MODES = ("auto", "prompt", "approve")
-TRANSPORTS = ("stdio", "http", "sse")
+Choice = TypeVar("Choice", bound=str)
+
+APPROVAL_MODES: tuple[Literal["auto", "prompt", "approve"], ...] = ("auto", "prompt", "approve")
+TRANSPORTS: tuple[Literal["stdio", "http", "sse"], ...] = ("stdio", "http", "sse")
 LONGEST_NAME = 64
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
@@ -32,21 +34,21 @@ _TOKEN_KEYS = frozenset({"bearer_token", "token", "api_key"})
 
 
 class TableReader:
-    """Makes servers of tables.
+    """Converts tables to server configurations.
 
     Args:
-        place: the sentence's beginning for a key of a server: `place(name, key)`.
-        folder: where a relative `cwd` starts.
+        place: returns the beginning of an error's sentence: `place(name, key)`.
+        folder: the folder to which `cwd` is relative.
     """
 
     def __init__(self, place: Callable[..., str], folder: Path) -> None:
         self._place, self._folder = place, folder
 
-    def read(self, name: str, table: Any) -> McpServerConfig:
-        """Return the server of one table.
+    def read(self, name: str, table: object) -> McpServerConfig:
+        """Convert and validate one table.
 
         Raises:
-            FatalError: something in it is not understood.
+            FatalError: it is invalid.
         """
         self._name = name
         if not name or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
@@ -66,7 +68,7 @@ class TableReader:
             env_vars=self._variables("env_vars"),
             cwd=self._cwd(),
             url=self._url(),
-            transport=transport,  # type: ignore[arg-type]
+            transport=transport,
             headers=self._headers(),
             bearer_token_env_var=self._variable("bearer_token_env_var"),
             enabled=self._switch("enabled", default=True),
@@ -78,12 +80,12 @@ class TableReader:
                 "timeout_seconds" if "timeout_seconds" in table else "tool_timeout_sec", 60.0
             ),
             supports_parallel_tool_calls=self._switch("supports_parallel_tool_calls"),
-            approval_mode=self._choice("approval_mode", APPROVAL_MODES),  # type: ignore[arg-type]
+            approval_mode=self._choice("approval_mode", APPROVAL_MODES),
             source=self._place(name, ""),
         )
 
     def refuse(self, key: str, what: str) -> NoReturn:
-        """Raise the sentence for a mistake at a key of the server, "" is the server itself."""
+        """Raise the error for a key of the server; "" is the server itself."""
         raise FatalError(f"{self._place(self._name, key)}: {what}.")
 
     # -- which keys --------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ class TableReader:
                 other = "url" if stdio else "command"
                 self.refuse(key, f"{key} is only for a server with {other}")
 
-    def _transport(self) -> str:
+    def _transport(self) -> Literal["stdio", "http", "sse"]:
         stdio = "command" in self._table
         found = self._table.get("transport", "stdio" if stdio else "http")
         if found not in TRANSPORTS or not isinstance(found, str):
@@ -126,7 +128,7 @@ class TableReader:
         if (found == "stdio") is not stdio:
             key = "command" if stdio else "url"
             self.refuse("transport", f"transport = {found!r} does not go with {key}")
-        return str(found)
+        return TRANSPORTS[TRANSPORTS.index(found)]
 
     # -- kinds of values ---------------------------------------------------------------------------
 
@@ -167,11 +169,11 @@ class TableReader:
             self.refuse(key, f"{key} must be a number of seconds above 0")
         return float(value)
 
-    def _choice(self, key: str, choices: Sequence[str]) -> str:
+    def _choice(self, key: str, choices: Sequence[Choice]) -> Choice:
         value = self._table.get(key, choices[0])
         if value not in choices or not isinstance(value, str):
             self.refuse(key, f"{key} = {value!r} is not one of: {' | '.join(choices)}")
-        return str(value)
+        return choices[choices.index(value)]
 
     def _variable(self, key: str) -> str | None:
         value = self._text(key)
@@ -192,7 +194,7 @@ class TableReader:
     def _headers(self) -> dict[str, str]:
         headers = self._text_table("headers")
         for name, value in headers.items():
-            # A line end would let a value say more headers than it shows.
+            # A line break would allow a value to inject further headers.
             if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n]", value):
                 self.refuse("headers", f"{name!r} in headers cannot be sent as a header")
         return headers

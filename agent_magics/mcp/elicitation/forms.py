@@ -1,17 +1,20 @@
-"""What an MCP server may ask a person in a form, and what of the answers may be sent to it.
+"""Parses the form of an elicitation, and validates what may be asked and sent.
 
-Source: the Model Context Protocol, revision 2025-11-25, "Elicitation": a flat object of text,
-numbers, switches, and choices of one or of several. A `pattern` is not among them and is not
-applied: a server's own expression could keep this kernel busy for ever.
+Source: the Model Context Protocol, revision 2025-11-25, "Elicitation": a flat object of texts,
+numbers, booleans, and choices of one or of several. A `pattern` is not among them and is not
+applied: a server's regular expression could block this kernel forever.
 """
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
+
+from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.protocol.secrets import SECRET_FIELD
 
 FORMATS = ("email", "uri", "date", "date-time")
 _EXAMPLES = {
@@ -20,15 +23,9 @@ _EXAMPLES = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T15:30:00Z",
 }
-# A form that nobody could read through is no form; it would also fill the page.
+# Limits of a form that a person can still read.
 MOST_FIELDS, MOST_OPTIONS, LONGEST_URL = 50, 500, 8_000
-# "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
-# What is filled in passes the page and the kernel; where it is typed, it stands in the notebook.
-_SECRET = re.compile(
-    r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
-    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|^\W*token\W*$",
-    re.IGNORECASE,
-)
+_MOST_DIGITS = len(str(MOST_OPTIONS))
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _YES = frozenset({"y", "yes", "true", "on", "1"})
@@ -36,7 +33,7 @@ _NO = frozenset({"n", "no", "false", "off", "0"})
 
 
 class UnusableForm(ValueError):
-    """A form cannot be shown; the sentence says why, for the server's log and the person."""
+    """A form cannot be shown; the message says why, for the server's log and the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,12 @@ class FormField:
     Attributes:
         kind: "text", "number", "integer", "boolean", "choice" (one) or "choices" (several).
         format: of a text: one of `FORMATS`, or "".
-        options: of a choice: value and label of each.
-        default: what holds where the person changes nothing; None is nothing.
-        least, most: of a text its length, of a number its value, of choices their count.
+        options: of a choice: (value, label) of each.
+        descriptions: of a choice: explanations of options, by value.
+        is_open: of a choice: whether text of the person's own is valid, too.
+        is_listed: of a choice: whether all options are in sight at once.
+        default: the initial value; None is nothing.
+        least, most: limits of a text's length, a number's value, or the number of choices.
     """
 
     name: str
@@ -58,13 +58,16 @@ class FormField:
     required: bool = False
     format: str = ""
     options: tuple[tuple[str, str], ...] = ()
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    is_open: bool = False
+    is_listed: bool = False
     default: Any = None
     least: float | None = None
     most: float | None = None
 
     @property
     def hint(self) -> str:
-        """What the field takes, in few words for people; "" where its kind says it all."""
+        """The valid values in few words for people; "" where the kind says it all."""
         words = [f"such as {_EXAMPLES[self.format]}"] if self.format else []
         unit = {"text": " characters", "choices": " of them"}.get(self.kind, "")
         least, most = _number(self.least), _number(self.most)
@@ -86,7 +89,7 @@ def _number(value: float | None) -> str:
 # -- the form --------------------------------------------------------------------------------------
 
 
-def form_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
+def form_fields(schema: JsonMapping) -> tuple[FormField, ...]:
     """Return the fields of a requested schema, in the server's order.
 
     Raises:
@@ -103,12 +106,12 @@ def form_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
     return tuple(_field(name, one, name in required) for name, one in properties.items())
 
 
-def _field(name: str, schema: Any, required: bool) -> FormField:
+def _field(name: str, schema: object, required: bool) -> FormField:
     if not isinstance(schema, Mapping):
         raise UnusableForm(f"field {name!r} is not described")
     kind, options = _kind_of(name, schema)
     title = _text(schema.get("title")) or name
-    if kind == "text" and (_SECRET.search(name) or _SECRET.search(title)):
+    if kind == "text" and (SECRET_FIELD.search(name) or SECRET_FIELD.search(title)):
         raise UnusableForm(f"field {name!r} asks for a secret, which no form of a server may do")
     lowest, highest = {
         "text": ("minLength", "maxLength"),
@@ -130,7 +133,7 @@ def _field(name: str, schema: Any, required: bool) -> FormField:
     return field if problem else replace(field, default=default)
 
 
-def _kind_of(name: str, schema: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _kind_of(name: str, schema: JsonMapping) -> tuple[str, tuple[tuple[str, str], ...]]:
     match schema.get("type"):
         case "string" | None if "enum" in schema or "oneOf" in schema:
             return "choice", _options(name, schema, "oneOf")
@@ -143,12 +146,15 @@ def _kind_of(name: str, schema: Mapping[str, Any]) -> tuple[str, tuple[tuple[str
     raise UnusableForm(f"field {name!r} is of a kind that forms do not have")
 
 
-def _options(name: str, schema: Mapping[str, Any], titled: str) -> tuple[tuple[str, str], ...]:
-    """Return values and labels: `enum` (with the older `enumNames`), or constants with titles."""
+def _options(name: str, schema: JsonMapping, titled: str) -> tuple[tuple[str, str], ...]:
+    """Return (value, label) from `enum` (with the older `enumNames`), or from constants with
+    titles.
+    """
     if isinstance(listed := schema.get("enum"), Sequence):
         labels = schema.get("enumNames")
-        fits = isinstance(labels, Sequence) and len(labels) == len(listed)
-        pairs = list(zip(listed, labels if fits else listed, strict=True))
+        if not isinstance(labels, Sequence) or len(labels) != len(listed):
+            labels = listed
+        pairs = list(zip(listed, labels, strict=True))
     elif isinstance(listed := schema.get(titled), Sequence):
         tables = [one if isinstance(one, Mapping) else {} for one in listed]
         pairs = [(one.get("const"), one.get("title", one.get("const"))) for one in tables]
@@ -161,7 +167,7 @@ def _options(name: str, schema: Mapping[str, Any], titled: str) -> tuple[tuple[s
     return tuple((value, _text(label) or value) for value, label in pairs)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -174,27 +180,27 @@ def _bound(value: Any) -> float | None:
 
 
 def check_content(
-    fields: Sequence[FormField], content: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what may be sent of a person's answers, and by field what is wrong.
+    fields: Sequence[FormField], content: JsonMapping
+) -> tuple[JsonObject, dict[str, str]]:
+    """Return the valid values of a person's answers, and by field the errors of others.
 
-    A field that is left out, None or an empty text is not sent, unless it is required.
+    A field that is missing, None or an empty text is not sent, unless it is required.
     """
-    fitting: dict[str, Any] = {}
+    fitting: JsonObject = {}
     problems = dict.fromkeys(content.keys() - {f.name for f in fields}, "there is no such field")
-    for field in fields:
-        value, problem = check_field(field, content.get(field.name))
+    for one in fields:
+        value, problem = check_field(one, content.get(one.name))
         if problem:
-            problems[field.name] = problem
+            problems[one.name] = problem
         elif value is not None:
-            fitting[field.name] = value
-        elif field.required:
-            problems[field.name] = "this is required"
+            fitting[one.name] = value
+        elif one.required:
+            problems[one.name] = "this is required"
     return fitting, problems
 
 
-def check_field(field: FormField, value: Any) -> tuple[Any, str]:
-    """Return a value as it may be sent (None is nothing), and what is wrong with it or ""."""
+def check_field(field: FormField, value: object) -> tuple[Any, str]:
+    """Return (value to send, error); None is no value, "" no error."""
     if value is None or (value == "" and field.kind != "choice"):
         return None, ""
     match field.kind:
@@ -206,11 +212,12 @@ def check_field(field: FormField, value: Any) -> tuple[Any, str]:
             return value, "" if isinstance(value, bool) else "this is yes or no"
         case "choice":
             known = any(value == one for one, _ in field.options)
-            return value, "" if known else "this is not one of the choices"
+            fits = known or (field.is_open and _is_words(value))
+            return value, "" if fits else "this is not one of the choices"
     return _checked_choices(field, value)
 
 
-def _text_problem(field: FormField, value: Any) -> str:
+def _text_problem(field: FormField, value: object) -> str:
     if not isinstance(value, str):
         return "this must be text"
     if field.least is not None and len(value) < field.least:
@@ -237,7 +244,7 @@ def _has_format(format_: str, value: str) -> bool:
         return False
 
 
-def _checked_number(field: FormField, value: Any) -> tuple[Any, str]:
+def _checked_number(field: FormField, value: object) -> tuple[Any, str]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value, "this must be a number"
     if not math.isfinite(value):
@@ -253,13 +260,15 @@ def _checked_number(field: FormField, value: Any) -> tuple[Any, str]:
     return value, ""
 
 
-def _checked_choices(field: FormField, value: Any) -> tuple[Any, str]:
+def _checked_choices(field: FormField, value: object) -> tuple[Any, str]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
         return value, "this must be a list of choices"
     known = [one for one, _ in field.options]
-    if not all(each in known for each in value):
+    own = [each for each in value if each not in known]
+    if own and not (field.is_open and all(map(_is_words, own))):
         return list(value), "one of these is not among the choices"
     chosen = [one for one in known if one in value]  # in the server's order, each once
+    chosen += dict.fromkeys(own)
     if field.least is not None and len(chosen) < field.least and (chosen or field.required):
         return chosen, f"choose at least {_number(field.least)}"
     if field.most is not None and len(chosen) > field.most:
@@ -267,10 +276,14 @@ def _checked_choices(field: FormField, value: Any) -> tuple[Any, str]:
     return (chosen or ([] if field.required else None)), ""
 
 
-def read_typed_value(field: FormField, typed: str) -> Any:
-    """Return what a line typed in a console means for a field; what fits nothing stays text.
+def _is_words(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
-    Choices are typed by number or as they are called, several with commas between them.
+
+def read_typed_value(field: FormField, typed: str) -> Any:
+    """Convert a line typed in a console to the field's type; an invalid one stays text.
+
+    Choices are typed by number or by name, several with commas between them.
     """
     typed = typed.strip()
     match field.kind:
@@ -284,33 +297,45 @@ def read_typed_value(field: FormField, typed: str) -> Any:
         case "choice":
             return _chosen(field, typed)
         case "choices":
-            return [_chosen(field, word.strip()) for word in typed.split(",") if word.strip()]
+            return _chosen_ones(field, typed)
     return typed
+
+
+def _chosen_ones(field: FormField, typed: str) -> list[str]:
+    words = [_chosen(field, word.strip()) for word in typed.split(",") if word.strip()]
+    if not field.is_open:
+        return words
+    known = [value for value, _ in field.options]
+    own = ", ".join(word for word in words if word not in known)  # a sentence may hold commas
+    return [*(word for word in words if word in known), *([own] if own else [])]
 
 
 def _chosen(field: FormField, typed: str) -> str:
     for value, label in field.options:
         if typed in (value, label):
             return value
-    if typed.isdecimal() and 1 <= int(typed) <= len(field.options):
-        return field.options[int(typed) - 1][0]
-    return typed
+    is_place = typed.isdecimal() and len(typed) <= _MOST_DIGITS
+    # Where an option is a number itself, a number is an answer and no place in the list.
+    if any(label.strip().isdecimal() for _, label in field.options) or not is_place:
+        return typed
+    place = int(typed)
+    return field.options[place - 1][0] if 1 <= place <= len(field.options) else typed
 
 
 # -- addresses -------------------------------------------------------------------------------------
 
 
 def host_of(url: str) -> str:
-    """Return the host (and port) that an address leads to, in the letters that are looked up.
+    """Return the host (and port) of an address, in the form used for look-up (IDNA).
 
     Raises:
-        UnusableForm: it is no address of a page, or one that browsers read differently.
+        UnusableForm: it is not the address of a page, or one that browsers interpret differently.
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
         host = host if host.isascii() else host.encode("idna").decode("ascii")
-    except ValueError:  # UnicodeError is one
+    except ValueError:  # includes UnicodeError
         host, port = "", None
     odd = not url.isprintable() or "\\" in url or " " in url or "@" in url.partition("?")[0]
     odd = odd or len(url) > LONGEST_URL

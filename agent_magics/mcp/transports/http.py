@@ -1,7 +1,7 @@
-"""A server that is reached over HTTP: the SDK's two transports, with bounds, tokens and headers."""
+"""Connects to a server over HTTP: the SDK's two transports, with limits, tokens and headers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
@@ -9,30 +9,31 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from agent_magics.backends.mcp.oauth import Tokens
-from agent_magics.backends.mcp.redaction import Redactor
-from agent_magics.backends.mcp.surroundings import Surroundings
+from agent_magics.mcp.environment import McpEnvironment
+from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
+from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig
 
-MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one answer
-_CONNECT = 15.0  # seconds until a connection must stand, or a request be sent
-_FAREWELL = {"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}  # for ending a session
+_CONNECT = 15.0  # seconds for connecting, or for sending a request
+# time limits of the request that ends a session
+_FAREWELL = {"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}
 _UNAUTHORIZED = 401
 
 
 class HttpTransport:
-    """A connection over HTTP as the SDK wants to see it: two streams of messages.
+    """A connection over HTTP with the SDK's interface: two streams of messages.
 
     Attributes:
-        unauthorized: the server wanted a login, or another one.
-        ending: how it ended, in a few words; "" where nothing is known.
+        unauthorized: whether the server requires a (new) login.
+        ending: how it ended, in a few words; "" where unknown.
     """
 
     def __init__(
         self,
         config: McpServerConfig,
-        around: Surroundings,
+        around: McpEnvironment,
         redact: Redactor,
         on_over: Callable[[], None],
         sift: Callable[[Any], None],
@@ -50,7 +51,7 @@ class HttpTransport:
 
     @property
     def status(self) -> str:
-        """What the server answered last, where that was an error."""
+        """The HTTP status of the last answer, if it was an error."""
         return "" if self._failed is None else f"HTTP status {self._failed}"
 
     @property
@@ -59,10 +60,10 @@ class HttpTransport:
         return self.status
 
     async def _prepare(self) -> None:
-        """Find the tokens to send.
+        """Determine the tokens to send.
 
         Raises:
-            RespondToModel: the variable that shall hold one is not set.
+            RespondToModel: the environment variable that should hold one is not set.
         """
         config = self._config
         if variable := config.bearer_token_env_var:
@@ -89,25 +90,25 @@ class HttpTransport:
         return _Watched(reading, self._on_over, self._sift), writing
 
     async def __aexit__(self, *error: Any) -> bool | None:
-        """Close it."""
+        """Close the connection."""
         return await self._stack.__aexit__(*error)
 
     async def _connect(self) -> AbstractAsyncContextManager[Any]:
-        address = self._config.url
+        address = self._config.url or ""  # always set for this transport
         if self._config.transport == "sse":
             return sse_client(
                 address,
                 headers=self._headers,
                 timeout=_CONNECT,
-                httpx_client_factory=lambda headers, timeout, auth: self._make_client(),
+                httpx_client_factory=self._make_client,
             )
         client = await self._stack.enter_async_context(self._make_client())
         return streamable_http_client(address, http_client=client, max_sse_event_size=MOST_OF_ONE)
 
-    def _make_client(self) -> httpx2.AsyncClient:
-        # No limit on reading: an answer takes as long as its call may, which is watched there.
+    def _make_client(self, *_: Any, **__: Any) -> httpx2.AsyncClient:
+        # No read time-out: the time limit of each call applies.
         return httpx2.AsyncClient(
-            headers=self._headers,
+            headers={**PLAIN, **self._headers},
             auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT, read=None),
             event_hooks={"request": [_hurry_farewell], "response": [self._look_at]},
@@ -115,16 +116,17 @@ class HttpTransport:
 
     async def _look_at(self, response: httpx2.Response) -> None:
         status = response.status_code
-        # The flow of a login asks other places as well; what they say is not the server's word.
+        # A login also sends requests to other addresses; their answers are not the server's.
         if str(response.request.url) == self._config.url:
             self._failed = status if status >= 400 else None
             self.unauthorized = status == _UNAUTHORIZED
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Bounded(response.stream)
+        await limit_body(response)
 
 
 class _Watched:
-    """The stream of messages from a server: looked at, and its end is told to the owner."""
+    """Wraps the stream of messages from a server: filters messages, and reports its end to the
+    owner.
+    """
 
     def __init__(
         self, stream: Any, on_over: Callable[[], None], sift: Callable[[Any], None]
@@ -135,7 +137,7 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The context in which the last message was sent; the SDK looks for it."""
+        """The context in which the last message was sent, which the SDK reads."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
@@ -173,31 +175,7 @@ class _Watched:
         return await self._stream.__aexit__(*error)
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, which may not fill the memory."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Give the body piece by piece.
-
-        Raises:
-            StreamError: it is too long.
-        """
-        size = 0
-        async for piece in self._stream:
-            size += len(piece)
-            if size > MOST_OF_ONE:
-                raise httpx2.StreamError(f"the answer has more than {MOST_OF_ONE:,} bytes")
-            yield piece
-
-    async def aclose(self) -> None:
-        """Close it."""
-        await self._stream.aclose()
-
-
 async def _hurry_farewell(request: httpx2.Request) -> None:
-    """A session is ended with a DELETE, for which nobody wants to wait."""
+    """Shorten the time limits of the DELETE request that ends a session."""
     if request.method == "DELETE":
         request.extensions = {**request.extensions, "timeout": _FAREWELL}

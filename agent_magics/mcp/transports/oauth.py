@@ -1,4 +1,4 @@
-"""Logins to servers over HTTP: the SDK's OAuth client with our store of tokens."""
+"""Logs in to servers over HTTP: the SDK's OAuth client with our store of tokens."""
 
 import asyncio
 import json
@@ -22,23 +22,25 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
-from pydantic import ValidationError
+from pydantic import AnyUrl, ValidationError
 
-from agent_magics.backends.mcp.endings import LoginNeeded
-from agent_magics.backends.mcp.receiver import RedirectReceiver
-from agent_magics.backends.mcp.redaction import Redactor
-from agent_magics.backends.mcp.surroundings import SecretStore
+from agent_magics.mcp.endings import LoginNeeded
+from agent_magics.mcp.environment import SecretStore
+from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.transports.bodies import PLAIN, limit_body
+from agent_magics.mcp.transports.receiver import RedirectReceiver
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
-_SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used: nobody is asked
+_SILENT_REDIRECT = "http://127.0.0.1/callback"  # never used, since there is no interaction
 _TIMEOUT = 30.0  # seconds for one request
 
 
 class Tokens:
-    """The tokens of one server, as they are kept: by its name and its address.
+    """The stored tokens of one server, by its name and its address.
 
-    A server whose address was changed in the configuration gets no token of the earlier one.
+    A server whose address was changed in the configuration does not get the tokens of the old
+    address.
     """
 
     def __init__(self, store: SecretStore, config: McpServerConfig, redact: Redactor) -> None:
@@ -50,7 +52,7 @@ class Tokens:
         self._context: Any = None
 
     async def load(self) -> bool:
-        """Read what is kept; return whether there are tokens."""
+        """Read the stored data; return whether there are tokens."""
         text = await asyncio.to_thread(self._store.get, self._name)
         try:
             kept = json.loads(text) if text else {}
@@ -61,23 +63,23 @@ class Tokens:
         return "tokens" in self._kept
 
     async def forget(self) -> None:
-        """Forget what is kept."""
+        """Delete the stored data."""
         self._kept = {}
         await asyncio.to_thread(self._store.delete, self._name)
 
     def silent_auth(self) -> httpx2.Auth:
-        """Return what sends the tokens and renews them, and never asks anybody."""
+        """Return an HTTP authentication that sends and renews tokens without interaction."""
         return self._provider(_SILENT_REDIRECT, _refuse, _refuse)
 
     async def log_in(self, show: Callable[[str], None], limit: float) -> None:
         """Get tokens by having the person open an address.
 
         Args:
-            show: is handed the address.
-            limit: seconds until nobody waits any more.
+            show: called with the address.
+            limit: seconds to wait for the person.
 
         Raises:
-            FatalError: it did not come about.
+            FatalError: the login failed.
         """
         config, self._kept = self._config, {}
         async with RedirectReceiver() as receiver:
@@ -93,7 +95,7 @@ class Tokens:
             auth = self._provider(receiver.address, hand_out, wait)
             try:
                 async with asyncio.timeout(limit):
-                    await _ask_for_entry(config, auth)
+                    await _request_login(config, auth)
             except TimeoutError:
                 raise FatalError(
                     f"Nobody logged in to {config.name!r} within {limit:g} s: run %agent mcp "
@@ -107,25 +109,27 @@ class Tokens:
                 httpx2.HTTPError,
                 OSError,
             ) as error:
-                said = self._redact(" ".join(str(error).split()))[:300].rstrip(".")
-                raise FatalError(f"The login to {config.name!r} failed: {said}.") from None
+                message = self._redact(" ".join(str(error).split()))[:300].rstrip(".")
+                raise FatalError(f"The login to {config.name!r} failed: {message}.") from None
         if "tokens" not in self._kept:
             raise FatalError(f"The MCP server {config.name!r} did not ask for a login.")
 
-    # -- what the SDK wants of a store ---------------------------------------------------------
+    # -- the SDK's interface of a token store --------------------------------------------------
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens; what the SDK does not keep with them goes where it looks for it."""
+        """Return the tokens, and set their expiry and metadata, which the SDK does not store, in
+        its context.
+        """
         kept = self._kept
         if "tokens" not in kept:
             return None
         self._context.token_expiry_time = kept.get("expires_at")
-        if "metadata" in kept:  # else it would renew them at an address that it guesses
+        if "metadata" in kept:  # otherwise it would guess the address for renewal
             self._context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
         return OAuthToken.model_validate(kept["tokens"])
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens, with when they expire and where they are renewed."""
+        """Store tokens, with their expiry and the address for renewal."""
         self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         self._kept.pop("expires_at", None)
         if tokens.expires_in:
@@ -136,12 +140,12 @@ class Tokens:
         await self._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return under which name we are known to the authorization server."""
+        """Return our registration at the authorization server."""
         client = self._kept.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep that name; it is written with the tokens."""
+        """Keep our registration; it is written with the tokens."""
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
         self._hide()
 
@@ -160,12 +164,12 @@ class Tokens:
     def _provider(self, redirect: str, hand_out: Any, wait: Any) -> OAuthClientProvider:
         metadata = OAuthClientMetadata(
             client_name="agent-magics",
-            redirect_uris=[redirect],
+            redirect_uris=[AnyUrl(redirect)],
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],
             token_endpoint_auth_method="none",
         )
-        provider = OAuthClientProvider(self._config.url, metadata, self, hand_out, wait)
+        provider = OAuthClientProvider(self._config.url or "", metadata, self, hand_out, wait)
         self._context = provider.context
         return provider
 
@@ -174,8 +178,8 @@ async def _refuse(*_: Any) -> Any:
     raise LoginNeeded
 
 
-async def _ask_for_entry(config: McpServerConfig, auth: httpx2.Auth) -> None:
-    """Ask the server for something, so that it asks for a login."""
+async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
+    """Send requests that make the server require a login; some require it only after initialize."""
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -187,12 +191,21 @@ async def _ask_for_entry(config: McpServerConfig, auth: httpx2.Auth) -> None:
         },
     }
     timeout = httpx2.Timeout(_TIMEOUT)
-    headers = {**config.headers, "Accept": "application/json, text/event-stream"}
-    async with httpx2.AsyncClient(auth=auth, headers=headers, timeout=timeout) as client:
+    headers = {**PLAIN, **config.headers, "Accept": "application/json, text/event-stream"}
+    hooks = {"response": [limit_body]}
+    async with httpx2.AsyncClient(
+        auth=auth, headers=headers, timeout=timeout, event_hooks=hooks
+    ) as client:
         method = "GET" if config.transport == "sse" else "POST"
-        body = {} if method == "GET" else {"json": hello}
-        async with client.stream(method, config.url, **body):
-            pass  # what it answers is of no interest: the connection is made anew
+        address = config.url or ""
+        body = None if method == "GET" else hello
+        async with client.stream(method, address, json=body) as answer:
+            session = answer.headers.get("mcp-session-id")  # the session is discarded
+        if method == "POST" and answer.is_success:
+            about = {"mcp-session-id": session} if session else {}
+            listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+            async with client.stream("POST", address, json=listing, headers=about):
+                pass
 
 
 def _state_of(address: str) -> str:

@@ -1,4 +1,4 @@
-"""What goes into a program that is a server: whole messages, as fast as it reads them."""
+"""Writes messages to a server program's standard input, with back-pressure."""
 
 import asyncio
 from typing import Any, Self
@@ -9,7 +9,7 @@ from mcp.shared.message import SessionMessage
 
 
 class Outgoing(asyncio.BaseProtocol):
-    """Messages to a server, on their way into its standard input."""
+    """The stream of messages to a server's standard input."""
 
     def __init__(self, open_ids: set[Any]) -> None:
         self._open = open_ids
@@ -19,32 +19,32 @@ class Outgoing(asyncio.BaseProtocol):
         self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the pipe."""
-        self._transport = transport  # type: ignore[assignment]
+        """Store the pipe's transport."""
+        self._transport = transport  # type: ignore[assignment] # the loop makes it for a pipe
 
     def pause_writing(self) -> None:
-        """The server does not read what it has."""
+        """Block `send`, because the server does not read."""
         self._room.clear()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Unblock `send`."""
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody reads any more."""
+        """Mark the stream as closed."""
         self._closed = True
         self._transport = None
         self._room.set()
 
     def close(self) -> None:
-        """Close its input; what waits is still written."""
+        """Close the server's input after writing what is queued."""
         self._closed = True
         self._room.set()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     def abort(self) -> None:
-        """Give up what waits."""
+        """Close the server's input and drop what is queued."""
         self.close()
         if self._transport is not None:
             self._transport.abort()
@@ -53,7 +53,7 @@ class Outgoing(asyncio.BaseProtocol):
         """Send one message; waits while the server does not read.
 
         Raises:
-            ClosedResourceError: its input is closed.
+            ClosedResourceError: the server's input is closed.
         """
         if not self._room.is_set():
             await self._room.wait()
@@ -72,7 +72,7 @@ class Outgoing(asyncio.BaseProtocol):
             self._open.discard(message.params.get("requestId"))
 
     async def aclose(self) -> None:
-        """Close its input."""
+        """Close the server's input."""
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -80,5 +80,5 @@ class Outgoing(asyncio.BaseProtocol):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close its input."""
+        """Close the server's input."""
         self.close()

@@ -1,4 +1,4 @@
-"""Where a browser comes back to after a login: one address on this machine, for one moment."""
+"""Receives the redirect of a browser after a login, on a loopback address."""
 
 import asyncio
 import html
@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent_magics.protocol.errors import FatalError
 
-_LONGEST_REQUEST = 16 * 1024  # bytes of its first line
-_PATIENCE = 10.0  # seconds for a request to come whole
+_LONGEST_REQUEST = 16 * 1024  # bytes of a request's first line
+_PATIENCE = 10.0  # seconds for receiving a request
 _PAGE = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
     "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n"
@@ -18,16 +18,16 @@ _PAGE = (
 
 
 class RedirectReceiver:
-    """Listens on a free port of loopback while it is open; takes one answer of the right state.
+    """Listens on a free loopback port while it is open; accepts one answer with the expected state.
 
-    RFC 8252, section 7.3, is why the address has a number: a name could lead elsewhere.
+    The address is numeric as RFC 8252, section 7.3, demands: a name could resolve to another host.
 
     Attributes:
-        address: where the browser is to be sent.
+        address: the redirect address for the browser.
     """
 
     async def __aenter__(self) -> Self:
-        """Listen."""
+        """Start listening."""
         self._answer: asyncio.Future[tuple[str, str, str | None]] = (
             asyncio.get_running_loop().create_future()
         )
@@ -40,17 +40,17 @@ class RedirectReceiver:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.close()
         if self._answer.done() and not self._answer.cancelled():
-            self._answer.exception()  # seen, whoever waits or not
+            self._answer.exception()  # mark the exception as retrieved
 
     def expect(self, state: str) -> None:
-        """Take only an answer that bears this state."""
+        """Accept only an answer with this state."""
         self._state = state
 
     async def wait(self) -> tuple[str, str, str | None]:
-        """Wait for the code; return it with the state and who issued it.
+        """Wait for the redirect; return (code, state, issuer).
 
         Raises:
             FatalError: the login was refused.
@@ -66,7 +66,7 @@ class RedirectReceiver:
                 writer.write(page.encode())
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
-            pass  # whoever that was: it was no browser
+            pass  # not a browser's request
         finally:
             writer.close()
             with suppress(OSError):

@@ -1,11 +1,12 @@
-"""A server that is a program: our own way to start it and to speak with it.
+"""Starts a server program and exchanges messages with it over pipes.
 
-The launcher starts and supervises it, so that it ends with the kernel, whatever ends that; the
-pipes are here, on the loop. It is not confined: it is the person's program.
+The launcher starts and supervises it, so that it ends with the kernel in any case; the
+pipes are served here, on the event loop. It is not sandboxed: it is the person's program.
 """
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -14,18 +15,19 @@ from typing import Any
 
 import anyio
 
-from agent_magics.backends.exec.launcher import shared_launcher
-from agent_magics.backends.exec.process import Process
-from agent_magics.backends.mcp.incoming import Incoming, Noise
-from agent_magics.backends.mcp.logs import LogRing
-from agent_magics.backends.mcp.outgoing import Outgoing
+from agent_magics.config_files.places import state_folder
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.process import Process
+from agent_magics.mcp.logs import LogRing
+from agent_magics.mcp.transports.incoming import Incoming, Noise
+from agent_magics.mcp.transports.outgoing import Outgoing
 from agent_magics.protocol.mcp import McpServerConfig
 
-_END_LIMIT = 1.0  # seconds a server has to end when its input has closed
-_KILL_LIMIT = 3.0  # seconds until the end of a killed one is no longer waited for
-_LATE_LIMIT = 0.5  # seconds for output that is still on its way when the server has ended
+_END_LIMIT = 1.0  # seconds for a server to end after its input was closed
+_KILL_LIMIT = 3.0  # seconds to wait for the end of a killed server
+_LATE_LIMIT = 0.5  # seconds for output still in the pipe when the server has ended
 
-# The SDK's own list, and what finds certificates: without it nothing reaches a company's servers.
+# The SDK's list, and variables for certificates, which company networks need.
 _PASSED = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
@@ -34,33 +36,75 @@ _PASSED = (
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def server_environment(
-    config: McpServerConfig, source: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    """Return the whole environment of a server: a few variables, and what its entry names.
+def server_environment(config: McpServerConfig, source: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a server: a few allowed variables, and those of its
+    configuration.
 
     Args:
         config: the server.
-        source: where the variables come from.
-        folder: the workspace.
+        source: the environment to take from.
     """
     names = (*_PASSED, *config.env_vars)
     passed = {name: source[name] for name in names if name in source}
-    # `python -m` looks for every module in its folder first: in a workspace that nobody has
-    # trusted, for a server that the person named elsewhere.
-    projects = (f"{folder}/.agent_magics/", f"{folder}/.mcp.json")
-    elsewhere = config.source.startswith("/") and not config.source.startswith(projects)
-    if elsewhere and config.cwd is None and "-m" in config.args:
+    if config.cwd is None and _looks_in_its_folder(config):
         passed["PYTHONSAFEPATH"] = "1"
     return {"PATH": _DEFAULT_PATH, **passed, **config.env}
 
 
+def _looks_in_its_folder(config: McpServerConfig) -> bool:
+    """Tell whether Python would import modules from the workspace, which the model can write."""
+    if not Path(config.command or "").name.startswith(("python", "pypy")):
+        return "-m" in config.args
+    is_value = False
+    for arg in config.args:
+        if not (is_value or arg.startswith("-")):
+            return False  # a script, which finds the modules beside it
+        if not is_value and _MODULE_OPTION.match(arg):
+            return True
+        is_value = not is_value and arg in ("-X", "-W")
+    return False
+
+
+# Python's own options, one or several letters; a module's name may follow at once: -umserver.
+_MODULE_OPTION = re.compile("-[bBdEiIOPqRsSuvVx]*[mc]")
+
+
+# Programs that download a server and run it. They read files in their folder and above: .npmrc sets
+# the registry, and programs in node_modules/.bin take precedence over the server and `node`.
+_FETCHING = frozenset({"npx", "pnpx", "bunx", "uvx", "pipx"})
+_FETCHING_WITH = frozenset(
+    {("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x"), ("uv", "tool")}
+)
+
+
+def _fetches(config: McpServerConfig) -> bool:
+    name = Path(config.command or "").name.removesuffix(".exe")
+    return name in _FETCHING or (name, *config.args[:1]) in _FETCHING_WITH
+
+
+def start_of(config: McpServerConfig, workspace: Path) -> tuple[Path, list[str]]:
+    """Return the folder that a server starts in, and its arguments.
+
+    A downloaded one starts in a folder of ours, since the model can write the workspace; then
+    arguments such as "." and "./data" become absolute.
+    """
+    if config.cwd is not None or not _fetches(config):
+        return config.cwd or workspace, list(config.args)
+    folder = state_folder() / "fetched-servers"
+    folder.mkdir(parents=True, exist_ok=True)
+    # npm does not search parent folders
+    (folder / "package.json").write_text("{}\n", encoding="utf-8")
+    relative = re.compile(r"\.{1,2}(/.*)?", re.DOTALL)
+    args = [f"{workspace}/{arg}" if relative.fullmatch(arg) else arg for arg in config.args]
+    return folder, args
+
+
 class StdioTransport:
-    """A running server as the SDK wants to see it: two streams of messages.
+    """A running server program with the SDK's interface: two streams of messages.
 
     Attributes:
         ending: how it ended, in a few words; "" while it runs.
-        unauthorized, status: nothing, here; see `HttpTransport`.
+        unauthorized, status: constants here; see `HttpTransport`.
     """
 
     unauthorized = False
@@ -78,10 +122,9 @@ class StdioTransport:
         self._sift = sift
         self._config = config
         self._environment = environment
-        self._folder = config.cwd or folder
+        self._workspace = folder
         self._log = log
         self._on_over = on_over
-        self._process: Process | None = None
         self.ending = ""
 
     async def __aenter__(self) -> "tuple[Incoming, Outgoing]":
@@ -92,13 +135,15 @@ class StdioTransport:
         """
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._open: set[Any] = set()  # ids of requests that were not answered
+        self._open: set[Any] = set()  # ids of open requests
         self._process = await self._spawn()
         try:
-            return await self._connect(*self._process.pipes)
+            streams = await self._connect(*self._process.pipes)
         except BaseException:
             self._process.kill(at_once=True)
             raise
+        self._process.on_end(self._on_end)
+        return streams
 
     async def _connect(self, stdin: int, stdout: int, stderr: int) -> "tuple[Incoming, Outgoing]":
         files = [os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0), os.fdopen(stdin, "wb", 0)]
@@ -114,11 +159,10 @@ class StdioTransport:
             await self._loop.connect_write_pipe(lambda: outgoing, files[2])
             failing.pop_all()
         self._incoming, self._outgoing, self._noise = incoming, outgoing, noise
-        self._process.on_end(self._hear_end)
         return incoming, outgoing
 
     async def __aexit__(self, *_: object) -> None:
-        """End it: its input closes, then it is asked to end, then it is killed; all bounded."""
+        """Stop it: close its input, then SIGTERM, then SIGKILL, each with a time limit."""
         with anyio.CancelScope(shield=True):
             self._outgoing.close()
             if not await self._wait_for_end(_END_LIMIT):
@@ -130,38 +174,39 @@ class StdioTransport:
             self._incoming.close()
 
     async def _spawn(self) -> Process:
-        """Have it started in a thread; one that nobody waits for any more is ended."""
-        config = self._config
-        spawning = self._loop.run_in_executor(
-            None,
-            lambda: shared_launcher().spawn(
-                [config.command or "", *config.args],
-                cwd=self._folder,
-                env=server_environment(config, self._environment, self._folder),
-                stdin=True,
-                held=True,
-            ),
-        )
+        """Start it in a thread; if this task is cancelled, the process is ended."""
+        spawning = self._loop.run_in_executor(None, self._start)
         try:
             return await asyncio.shield(spawning)
         except asyncio.CancelledError:
             spawning.add_done_callback(_end_unwanted)
             raise
 
+    def _start(self) -> Process:
+        config = self._config
+        folder, args = start_of(config, self._workspace)
+        return shared_launcher().spawn(
+            [config.command or "", *args],
+            cwd=folder,
+            env=server_environment(config, self._environment),
+            stdin=True,
+            held=True,
+        )
+
     async def _wait_for_end(self, limit: float) -> bool:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), limit)
         return self._ended.is_set()
 
-    def _hear_end(self, process: Process) -> None:
-        """On the launcher's thread: it has ended."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+    def _on_end(self, process: Process) -> None:
+        """On the launcher's thread: schedule the handling of its end."""
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._see_end)
 
     def _see_end(self) -> None:
         self._ended.set()
         self._note_end()
-        # Its last words may still be in the pipe, and end with it.
+        # Its last output may still be in the pipe.
         self._loop.call_later(_LATE_LIMIT, self._incoming.end)
 
     def _note_end(self) -> None:
@@ -170,7 +215,7 @@ class StdioTransport:
 
 
 def _how(process: Process) -> str:
-    """Say how a server ended, in a few words."""
+    """Describe how a server ended, in a few words."""
     code = process.exit_code
     if code is None:
         return process.lost.rstrip(".") or "its output was closed, and it was ended"

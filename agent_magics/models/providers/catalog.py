@@ -1,15 +1,14 @@
-"""What is known of models beforehand: how much they can read, and what their vendor charges.
+"""Looks up models' context windows and prices in ``catalog.toml``, which names its sources.
 
-The figures stand in ``catalog.toml``, which says where they come from. A name finds its model by
-these rules and no others; what they do not find is not known, and nothing is guessed:
+A model name is matched by these rules and no others; nothing is guessed:
 
-1. Case does not matter. What stands before the last ``/`` is the prefix, and is taken off
+1. Case does not matter. The part before the last ``/`` is a prefix and is removed
    (``openai/gpt-5.5``, ``models/gemini-2.5-pro``).
-2. The rest is a name of the catalog; or it is one after a date at its end was taken off:
-   ``-2026-04-23``, ``-20250929``, ``@20250929``, ``-0125`` (`find_model` tries the whole name
-   first, so that a version with a price of its own keeps it).
-3. A prefix that is not the vendor's own says that somebody else serves the model: the window is
-   known, the price is not.
+2. The rest is a name of the catalog, or it is one after a date at its end was removed:
+   ``-2026-04-23``, ``-20250929``, ``@20250929``, ``-0125``. `find_model` tries the whole name
+   first, so that a version with a price of its own keeps it.
+3. A prefix that is not the vendor's own means that another company serves the model: its window is
+   known, its price is not.
 """
 
 import math
@@ -18,12 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
-from agent_magics.protocol.items import Usage
+from agent_magics.protocol.items import JsonMapping, Usage
 
 DATE = "2026-11-22"
-"""When the figures were read; the same as `date` in catalog.toml."""
+"""The date of the figures; the same as `date` in catalog.toml."""
 
 _DATED = re.compile(r"[-@](?:20\d\d-\d\d-\d\d|20\d{6}|\d{4})$")
 _MILLION = 1_000_000
@@ -31,7 +29,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a request costs whose input has more than `above` tokens; USD per million tokens."""
+    """Prices of a request whose input has more than `above` tokens; USD per million tokens."""
 
     above: int
     input: float
@@ -41,17 +39,17 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One model.
+    """Context window and prices of one model.
 
     Attributes:
-        name: as it stands in the catalog.
-        context_window: tokens of the whole context window, where the vendor counts so with room
-            for the answer in it; None where it is not known.
+        name: its name in the catalog.
+        context_window: tokens of input and answer together, or of the input alone where the vendor
+            counts so; None where unknown.
         max_output: tokens of the longest answer.
-        input_price: USD per million tokens of input; None where the price is not known.
-        cached_price: the same for input that the vendor's cache had.
-        output_price: the same for the answer, reasoning included.
-        long_prices: what holds instead for longer requests, the longest first.
+        input_price: USD per million tokens of input; None where unknown.
+        cached_price: USD per million tokens of input read from the vendor's cache.
+        output_price: USD per million tokens of the answer, including reasoning.
+        long_prices: prices of longer requests, the longest first.
     """
 
     name: str
@@ -63,10 +61,10 @@ class ModelCard:
     long_prices: tuple[Prices, ...] = ()
 
     def cost(self, usage: Usage) -> float | None:
-        """Return what one request cost in USD, by the list; None where the price is not known.
+        """Return the list price of one request in USD; None where the price is unknown.
 
         Args:
-            usage: of one request: the price may depend on how long it was.
+            usage: tokens of one request: the price may depend on its length.
         """
         if self.input_price is None or self.output_price is None:
             return None
@@ -84,25 +82,25 @@ class ModelCard:
         ) / _MILLION
 
     def unpriced(self) -> "ModelCard":
-        """Return the same model where somebody else than its vendor serves it."""
+        """Return the same model without prices, for another company that serves it."""
         return replace(self, input_price=None, cached_price=None, output_price=None, long_prices=())
 
 
 @lru_cache(maxsize=256)
 def find_model(name: str) -> ModelCard | None:
-    """Return what is known of the model called `name`, by the rules above; None if nothing is."""
+    """Return the card of the model called `name`, by the rules above; None if there is none."""
     prefix, _, bare = name.strip().lower().rpartition("/")
     known = _catalog()
     found = known.get(bare) or known.get(_DATED.sub("", bare))
     if found is None:
         return None
-    card, own = found
-    return card if not prefix or prefix in own else card.unpriced()
+    card, own_prefixes = found
+    return card if not prefix or prefix in own_prefixes else card.unpriced()
 
 
 @cache
 def _catalog() -> Mapping[str, tuple[ModelCard, frozenset[str]]]:
-    """Every card by its name, with the prefixes under which its vendor's price holds."""
+    """Return every card by its name, with the prefixes under which its vendor's price applies."""
     import tomllib  # noqa: PLC0415 - for one file, which is read late
 
     text = Path(__file__).with_name("catalog.toml").read_text("utf-8")
@@ -113,7 +111,7 @@ def _catalog() -> Mapping[str, tuple[ModelCard, frozenset[str]]]:
     }
 
 
-def _card(name: str, fields: Mapping[str, Any]) -> ModelCard:
+def _card(name: str, fields: JsonMapping) -> ModelCard:
     longer = sorted(fields.get("above", ()), key=lambda row: -row["tokens"])
     return ModelCard(
         name,
@@ -130,9 +128,9 @@ def _card(name: str, fields: Mapping[str, Any]) -> ModelCard:
 
 
 def dollars(amount: float) -> str:
-    """Return an amount with two digits that count: ``12.30 USD``, ``0.0042 USD``.
+    """Format an amount of USD with two significant digits: ``12.30 USD``, ``0.0042 USD``.
 
-    Without the sign, which begins a formula in the Markdown of notebooks.
+    Without the dollar sign, which begins a formula in the Markdown of notebooks.
     """
     if amount == 0:
         return "0.00 USD"

@@ -1,7 +1,7 @@
-"""What is known of servers before they are asked: which wire, which key, which dialect.
+"""Looks up what is known about a server address: its wire API, key variables and dialect.
 
-All of it is data, each row with its reason. A server that no row knows is asked for the Responses
-API first and for Chat Completions where it has none; see `remember_wire`.
+All of it is data, each row with its reason. A server without a row is asked on the Responses
+API first and on Chat Completions if it lacks that; see `remember_wire`.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 WireName: TypeAlias = Literal["responses", "chat"]
@@ -20,18 +20,19 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a server wants Chat Completions written.
+    """Variant of Chat Completions that a server accepts.
 
     Attributes:
-        developer_role: whether messages of the role "developer" are known.
-        custom_tools: whether freeform tools exist; else they are functions with one text.
+        developer_role: whether messages may have the role "developer".
+        custom_tools: whether freeform tools exist; else they are sent as functions with one text
+            argument.
         strict: whether a function may be marked ``strict``.
-        cache_key: whether ``prompt_cache_key`` is known.
-        usage_option: whether ``stream_options`` is known, which asks for the usage.
-        schema: which of `schema_forms.RULES` the schemas of tools take.
-        call_ids: which of `transforms.CALL_ID_FORMS` the ids of calls take.
-        reasoning_field: the field in which reasoning is sent back, "" where it is not.
-        reasoning_details: whether structured reasoning comes, and is sent back as it came.
+        cache_key: whether ``prompt_cache_key`` is accepted.
+        usage_option: whether ``stream_options`` is accepted, which requests the token usage.
+        schema: the name in `schema_forms.RULES` of the rules for tools' schemas.
+        call_ids: the name in `transforms.CALL_ID_FORMS` of the form of call ids.
+        reasoning_field: the field in which reasoning is sent back, or "".
+        reasoning_details: whether structured reasoning is received, and sent back unchanged.
     """
 
     developer_role: bool = False
@@ -47,16 +48,16 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What is known of a server.
+    """Properties of a server.
 
     Attributes:
-        first: the wire that is tried first.
-        reason: why.
-        key_names: environment variables that hold its key; it gets no other one.
-        dialect: how it wants Chat Completions written.
-        name: what to call it, "" for its address.
-        key_header: a header of its own in which it takes keys, beside the usual one.
-        reports_cost: whether each of its answers says what it cost.
+        first: the wire API that is tried first.
+        reason: the reason for that.
+        key_names: environment variables that hold its key; no other variable is used.
+        dialect: its variant of Chat Completions.
+        name: its name for people, "" for its address.
+        key_header: an additional header in which it accepts keys.
+        reports_cost: whether each of its answers reports its cost.
     """
 
     first: WireName
@@ -69,7 +70,7 @@ class Endpoint:
 
 
 OPENAI_DIALECT = Dialect(developer_role=True, custom_tools=True, strict=True, cache_key=True)
-# Azure takes keys in a header of its own, and only Entra's tokens in the usual one.
+# Azure accepts keys in a header of its own, and only Entra's tokens in the usual one.
 AZURE = Endpoint(
     "responses",
     "the v1 API has both",
@@ -78,7 +79,7 @@ AZURE = Endpoint(
     key_header="api-key",
 )
 
-# Ends of host names -> what is known. The first that fits holds.
+# Suffixes of host names -> properties. The first match applies.
 HOSTS: tuple[tuple[str, Endpoint], ...] = (
     (
         "api.openai.com",
@@ -170,7 +171,7 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
     ),
 )
 
-# What people call the providers at which one can log in.
+# Names of providers for %agent login -> hosts.
 PROVIDERS: dict[str, str] = {
     "openai": "api.openai.com",
     "openrouter": "openrouter.ai",
@@ -188,14 +189,14 @@ PROVIDERS: dict[str, str] = {
     "zai": "api.z.ai",
 }
 
-# Ports on this machine by which servers are known.
+# Local ports by which servers are recognised.
 PORTS: dict[int, Endpoint] = {
     11434: Endpoint("chat", "Ollama: older versions have no Responses API"),
     1234: Endpoint("chat", "LM Studio: older versions answer 200 and an error to /responses"),
 }
 
-# Programs that name themselves in the header "Server" of each answer, and of whose two wires only
-# Chat Completions is whole.
+# Values of the response header "Server" of programs that have both wire APIs, but only Chat
+# Completions completely.
 CHAT_IS_BETTER: dict[str, str] = {
     "llama.cpp": (
         "its Responses API drops freeform tools and schemas of answers without a word, and refuses "
@@ -203,8 +204,8 @@ CHAT_IS_BETTER: dict[str, str] = {
     ),
 }
 
-# By model, whatever the server: proxies pass these rules of the maker on. All that fit hold.
-MODELS: tuple[tuple[str, dict[str, str], str], ...] = (
+# By model, whatever the server: proxies pass on the vendor's restrictions. All matches apply.
+MODELS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     (r"gemini", {"schema": "gemini"}, "proxies pass schemas on to Google, which refuses some"),
     (r"kimi|moonshot", {"schema": "kimi"}, "Moonshot checks schemas by rules of its own"),
     (
@@ -229,10 +230,10 @@ _FORMS = tuple((re.compile(pattern, re.IGNORECASE), forms) for pattern, forms, _
 
 
 def endpoint_of(address: str) -> Endpoint:
-    """Return what is known of the server at `address`."""
+    """Return the properties of the server at `address`."""
     parts = urlsplit(address)
     host = (parts.hostname or "").lower()
-    # "/openai/deployments/NAME" is Azure's old form, which only Chat Completions has.
+    # "/openai/deployments/NAME" is Azure's old form of address, for Chat Completions only.
     if "/openai/deployments/" in parts.path:
         names = AZURE.key_names if _row_of(host) is AZURE else ()
         return replace(AZURE, first="chat", reason="the address of a deployment", key_names=names)
@@ -253,7 +254,7 @@ def _row_of(host: str) -> Endpoint | None:
 
 
 def dialect_of(address: str, model: str) -> Dialect:
-    """Return how `model` at `address` wants Chat Completions written."""
+    """Return the variant of Chat Completions for `model` at `address`."""
     dialect = endpoint_of(address).dialect
     for pattern, forms in _FORMS:
         if pattern.search(model):
@@ -261,9 +262,9 @@ def dialect_of(address: str, model: str) -> Dialect:
     return dialect
 
 
-@lru_cache(maxsize=64)  # asked several times for each request
+@lru_cache(maxsize=64)  # called several times per request
 def whole_address(address: str) -> str:
-    """Return an address as it was given, with what people leave out: Azure's path."""
+    """Return an address with the path that people leave out (Azure's)."""
     address = address.strip().rstrip("/")
     parts = urlsplit(address)
     if endpoint_of(address) is AZURE and not parts.path.strip("/"):
@@ -272,45 +273,50 @@ def whole_address(address: str) -> str:
 
 
 def server_address(base_url: str | None = None) -> str:
-    """Return the whole address of the server that is meant: the given one, else the usual one."""
+    """Return the complete address of the server: the given one, else OPENAI_BASE_URL, else
+    OpenAI's.
+    """
     return whole_address(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS)
 
 
 def split_query(address: str) -> tuple[str, dict[str, str]]:
-    """Return the address without its query, and the query (Azure's ``api-version``)."""
+    """Split an address into the part without query, and the query's parameters (Azure's
+    ``api-version``).
+    """
     parts = urlsplit(address)
     bare = urlunsplit(parts._replace(query="", fragment="")).rstrip("/")
     return bare, dict(parse_qsl(parts.query))
 
 
-# -- what was found out ---------------------------------------------------------------------------
+# -- detected wire APIs ----------------------------------------------------------------------------
 
-_found: dict[str, WireName] = {}
+_known_wires: dict[str, WireName] = {}
 
 
 def wires_of(address: str) -> tuple[WireName, ...]:
-    """Return the wires to try at `address`, in order; one alone where it has been found out."""
-    if address in _found:
-        return (_found[address],)
+    """Return the wire APIs to try at `address`, in order; only one if it is known."""
+    if address in _known_wires:
+        return (_known_wires[address],)
     first = endpoint_of(address).first
     return ("responses", "chat") if first == "responses" else ("chat", "responses")
 
 
 def has_better_wire(wire: WireName, headers: Mapping[str, str]) -> bool:
-    """Return whether a server, by what its answer says of itself, is better asked on another wire.
+    """Tell whether a server, identified by its response headers, should be asked on another wire
+    API.
 
     Args:
-        wire: the wire on which it was asked.
+        wire: the wire API of the request.
         headers: the headers of its answer, names in any case.
     """
     return wire == "responses" and headers.get("server", "") in CHAT_IS_BETTER
 
 
 def remember_wire(address: str, wire: WireName) -> None:
-    """Note that the server at `address` answers on `wire`; holds as long as this process."""
-    _found[address] = wire
+    """Record for this process that the server at `address` answers on `wire`."""
+    _known_wires[address] = wire
 
 
 def forget_wires() -> None:
-    """Forget what was found out."""
-    _found.clear()
+    """Clear the recorded wire APIs."""
+    _known_wires.clear()

@@ -1,7 +1,7 @@
-"""What models were made for, by family: one table, and the features by which people change it.
+"""Looks up the features of model families in one table.
 
-Columns: whether the model gives encrypted reasoning that can be sent back, which shell tool stands
-in the sets of tools beside exec_command, with what it changes files, and whether it sees images.
+Columns: whether the model returns encrypted reasoning that can be sent back, which shell tool it
+gets besides exec_command, which tool edits files, and whether it accepts images.
 """
 
 import re
@@ -21,10 +21,11 @@ class Family:
     """A row of the table.
 
     Attributes:
-        reasoning: whether encrypted reasoning may be asked for; another model refuses.
-        apply_patch: as free text, as a function, or edit_file and write_file instead of it.
-        reason: why the forms of its tools are these.
-        view_image: whether it sees images.
+        reasoning: whether encrypted reasoning may be requested; other models refuse the request.
+        shell: the shell tool that fits its training.
+        apply_patch: "freeform" text, "json" function, or "edit_file" with write_file instead.
+        reason: the reason for these tools.
+        view_image: whether it accepts images.
     """
 
     reasoning: bool
@@ -34,7 +35,7 @@ class Family:
     view_image: bool = True
 
 
-# The first pattern that the model's name (without what stands before its last "/") begins with.
+# The first pattern that matches the beginning of the model's name (after its last "/") applies.
 FAMILIES: tuple[tuple[str, Family], ...] = (
     (
         "codex-mini",
@@ -95,7 +96,7 @@ _FAMILIES = tuple((re.compile(pattern), family) for pattern, family in FAMILIES)
 
 
 def family_of(model: str) -> Family:
-    """Return the family of the model of that name."""
+    """Return the family of the model called `model`."""
     name = model.rpartition("/")[2].lower()
     return next((family for pattern, family in _FAMILIES if pattern.match(name)), OTHERS)
 
@@ -104,7 +105,7 @@ def family_of(model: str) -> Family:
 
 YES_OR_NO = (True, False)
 
-# Feature -> what it may be.
+# Feature -> its possible values.
 FEATURES: dict[str, tuple[Any, ...]] = {
     "web_search": YES_OR_NO,
     "external_web_access": YES_OR_NO,
@@ -117,11 +118,11 @@ FEATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def check_features(features: Any) -> dict[str, Any]:
-    """Return `features` as a run carries them.
+def check_features(features: object) -> dict[str, Any]:
+    """Validate `features` and return them as a dict.
 
     Raises:
-        FatalError: there is no such feature, or it cannot be that.
+        FatalError: a feature is unknown, or its value is not possible.
     """
     if not isinstance(features, Mapping):
         raise FatalError(f"features={features!r} must be a mapping such as {{'web_search': True}}.")
@@ -129,7 +130,7 @@ def check_features(features: Any) -> dict[str, Any]:
         if name not in FEATURES:
             raise FatalError(f"features has no {name!r}; there are: {', '.join(FEATURES)}.")
         choices = FEATURES[name]
-        # (1 == True, but is not what was meant.)
+        # The types too, since 1 == True.
         if not any(type(value) is type(each) and value == each for each in choices):
             shown = " | ".join(map(str, choices))
             raise FatalError(f"features[{name!r}]={value!r} is not one of: {shown}.")
@@ -138,16 +139,16 @@ def check_features(features: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ToolsConfig:
-    """In which forms the tools of a run are offered.
+    """Variants of the tools that a run offers.
 
     Attributes:
-        shell: which tool "shell" in a set of tools stands for.
-        apply_patch: "freeform" where plain text may be asked for, "json" where only functions,
-            "edit_file" where that and write_file stand in a set in its place.
-        view_image: whether that tool stands in the sets.
-        web_search: whether the provider's own web search is offered.
-        external_web_access: False keeps that search to what the provider has stored; None leaves
-            it to the provider.
+        shell: the tool that "shell" in a set of tools stands for.
+        apply_patch: "freeform" where plain text can be requested, "json" where only functions can,
+            "edit_file" where that and write_file replace it.
+        view_image: whether view_image is offered.
+        web_search: whether the provider's built-in web search is offered.
+        external_web_access: False restricts that search to the provider's cache; None leaves it to
+            the provider.
     """
 
     shell: Shell
@@ -158,7 +159,7 @@ class ToolsConfig:
 
 
 def tools_config(model: str, features: Mapping[str, Any]) -> ToolsConfig:
-    """Return the forms of tools for `model`, where `features` says nothing else."""
+    """Return the variants of tools for `model`; `features` overrides the family's."""
     family = family_of(model)
     return ToolsConfig(
         features.get("shell", family.shell),

@@ -1,12 +1,12 @@
-"""Which environment variable holds whose key, and how a person gives one that is missing."""
+"""Finds API keys in environment variables, and explains how to give a missing one."""
 
 import os
 from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
-from agent_magics.models.endpoints import HOSTS, LOOPBACK, OPENAI_ADDRESS, endpoint_of
+from agent_magics.models.providers.endpoints import HOSTS, LOOPBACK, OPENAI_ADDRESS, endpoint_of
 
-# In a notebook; elsewhere the other ways are there.
+# `%agent login` exists only in notebooks.
 _LOGIN = "give a valid one with api_key=... or %agent login {place}"
 WAYS_OUT = (
     "set OPENAI_API_KEY, or run %agent login, or point OPENAI_BASE_URL at a local "
@@ -16,7 +16,7 @@ WAYS_OUT = (
 
 @lru_cache(maxsize=64)
 def place_of(address: str) -> str:
-    """Return for whom a key at `address` is: its host, with a port that is not https's own."""
+    """Return the host (with a port other than 443) at `address`, under which its key is stored."""
     parts = urlsplit(address if "://" in address else f"https://{address}")
     host = (parts.hostname or "").lower()
     port = parts.port or (80 if parts.scheme == "http" else 443)
@@ -24,37 +24,38 @@ def place_of(address: str) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Return whether `address` is on this machine, where servers mostly want no key."""
+    """Tell whether `address` is on this machine, where most servers need no key."""
     return urlsplit(address).hostname in LOOPBACK
 
 
 def key_names_of(address: str) -> tuple[str, ...]:
-    """Return the environment variables whose key is for the host of `address`.
+    """Return the environment variables whose key may be sent to the host of `address`.
 
     A provider's own variable is for its hosts. OPENAI_API_KEY is for the server that
-    OPENAI_BASE_URL names, else for OpenAI: a key of theirs is never sent to anybody else.
+    OPENAI_BASE_URL names, else for OpenAI; it is never sent to another host.
     """
-    theirs = os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS
-    general = ("OPENAI_API_KEY",) if place_of(address) == place_of(theirs.strip()) else ()
+    openai_address = os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS
+    general = ("OPENAI_API_KEY",) if place_of(address) == place_of(openai_address.strip()) else ()
     return (*endpoint_of(address).key_names, *general)
 
 
 def key_name_in_use(address: str) -> str:
-    """Return which environment variable holds the key for `address`, or ""."""
+    """Return the environment variable that holds the key for `address`, or ""."""
     return next(filter(os.environ.get, key_names_of(address)), "")
 
 
 def key_of(address: str) -> str:
-    """Return the key for `address` that the environment holds, or ""."""
+    """Return the key for `address` from the environment, or ""."""
     return os.environ.get(key_name_in_use(address), "")
 
 
 def shared_key_of(address: str) -> str:
-    """Return OPENAI_API_KEY where `address` may have it though it is no server of OpenAI's, or "".
+    """Return OPENAI_API_KEY if it may be sent to `address` although that is not OpenAI's server, or
+    "".
 
-    Servers that no row knows (a proxy, a server of one's own) get it where nothing else is given,
-    as from every other client. A provider that has a variable of its own does not, nor does anybody
-    where OPENAI_BASE_URL says whose it is.
+    Servers without a row (a proxy, one's own server) get it where nothing else is given, as from
+    every other client. A provider with a variable of its own does not, nor does any server if
+    OPENAI_BASE_URL is set.
     """
     row = endpoint_of(address)
     if row.name or row.key_names or os.environ.get("OPENAI_BASE_URL"):
@@ -63,7 +64,7 @@ def shared_key_of(address: str) -> str:
 
 
 def environment_keys() -> tuple[str, ...]:
-    """Return all keys of known servers that the environment holds: none may be written anywhere."""
+    """Return all keys of known servers in the environment; they must not be written anywhere."""
     return tuple(filter(None, (os.environ.get(name) for name in _all_key_names())))
 
 
@@ -74,7 +75,7 @@ def _all_key_names() -> tuple[str, ...]:
 
 
 def ways_to_give(address: str) -> str:
-    """Say how a key for `address` is given, where there is none."""
+    """Return a phrase on how to give a missing key for `address`."""
     names = key_names_of(address)
     if names == ("OPENAI_API_KEY",):
         return WAYS_OUT
@@ -87,7 +88,7 @@ def ways_to_give(address: str) -> str:
 
 
 def way_to_mend(address: str) -> str:
-    """Say how a valid key for `address` is given, where one was refused."""
+    """Return a phrase on how to replace a refused key for `address`."""
     name = next(iter(key_names_of(address)), "")
     login = _LOGIN.format(place=place_of(address))
     return f"set a valid {name}, or {login}" if name else login

@@ -1,17 +1,19 @@
-"""Makes of what a provider streamed what may stand in a file: the same events, nothing personal.
+"""Removes personal data from a provider's recorded events.
 
-Every event stays, in its place and in its pieces, also those that this version does not read. Taken
-out are ids, times and what is opaque; paths and keys are found also where the stream cuts them.
+Every event is kept in its place and its pieces, including those that this version does not read.
+Ids, times and opaque values are removed; paths and keys are found even where the stream splits
+them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from agent_magics.models.hiding import Hider
-from agent_magics.models.sse import SseDecoder, SseEvent
+from agent_magics.models.redaction import Hider
+from agent_magics.models.wires.sse import SseDecoder, SseEvent
+from agent_magics.protocol.items import JsonMapping, JsonObject
 
-# Of no use to others: bound to an account, random, or padding.
+# Fields to remove: bound to an account, random, or padding.
 OPAQUE = frozenset(
     (
         *("encrypted_content", "thought_signature", "obfuscation", "logprobs", "top_logprobs"),
@@ -19,21 +21,22 @@ OPAQUE = frozenset(
         *("safety_identifier", "prompt_cache_key", "previous_response_id"),
     )
 )
-# The Responses API repeats the whole request in its first and last events; these are the answer.
+# The Responses API repeats the whole request in its first and last events; these fields are the
+# answer.
 RESPONSE_FIELDS = frozenset(
     ("object", "status", "error", "incomplete_details", "output", "usage", "service_tier")
 )
-# Fields by which pieces of one text are told from those of another.
+# Fields that identify the text to which a delta belongs.
 PLACES = ("type", "output_index", "item_id", "content_index", "summary_index")
-# Of a chat delta these come whole.
+# Fields of a chat delta that are not split.
 WHOLE = frozenset(("id", "type", "role"))
 
 
 def clean_sse(sse: bytes, hider: Hider) -> str:
-    """Return an answer's SSE bytes as a file may hold them; a JSON document likewise.
+    """Return an answer's SSE bytes, or JSON document, as text without personal data.
 
-    Half an event at the end, which no client acts on, is left out. Bytes that are no text stay:
-    they are surrogates here, as ``surrogateescape`` makes them.
+    An incomplete event at the end, which no client acts on, is left out. Undecodable bytes become
+    surrogates, as with ``surrogateescape``.
     """
     if sse.lstrip().startswith(b"{"):
         document = _parse(sse)
@@ -45,10 +48,10 @@ def clean_sse(sse: bytes, hider: Hider) -> str:
 
 
 def sse_bytes(text: str) -> bytes:
-    """Return the bytes of an answer that `clean_sse` has made a text of."""
+    """Return the bytes for a text made by `clean_sse`; the inverse of its decoding."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # by hand
+    except UnicodeEncodeError:  # the text was edited by hand
         return text.encode("utf-8", "replace")
 
 
@@ -60,13 +63,13 @@ def _clean_events(events: list[SseEvent], hider: Hider) -> Iterator[str]:
     for (name, data), fields in zip(events, parsed, strict=True):
         if fields is not None and id(fields) not in kept:
             continue
-        said = _text(data, hider) if fields is None else next(cleaned)
+        text = _text(data, hider) if fields is None else next(cleaned)
         head = f"event: {_text(name, hider)}\n" if name else ""
-        yield head + "".join(f"data: {line}\n" for line in said.split("\n")) + "\n"
+        yield head + "".join(f"data: {line}\n" for line in text.split("\n")) + "\n"
 
 
-def _drop_repeated(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out deltas that came twice: no client reads them, and they would part a path."""
+def _drop_repeated(documents: list[JsonObject]) -> list[JsonObject]:
+    """Remove deltas that came twice, which no client reads and which would split a path."""
     kept, last = [], -1
     for fields in documents:
         number = fields.get("sequence_number")
@@ -78,7 +81,7 @@ def _drop_repeated(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _parse(data: bytes) -> dict[str, Any] | None:
+def _parse(data: bytes) -> JsonObject | None:
     try:
         fields = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -87,37 +90,37 @@ def _parse(data: bytes) -> dict[str, Any] | None:
 
 
 def _text(data: bytes, hider: Hider) -> str:
-    """What is no JSON stays as it is, byte for byte."""
+    """Return data that is not JSON as redacted text, otherwise byte for byte."""
     return hider(data.decode("utf-8", "surrogateescape"))
 
 
-def _cleaned(documents: list[dict[str, Any]], hider: Hider) -> list[str]:
-    """Return the events' JSON, cleaned."""
+def _cleaned(documents: list[JsonObject], hider: Hider) -> list[str]:
+    """Return the events as redacted JSON."""
     names: dict[str, str] = {}
     for fields in documents:
-        # A server that does not stream sends what is the last event's response elsewhere.
+        # A server that does not stream sends the response object at the top level.
         _drop_opaque(fields, names, "response" if fields.get("object") == "response" else "")
     spared = _hide_streamed(documents, hider)
     return [_dumped(hider.in_json(fields, spared)) for fields in documents]
 
 
-def _dumped(fields: Mapping[str, Any]) -> str:
+def _dumped(fields: JsonMapping) -> str:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
         return text
-    return json.dumps(fields, separators=(",", ":"))  # half a surrogate pair stays an escape
+    return json.dumps(fields, separators=(",", ":"))  # a lone surrogate stays escaped
 
 
-def _drop_opaque(value: Any, names: dict[str, str], within: str = "") -> None:
-    """Take out what is of no use to others, and give items ids that say nothing."""
+def _drop_opaque(value: object, names: dict[str, str], within: str = "") -> None:
+    """Remove opaque fields, and replace the ids of items by numbered ones."""
     if isinstance(value, list):
         for each in value:
             _drop_opaque(each, names, within)
     if not isinstance(value, dict):
         return
     for name, each in list(value.items()):
-        gone = name in OPAQUE or (within == "response" and name not in RESPONSE_FIELDS)
-        if gone or (name == "id" and "choices" in value):
+        is_dropped = name in OPAQUE or (within == "response" and name not in RESPONSE_FIELDS)
+        if is_dropped or (name == "id" and "choices" in value):
             del value[name]
         elif name in ("id", "item_id") and isinstance(each, str) and each and _is_item(value):
             value[name] = names.setdefault(each, f"item_{len(names) + 1}")
@@ -125,16 +128,18 @@ def _drop_opaque(value: Any, names: dict[str, str], within: str = "") -> None:
             _drop_opaque(each, names, name)
 
 
-def _is_item(fields: Mapping[str, Any]) -> bool:
-    """Whether an id is the Responses API's for an item; on the chat wire it is that of a call."""
+def _is_item(fields: JsonMapping) -> bool:
+    """Tell whether an object's id identifies an item (Responses API), not a call (Chat
+    Completions).
+    """
     return "function" not in fields and "custom" not in fields
 
 
-# -- texts that come in pieces --------------------------------------------------------------------
+# -- texts that are split over events --------------------------------------------------------------
 
 
-def _hide_streamed(documents: list[dict[str, Any]], hider: Hider) -> set[tuple[int, Any]]:
-    """Clean texts that come in pieces; return where the pieces stand."""
+def _hide_streamed(documents: list[JsonObject], hider: Hider) -> set[tuple[int, Any]]:
+    """Redact texts that are split over events; return the places of the pieces."""
     texts: dict[tuple[Any, ...], list[tuple[Any, Any]]] = {}
     for fields in documents:
         for place, holder, name in _pieces_of(fields):
@@ -146,8 +151,8 @@ def _hide_streamed(documents: list[dict[str, Any]], hider: Hider) -> set[tuple[i
     return {(id(holder), name) for pieces in texts.values() for holder, name in pieces}
 
 
-def _pieces_of(fields: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    """Yield an event's pieces: which text each belongs to, its container, its name there."""
+def _pieces_of(fields: JsonObject) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """Yield an event's pieces as (key of the text, container, name or index in the container)."""
     if "delta" in fields:
         place = tuple(str(fields.get(name)) for name in PLACES)
         yield from _texts_in(fields, "delta", place)

@@ -1,14 +1,14 @@
-"""How tool outputs of this run differ from the recorded ones, apart from what always differs."""
+"""Compares tool outputs of this run with the recorded ones, ignoring volatile parts."""
 
 import difflib
 import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from agent_magics.models.hiding import Hider
+from agent_magics.models.redaction import Hider
 
-# What differs from run to run without meaning anything, and what stands for it. In this order;
-# each keeps away from braces, so that what one has replaced changes nothing for the others.
+# Patterns of text that differs from run to run, and their placeholders, applied in this order. None
+# matches next to braces, so that one replacement does not affect the next.
 _CLOCK = r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?"
 _ZONE = r"(?: ?(?:Z|UTC|GMT|CES?T|[+-]\d\d:?\d\d))?"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
@@ -27,19 +27,19 @@ VOLATILE = (
     (r"(pid|process(?: id)?)([ :=#]+)\d+", r"\1\2{pid}"),
     (r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):\d+", r"\1:{port}"),
     (r"(call|resp|msg|fc|rs|chatcmpl)[_-](?=[0-9a-z]*\d)[0-9a-z]{8,}", r"\1_{id}"),
-    (r"(token count: )\d+", r"\1{count}"),  # it counts what is replaced here, too
+    (r"(token count: )\d+", r"\1{count}"),  # it depends on the other replaced texts
 )
-# A line of ls -l: owner, group and time are of the machine.
+# A line of ls -l, whose owner, group and time depend on the machine.
 LISTED_FILES = (
     r"(?m)^([-dlbcps][-rwxst]{9})[.+@]? +\d+ +\S+ +\S+ +(\d+) +\w{3} +\d+ +[\d:]{4,5} ",
     r"\1 {owner} \2 {time} ",
 )
-# Python's names, those of mktemp, and the folders that we give to commands.
+# Temporary names by Python, by mktemp, and of the folders that we give to commands.
 TEMPORARY_NAMES = (
     r"\{tmp\}(?:/(?:\{name\}|agent-magics-\d+-\w+|tmp[._-]?\w+))+",
     "{tmp}/{name}",
 )
-# Where IPython says that a cell's code stands.
+# File names that IPython gives to cells.
 CELL_FILES = (
     r"<ipython-input-\d+-\w+>|\{tmp\}/ipykernel_\d+/\d+\.py|\bCell In ?\[\d+\]|\bIn \[\d+\]",
     "{cell}",
@@ -54,10 +54,10 @@ _VOLATILE = tuple(
     )
 )
 
-# How much of a difference people read: changed lines of one call, characters of one line.
+# Limits of a displayed difference: changed lines of one call, characters of one line.
 SHOWN_LINES = 6
 SHOWN_WIDTH = 120
-# Lines; comparing longer outputs line by line would take seconds.
+# Lines; comparing longer outputs with difflib would take seconds.
 LONGEST_COMPARED = 2000
 
 
@@ -65,15 +65,15 @@ _HIDE_KEYS = Hider(literals=False)
 
 
 def normalise_text(text: str, hide: Callable[[str], str] = _HIDE_KEYS) -> str:
-    """Return a tool's output with placeholders for what differs from run to run.
+    """Return a tool's output with placeholders for parts that differ from run to run.
 
-    Paths, keys, dates and times, durations and rates, hexadecimal addresses, UUIDs, process ids,
-    local ports, ids of messages and calls, token counts, temporary names, cells, the owners and
-    times of ``ls -l``. Normalising twice changes nothing. There is no way back.
+    These are paths, keys, dates and times, durations and rates, hexadecimal addresses, UUIDs,
+    process ids, local ports, ids of messages and calls, token counts, temporary names, cells, and
+    the owners and times of ``ls -l``. Normalising is idempotent and cannot be reversed.
 
     Args:
         text: the output.
-        hide: puts placeholders for what is personal; a `Hider` without literals.
+        hide: replaces personal data by placeholders; a `Hider` without literals.
     """
     text = hide(text).strip()
     for pattern, mark in _VOLATILE:
@@ -82,7 +82,7 @@ def normalise_text(text: str, hide: Callable[[str], str] = _HIDE_KEYS) -> str:
 
 
 def short_diff(expected: str, actual: str) -> str:
-    """Return the first lines that differ, "-" as recorded, "+" as now."""
+    """Return the first differing lines, "-" as recorded, "+" as now."""
     before, after = expected.splitlines(), actual.splitlines()
     changes: list[str] = []
     for first, last, start, stop in _changed(before, after):
@@ -95,18 +95,18 @@ def short_diff(expected: str, actual: str) -> str:
 
 
 def _changed(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; of very long outputs one range, found quickly."""
+    """Return the ranges of differing lines; for very long outputs a single range, found quickly."""
     if len(before) * len(after) > LONGEST_COMPARED**2:
         pairs = zip(before, after, strict=False)
         shorter = min(len(before), len(after))
         first = next((n for n, (old, new) in enumerate(pairs) if old != new), shorter)
         return [(first, len(before), first, len(after))]
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    return [tuple(code[1:]) for code in matcher.get_opcodes() if code[0] != "equal"]
+    return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
 
 
 def _first_of_both(changes: Sequence[str]) -> list[str]:
-    """Return the first lines, such that what is new shows too where much was taken out."""
+    """Return the first lines, with at least one of each sign."""
     shown = list(changes[:SHOWN_LINES])
     sides = {line[0] for line in shown}
     missing = next((line for line in changes[SHOWN_LINES:] if line[0] not in sides), None)
@@ -114,7 +114,7 @@ def _first_of_both(changes: Sequence[str]) -> list[str]:
 
 
 def _window(old: str | None, new: str | None) -> int:
-    """Return where to begin showing two lines, so that what differs is seen."""
+    """Return the index at which to start showing two lines, so that their difference is visible."""
     pairs = enumerate(zip(old or "", new or "", strict=False))
     same = next((at for at, pair in pairs if pair[0] != pair[1]), 0)
     return max(0, same - SHOWN_WIDTH // 4) if same > SHOWN_WIDTH // 2 else 0

@@ -1,26 +1,29 @@
-"""The file format of recordings: one JSON object a line, a header, then one exchange each.
+"""The file format of recordings: JSON Lines, a header and then one exchange per line.
 
     {"format": "agent-magics-recording", "version": 1, "by": "hand", "model": "…", "note": "…"}
     {"prompt": "…", "number": 1, "reply": [{"call": "shell", "arguments": {"command": ["ls"]}}]}
     {"prompt": "…", "number": 2, "outputs": ["…"], "sse": "event: …"}
 
-docs/recordings.md describes every field. A reader skips fields and kinds of lines that it does not
-know, so that a newer program can add some; the version rises where that would not do.
+docs/recordings.md describes every field. A reader skips unknown fields and kinds of lines, so that
+newer versions can add some; the format version is raised only for incompatible changes.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from agent_magics.models.handwritten import read_reply, write_reply
-from agent_magics.models.tape import HEADERS, Ending
+from agent_magics.files.plain_files import load_json, read_plain
+from agent_magics.models.recordings.handwritten import read_reply, write_reply
+from agent_magics.models.wire_capture import HEADERS, Ending
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import JsonMapping, JsonObject
 
 FORMAT = "agent-magics-recording"
 VERSION = 1
 BY_HAND = "hand"
+_MOST_BYTES = 32 << 20
 
 WIRES = ("responses", "chat")
 ENDINGS = get_args(Ending)
@@ -33,7 +36,7 @@ EXCHANGE_FIELDS = ANSWER_FIELDS | frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A recording's first line; `by` is "hand" or the program that made it."""
+    """The first line of a recording; `by` is "hand" or the program that made it."""
 
     by: str
     model: str = ""
@@ -41,16 +44,16 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one HTTP request brought.
+class RecordedAnswer:
+    """The answer to one HTTP request.
 
     Attributes:
-        sse: the answer as the provider streams it, without what is personal.
-        wire: whose form that is: "responses" or "chat".
-        status: the HTTP status; 0 where no connection came about.
-        headers: those of `tape.HEADERS` that came.
-        body: what an answer with an error status said.
-        ended: how it ended; see `tape.Ending`.
+        sse: the answer's stream, without personal data.
+        wire: the wire API of that stream: "responses" or "chat".
+        status: the HTTP status; 0 where there was no connection.
+        headers: the received headers among `capture.HEADERS`.
+        body: the body of an answer with an error status.
+        ended: how it ended; see `capture.Ending`.
     """
 
     sse: str = ""
@@ -63,34 +66,34 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request, as far as it is needed to find it again, and its answer.
+    """One request, as far as it is needed for matching, and its answer.
 
     Attributes:
-        prompt: the words that began the turn.
+        prompt: the person's message that began the turn.
         number: 1 for the turn's first request, 2 for the next, and so on.
         answer: the last answer, which counts.
-        outputs: the tool outputs the request brought, normalised; None where not recorded.
-        turn: which exchanges belong together; "" where their order says it.
-        model: the model that was asked, "" where not recorded.
+        outputs: the tool outputs in the request, normalised; None where not recorded.
+        turn: identifies the exchanges of one turn; "" where their order does.
+        model: the requested model, "" where not recorded.
         request: the digest of the request, "" where not recorded.
-        failed: the answers before the last one, after which the request was made again.
-        line: where it stands in its file, from 1; 0 where it stands in none.
+        failed: the earlier answers, after which the request was repeated.
+        line: its line in the file, from 1; 0 without a file.
     """
 
     prompt: str
     number: int
-    answer: Answer
+    answer: RecordedAnswer
     outputs: tuple[str, ...] | None = None
     turn: str = ""
     model: str = ""
     request: str = ""
-    failed: tuple[Answer, ...] = ()
+    failed: tuple[RecordedAnswer, ...] = ()
     line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole file; `notice` says what of it was left out, in one sentence, or is ""."""
+    """A parsed recording; `notice` is one sentence on what was skipped, or ""."""
 
     header: Header
     exchanges: tuple[Exchange, ...]
@@ -101,25 +104,25 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """Return the recording in the file `path`.
+    """Read the recording in the file `path`.
 
     Raises:
-        FatalError: no such file, or a line that does not fit; the sentence names it.
+        FatalError: no such file, or a malformed line; the sentence names it.
     """
     try:
-        content = path.read_bytes()
+        content = read_plain(path, _MOST_BYTES, links=True)
     except OSError as error:
         raise FatalError(f"Cannot read the recording {path}: {error.strerror or error}.") from None
     return parse_recording(content, path)
 
 
 def parse_recording(content: bytes, path: Path) -> Recording:
-    """Return the recording that `content` is; `path` is only named in sentences.
+    """Parse the content of a recording; `path` is used only in messages.
 
-    A last line that breaks off (the program that wrote it was ended) is left out, with a notice.
+    An incomplete last line (the program that wrote it was killed) is left out, with a notice.
 
     Raises:
-        FatalError: a line that does not fit; the sentence names it.
+        FatalError: a malformed line; the sentence names it.
     """
     reader = _Reader()
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -139,7 +142,7 @@ def parse_recording(content: bytes, path: Path) -> Recording:
 
 
 class _BadLine(Exception):
-    """What is wrong with a line, without a full stop; `torn` where it may only be half of one."""
+    """An error in a line, without a full stop; `torn` if the line may be incomplete."""
 
     def __init__(self, problem: str, *, torn: bool = False) -> None:
         super().__init__(problem)
@@ -147,7 +150,7 @@ class _BadLine(Exception):
 
 
 class _Reader:
-    """Reads line by line, and keeps in mind what was skipped."""
+    """Parses line by line, and collects what was skipped."""
 
     def __init__(self) -> None:
         self.header: Header | None = None
@@ -168,13 +171,13 @@ class _Reader:
         self.exchanges.append(_read_exchange(data, number))
         self._skip_fields(data, EXCHANGE_FIELDS, number)
 
-    def _skip_fields(self, data: Mapping[str, Any], known: frozenset[str], number: int) -> None:
+    def _skip_fields(self, data: JsonMapping, known: frozenset[str], number: int) -> None:
         for name in data:
             if name not in known:
                 self._skipped.setdefault(f"the field {_shown(name)}", number)
 
     def notice(self, name: str) -> str:
-        """Return one sentence on all that was left out, or ""."""
+        """Return one sentence on all that was skipped, or ""."""
         parts = []
         if self._skipped:
             what, line = next(iter(self._skipped.items()))
@@ -186,13 +189,11 @@ class _Reader:
         return f"In the recording {name}, {'; '.join(parts)}." if parts else ""
 
 
-def _read_object(line: bytes) -> dict[str, Any]:
+def _read_object(line: bytes) -> JsonObject:
     try:
-        data = json.loads(line.decode("utf-8"))
+        data = load_json(line)
     except UnicodeDecodeError as error:
         raise _BadLine(f"not UTF-8 (byte {error.start + 1})", torn=True) from None
-    except RecursionError:
-        raise _BadLine("not JSON that can be read (nested too deeply)", torn=True) from None
     except ValueError as error:
         raise _BadLine(f"not JSON ({error})", torn=True) from None
     if not isinstance(data, dict):
@@ -200,7 +201,7 @@ def _read_object(line: bytes) -> dict[str, Any]:
     return data
 
 
-def _read_header(data: Mapping[str, Any]) -> Header:
+def _read_header(data: JsonMapping) -> Header:
     if data.get("format") != FORMAT:
         raise _BadLine(f'not a header: it must begin {{"format": "{FORMAT}", "version": {VERSION}')
     version = data.get("version")
@@ -214,7 +215,7 @@ def _read_header(data: Mapping[str, Any]) -> Header:
     return Header(*(str(data.get(name, "")) for name in ("by", "model", "note")))
 
 
-def _read_exchange(data: Mapping[str, Any], line: int) -> Exchange:
+def _read_exchange(data: JsonMapping, line: int) -> Exchange:
     prompt = data.get("prompt")
     if not isinstance(prompt, str):
         raise _BadLine('"prompt" must be a string')
@@ -232,13 +233,15 @@ def _read_exchange(data: Mapping[str, Any], line: int) -> Exchange:
         number,
         _read_answer(data),
         None if outputs is None else tuple(outputs),
-        *(_text_in(data, name) for name in ("turn", "model", "request")),
+        _text_in(data, "turn"),
+        _text_in(data, "model"),
+        _text_in(data, "request"),
         failed=tuple(map(_read_answer, failed)),
         line=line,
     )
 
 
-def _read_answer(data: Mapping[str, Any]) -> Answer:
+def _read_answer(data: JsonMapping) -> RecordedAnswer:
     if sum(name in data for name in ("sse", "reply", "body")) != 1:
         raise _BadLine('exactly one of "sse", "reply" and "body" must be there')
     wire, status = data.get("wire", "responses"), data.get("status", 200)
@@ -254,26 +257,26 @@ def _read_answer(data: Mapping[str, Any]) -> Answer:
         raise _BadLine(f'"ended" must be one of {", ".join(filter(None, ENDINGS))}')
     if "reply" in data:
         try:
-            return Answer(write_reply(read_reply(data["reply"])).decode("utf-8", "replace"))
+            return RecordedAnswer(write_reply(read_reply(data["reply"])).decode("utf-8", "replace"))
         except ValueError as problem:
             raise _BadLine(str(problem)) from None
     known = {name: value for name, value in headers.items() if name in HEADERS}
-    return Answer(_text_in(data, "sse"), wire, status, known, _text_in(data, "body"), ended)
+    return RecordedAnswer(_text_in(data, "sse"), wire, status, known, _text_in(data, "body"), ended)
 
 
-def _text_in(data: Mapping[str, Any], name: str) -> str:
+def _text_in(data: JsonMapping, name: str) -> str:
     text = data.get(name, "")
     if not isinstance(text, str):
         raise _BadLine(f'"{name}" must be a string')
     return text
 
 
-def _is_list_of(value: Any, kind: type) -> bool:
+def _is_list_of(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(each, kind) for each in value)
 
 
-def _shown(value: Any) -> str:
-    """Return a value of a file for a sentence, short."""
+def _shown(value: object) -> str:
+    """Return a value of a file, shortened, for a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:79] + "…"
 
@@ -282,14 +285,14 @@ def _shown(value: Any) -> str:
 
 
 def header_line(header: Header) -> bytes:
-    """Return the first line of a file."""
+    """Return the first line of a file, for `header`."""
     fields = {"by": header.by, "model": header.model, "note": header.note}
     return _line({"format": FORMAT, "version": VERSION, **fields})
 
 
 def exchange_line(exchange: Exchange) -> bytes:
-    """Return the line of `exchange`; what is as always is left out."""
-    fields: dict[str, Any] = {"prompt": exchange.prompt, "number": exchange.number}
+    """Return the line for `exchange`, without fields that have their default."""
+    fields: JsonObject = {"prompt": exchange.prompt, "number": exchange.number}
     fields |= {
         name: value for name in ("turn", "model", "request") if (value := getattr(exchange, name))
     }
@@ -300,8 +303,8 @@ def exchange_line(exchange: Exchange) -> bytes:
     return _line({**fields, **_answer_json(exchange.answer)})
 
 
-def _answer_json(answer: Answer) -> dict[str, Any]:
-    fields: dict[str, Any] = {} if answer.wire == "responses" else {"wire": answer.wire}
+def _answer_json(answer: RecordedAnswer) -> JsonObject:
+    fields: JsonObject = {} if answer.wire == "responses" else {"wire": answer.wire}
     if answer.status != 200:
         fields["status"] = answer.status
     if answer.headers:
@@ -311,8 +314,8 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
     return {**fields, **({"body": answer.body} if answer.body else {"sse": answer.sse})}
 
 
-def _line(fields: Mapping[str, Any]) -> bytes:
-    # What has no UTF-8 form (a byte of an answer that was none) stands as an escape of JSON's.
+def _line(fields: JsonMapping) -> bytes:
+    # Surrogates (from undecodable bytes of an answer) become JSON escapes.
     return json.dumps(fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -328,20 +331,19 @@ class RecordedTurn:
 
     @property
     def whole(self) -> bool:
-        """Whether it ended with an answer, not with an error."""
+        """Whether it ended with an answer and not with an error."""
         return not self.exchanges[-1].answer.ended
 
 
 def prompt_key(prompt: str) -> str:
-    """Return what of a prompt counts: its words."""
+    """Return a prompt with normalised white space, as it is compared."""
     return " ".join(prompt.split())
 
 
 def turns_of(exchanges: Sequence[Exchange]) -> list[RecordedTurn]:
     """Group exchanges into turns, in the order of the file.
 
-    They say themselves which turn they belong to; where they do not (in a file written by hand),
-    number 1 begins a new one.
+    They name their turn; where they do not (in a handwritten file), number 1 begins a new one.
     """
     turns: list[RecordedTurn] = []
     known: dict[tuple[str, str], RecordedTurn] = {}

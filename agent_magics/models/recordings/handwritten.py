@@ -1,35 +1,35 @@
-"""Answers written by hand (in recordings, scripts): a few words become a provider's stream."""
+"""Expands short handwritten answers into a provider's event stream."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from agent_magics.models.responses_wire import item_json
-from agent_magics.models.sse import reply_events
+from agent_magics.models.wires.responses.items import item_json
+from agent_magics.models.wires.sse import reply_events
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,
     FunctionCall,
     Item,
+    JsonMapping,
     Reasoning,
 )
 
 
-def read_reply(reply: Any) -> list[Item]:
-    """Return the items of an answer written by hand; calls are numbered call_1, call_2, …
+def read_reply(reply: object) -> list[Item]:
+    """Parse a handwritten answer into items; calls are numbered call_1, call_2, …
 
     Args:
         reply: a list of {"text"}, {"reasoning"}, {"call", "arguments"} and {"custom", "input"}.
 
     Raises:
-        ValueError: it is something else; the text says what, without a full stop.
+        ValueError: it has another form; the message says how, without a full stop.
     """
     if not isinstance(reply, list) or not all(isinstance(piece, dict) for piece in reply):
         raise ValueError('"reply" must be a list of objects')
     return [_read_piece(f"call_{index}", piece) for index, piece in enumerate(reply, 1)]
 
 
-def _read_piece(call_id: str, piece: Mapping[str, Any]) -> Item:
+def _read_piece(call_id: str, piece: JsonMapping) -> Item:
     match piece:
         case {"text": str(text), **rest} if not rest:
             return AssistantMessage(text)
@@ -46,14 +46,14 @@ def _read_piece(call_id: str, piece: Mapping[str, Any]) -> Item:
     )
 
 
-def arguments_text(arguments: Mapping[str, Any] | str) -> str:
-    """Return arguments as a model writes them: JSON text."""
+def arguments_text(arguments: JsonMapping | str) -> str:
+    """Return arguments as JSON text."""
     if isinstance(arguments, str):
         return arguments
     return json.dumps(arguments, ensure_ascii=False)
 
 
 def write_reply(items: Iterable[Item]) -> bytes:
-    """Return `items` as the SSE bytes of one whole answer, text in word-sized deltas."""
+    """Return `items` as the SSE bytes of one complete answer, with one delta per word."""
     outputs = [{**item_json(item), "status": "completed"} for item in items]
     return b"".join(reply_events(outputs))

@@ -1,4 +1,4 @@
-"""Makes of a recorded answer one of this machine and this run: its paths, sessions and calls."""
+"""Replaces placeholders in recordings by this run's paths, session ids and call ids."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, TextChunk
-from agent_magics.models.hiding import show_paths
+from agent_magics.models.redaction import show_paths
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,
@@ -19,11 +19,11 @@ from agent_magics.protocol.items import (
 )
 
 
-class Localiser:
-    """Puts in what placeholders stand for, and numbers calls so that no two have the same id.
+class PlaceholderResolver:
+    """Replaces placeholders in recorded events, and numbers calls so that each id is unique.
 
     Args:
-        cwd: what {cwd} stands for.
+        cwd: the value of {cwd}.
     """
 
     def __init__(self, cwd: str | Path) -> None:
@@ -35,10 +35,10 @@ class Localiser:
         self._call_numbers = itertools.count(1)
 
     def localise(self, event: ModelEvent, sessions: Mapping[str, str]) -> ModelEvent:
-        """Return `event` as it would have come in this run.
+        """Return a recorded event with the values of this run.
 
         Args:
-            event: what was recorded.
+            event: the recorded event.
             sessions: the ids of this run's command sessions -> their names in recordings.
         """
         places = self._places | {name: session_id for session_id, name in sessions.items()}
@@ -52,25 +52,27 @@ class Localiser:
         return event
 
     def _localise_item(self, item: Item, places: Mapping[str, str]) -> Item:
-        """Return the item without the id that a recording gave it; nobody refers to that."""
+        """Return the item without its recorded id, to which nothing refers."""
         match item:
             case AssistantMessage(text):
                 return replace(item, text=show_paths(text, places), id=None)
             case FunctionCall(arguments=arguments):
                 escaped = {name: _inside_json(path) for name, path in places.items()}
                 arguments = show_paths(arguments, escaped)
-                return replace(item, **self._ids(), arguments=arguments)
+                return replace(item, call_id=self._call_id(), id=None, arguments=arguments)
             case CustomToolCall(input=text):
                 text = show_paths(text, places)
-                return replace(item, **self._ids(), input=text)
+                return replace(item, call_id=self._call_id(), id=None, input=text)
             case LocalShellCall(command=command, workdir=workdir):
-                command = tuple(show_paths(word, places) for word in command)
+                command = tuple(show_paths(argument, places) for argument in command)
                 workdir = workdir and show_paths(workdir, places)
-                return replace(item, **self._ids(), command=command, workdir=workdir)
+                return replace(
+                    item, call_id=self._call_id(), id=None, command=command, workdir=workdir
+                )
         return item
 
-    def _ids(self) -> dict[str, str | None]:
-        return {"call_id": f"call_{next(self._call_numbers)}", "id": None}
+    def _call_id(self) -> str:
+        return f"call_{next(self._call_numbers)}"
 
 
 def _inside_json(path: str) -> str:

@@ -1,4 +1,4 @@
-"""A door that writes down, for replaying, what the provider says while another door asks it."""
+"""Records the exchanges of another model client into a file."""
 
 import asyncio
 import hashlib
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from agent_magics._version import __version__
 from agent_magics.models.base import Model, ModelEvent, ModelRequest, Notice, ResponseDone
-from agent_magics.models.cleaning import clean_sse
-from agent_magics.models.drift import normalise_text
 from agent_magics.models.faults import passes
-from agent_magics.models.hiding import NO_KEY, Hider, SessionNames, personal_paths
-from agent_magics.models.keys import environment_keys
-from agent_magics.models.recording import Answer, Exchange, Header, prompt_key
-from agent_magics.models.recording_file import append_exchange, start_recording
-from agent_magics.models.responses_wire import encode_answer, encode_tools
-from agent_magics.models.tape import Tape, TapedAnswer
+from agent_magics.models.providers.keys import environment_keys
+from agent_magics.models.recordings.cleaning import clean_sse
+from agent_magics.models.recordings.drift import normalise_text
+from agent_magics.models.recordings.format import Exchange, Header, RecordedAnswer, prompt_key
+from agent_magics.models.recordings.writing import append_exchange, start_recording
+from agent_magics.models.redaction import NO_KEY, Hider, SessionNames, personal_paths
+from agent_magics.models.wire_capture import CapturedAnswer, WireCapture
+from agent_magics.models.wires.responses.items import encode_answer, encode_tools
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import MODEL_ITEMS, Item, ToolCallOutput, text_of
 
@@ -31,14 +31,14 @@ KEY_FOUND = (
 
 
 class RecordingModel:
-    """Asks `live` and writes every exchange to `path`, after what is there already.
+    """A model client that forwards requests to `live` and appends every exchange to `path`.
 
     Args:
-        live: the door that answers. One that knows nothing of `Tape` is recorded as it answers,
-            in the form of the Responses API.
-        path: the recording; begun where it does not exist.
-        cwd: the folder that is written as {cwd}.
-        note: words for the header of a new file.
+        live: the client that answers. One that does not use `WireCapture` is recorded from its
+            events, in the format of the Responses API.
+        path: the recording; created if it does not exist.
+        cwd: the folder to write as {cwd}.
+        note: text for the header of a new file.
     """
 
     def __init__(self, live: Model, path: str | Path, *, cwd: Path, note: str = "") -> None:
@@ -52,42 +52,43 @@ class RecordingModel:
         self.source = f"{live.source}, recorded to {self._path.name}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Send `request` through the live door; see `Model.stream`.
+        """Send `request` through the live client; see `Model.stream`.
 
         Raises:
-            FatalError: what `live` raises, or the file cannot be written.
+            FatalError: raised by `live`, or the file cannot be written.
         """
         notice = self._start(request)
         if notice:
             yield Notice(notice)
-        tape, said = Tape(), bytearray()
+        capture, encoded = WireCapture(), bytearray()
+        sent = sent_outputs(request.history.items)  # now, since the answer joins them as it comes
         try:
-            async with aclosing(self._live.stream(replace(request, tape=tape))) as events:
+            async with aclosing(self._live.stream(replace(request, capture=capture))) as events:
                 async for event in events:
-                    said += encode_answer(event)
+                    encoded += encode_answer(event)
                     if isinstance(event, ResponseDone):
-                        notice = await self._write(request, tape, said)
+                        notice = await self._write(request, sent, capture, encoded)
                         if notice:
                             yield Notice(notice)
                     yield event
         except FatalError:
-            if tape.answers:
-                with suppress(FatalError):  # what went wrong first is what must be told
-                    await self._write(request, tape, said, failed=True)
+            if capture.answers:
+                with suppress(FatalError):  # the first error is the one to report
+                    await self._write(request, sent, capture, encoded, failed=True)
             raise
 
     async def close(self) -> None:
-        """Close the live door."""
+        """Close the live client."""
         await self._live.close()
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not be written anywhere."""
+        """Return the secrets of the live client, which must not be written anywhere."""
         return tuple(getattr(self._live, "secrets", tuple)())
 
     # -- one exchange -----------------------------------------------------------------------------
 
     def _start(self, request: ModelRequest) -> str:
-        """Make sure of the file before anything is asked, and paid."""
+        """Create or check the file before a request is sent and paid for."""
         if self._started and self._path.exists():
             return ""
         self._started = True
@@ -95,19 +96,24 @@ class RecordingModel:
         return start_recording(self._path, Header(by, request.model, self._note))
 
     async def _write(
-        self, request: ModelRequest, tape: Tape, said: bytearray, *, failed: bool = False
+        self,
+        request: ModelRequest,
+        sent: Sequence[ToolCallOutput],
+        capture: WireCapture,
+        encoded: bytearray,
+        *,
+        failed: bool = False,
     ) -> str:
-        """Add the exchange; return what the person should know about it, or ""."""
-        if not tape.answers:
-            tape.begin("responses")
-            tape.feed(said)
+        """Append the exchange; return a warning for the person, or ""."""
+        if not capture.answers:
+            capture.begin("responses")
+            capture.feed(bytes(encoded))
         names = self._sessions.of(request.conversation, request.history.items)
         hidden = [*self._paths, *names.items()]
         secrets = (*self.secrets(), *environment_keys())
-        hider, for_good = Hider(hidden, secrets), Hider(hidden, secrets, literals=False)
-        sent = sent_outputs(request.history.items)
-        outputs = tuple(normalise_text(text_of(each.output), for_good) for each in sent)
-        answers = _cleaned(tape.answers, hider, failed=failed)
+        hider, irreversible_hider = Hider(hidden, secrets), Hider(hidden, secrets, literals=False)
+        outputs = tuple(normalise_text(text_of(each.output), irreversible_hider) for each in sent)
+        answers = _cleaned(capture.answers, hider, failed=failed)
         exchange = Exchange(
             hider(request.prompt),
             request.number,
@@ -118,13 +124,15 @@ class RecordingModel:
             digest_of(request, outputs, hider),
             tuple(answers[:-1]),
         )
-        # Off the loop: another kernel may be writing.
+        # In a thread: another kernel may hold the file's lock.
         await asyncio.to_thread(append_exchange, self._path, exchange)
-        found = hider.found_key or for_good.found_key
+        found = hider.found_key or irreversible_hider.found_key
         return KEY_FOUND.format(path=self._path.name, mark=NO_KEY) if found else ""
 
     def _turn_of(self, request: ModelRequest) -> str:
-        """Return the turn's name; agents and kernels that write to one file each have their own."""
+        """Return the id of the request's turn, unique among agents and kernels that share the
+        file.
+        """
         key = (request.conversation, prompt_key(request.prompt))
         if request.number == 1 or key not in self._turns:
             self._turns[key] = uuid.uuid4().hex[:8]
@@ -132,11 +140,11 @@ class RecordingModel:
 
 
 def digest_of(request: ModelRequest, outputs: Sequence[str], hider: Hider) -> str:
-    """Return a digest that is the same where the same was asked, on any machine.
+    """Return a digest of a request that is the same on every machine.
 
-    Over the model, the instructions, the tools with their schemas, the wanted form of the answer,
-    the prompt, the number and the new tool outputs as they are recorded; not over the whole
-    conversation, or recording would take the longer the longer it gets.
+    It covers the model, the instructions, the tools with their schemas, the answer's schema, the
+    prompt, the number and the new tool outputs as recorded; not the whole conversation, whose
+    digest would take longer with every request.
     """
     asked = {
         "model": request.model,
@@ -152,16 +160,18 @@ def digest_of(request: ModelRequest, outputs: Sequence[str], hider: Hider) -> st
 
 
 def sent_outputs(items: Sequence[Item]) -> list[ToolCallOutput]:
-    """Return the tool outputs that came after the model's last word, oldest first."""
+    """Return the tool outputs after the model's last item, oldest first."""
     newer = itertools.takewhile(lambda item: not isinstance(item, MODEL_ITEMS), reversed(items))
     return [item for item in newer if isinstance(item, ToolCallOutput)][::-1]
 
 
-def _cleaned(answers: Sequence[TapedAnswer], hider: Hider, *, failed: bool) -> list[Answer]:
-    """Return what stands in a file for all that was received; `failed` says that no answer came.
+def _cleaned(
+    answers: Sequence[CapturedAnswer], hider: Hider, *, failed: bool
+) -> list[RecordedAnswer]:
+    """Return the answers as they are recorded; `failed` means that there was no final answer.
 
-    The search for the wire and the form that the server takes is left out: refusals that another
-    request came right after, not a repeated one.
+    Refusals while detecting the wire API or the accepted form of a request are left out: they were
+    followed by a different request, not by a repeated one.
     """
     pairs = itertools.zip_longest(answers, answers[1:])
     tried = [answer for answer, after in pairs if after is None or _is_repeated(answer, after)]
@@ -170,18 +180,18 @@ def _cleaned(answers: Sequence[TapedAnswer], hider: Hider, *, failed: bool) -> l
     return marked if failed else [*marked[:-1], cleaned[-1]]
 
 
-def _is_repeated(answer: TapedAnswer, after: TapedAnswer) -> bool:
+def _is_repeated(answer: CapturedAnswer, after: CapturedAnswer) -> bool:
     refused = answer.status not in (0, 200) and not passes(answer.status)
     return after.wire == answer.wire and (
         not refused or answer.headers.get("x-should-retry") == "true"
     )
 
 
-def _clean(answer: TapedAnswer, hider: Hider) -> Answer:
+def _clean(answer: CapturedAnswer, hider: Hider) -> RecordedAnswer:
     body = bytes(answer.body)
     headers = {name: hider(value) for name, value in answer.headers.items()}
     if answer.status == 200:
         sse = clean_sse(body, hider)
-        return Answer(sse, answer.wire, answer.status, headers, ended=answer.ended)
-    said = hider(body.decode("utf-8", "backslashreplace"))
-    return Answer("", answer.wire, answer.status, headers, said, answer.ended)
+        return RecordedAnswer(sse, answer.wire, answer.status, headers, ended=answer.ended)
+    text = hider(body.decode("utf-8", "backslashreplace"))
+    return RecordedAnswer("", answer.wire, answer.status, headers, text, answer.ended)

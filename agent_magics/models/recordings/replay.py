@@ -1,4 +1,4 @@
-"""The door without a provider: plays a recording instead of asking."""
+"""Replays a recording as a model client, without a provider."""
 
 import asyncio
 import difflib
@@ -11,28 +11,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from agent_magics.models.answer import read_answer
-from agent_magics.models.base import ModelEvent, ModelRequest, Notice
-from agent_magics.models.chat import ChatWire
-from agent_magics.models.cleaning import sse_bytes
-from agent_magics.models.drift import normalise_text, short_diff
+from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, Notice
 from agent_magics.models.faults import FEW_TRIES, Fault, cut_short, silent
-from agent_magics.models.hiding import Hider, SessionNames, personal_paths
-from agent_magics.models.keys import environment_keys
-from agent_magics.models.localiser import Localiser
-from agent_magics.models.recorder import sent_outputs
-from agent_magics.models.recording import (
-    Answer,
+from agent_magics.models.providers.keys import environment_keys
+from agent_magics.models.recordings.cleaning import sse_bytes
+from agent_magics.models.recordings.drift import normalise_text, short_diff
+from agent_magics.models.recordings.format import (
     Exchange,
+    RecordedAnswer,
     RecordedTurn,
     prompt_key,
     read_recording,
     turns_of,
 )
+from agent_magics.models.recordings.placeholders import PlaceholderResolver
+from agent_magics.models.recordings.recorder import sent_outputs
+from agent_magics.models.redaction import Hider, SessionNames, personal_paths
 from agent_magics.models.refusals import explain_status
-from agent_magics.models.remote import Wire
-from agent_magics.models.responses import ResponsesWire
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
+from agent_magics.models.wires.answer import read_answer
+from agent_magics.models.wires.chat.model import ChatWire
+from agent_magics.models.wires.remote import Wire
+from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -48,25 +48,27 @@ LIVE = (
     'in a program), or without it (%config AgentMagics.replay = "", or no replay= in a program)'
 )
 SERVER = "the recorded server"
-# Seconds nobody waits on replay; only named where a recorded answer was silent for too long.
+# Tools whose outputs depend on which sub-agent ends first, so that a difference is no drift.
+TIMED = frozenset(("wait", "list_agents"))
+# Seconds; nothing waits that long on replay, the number only appears in the error of a time-out.
 RECORDED_TIMEOUT = 300.0
 
 Signature: TypeAlias = tuple[int, int, int]
 
 
 class ReplayModel:
-    """Plays a recording: the model's side only, tools run for real.
+    """A model client that answers from a recording; tools run for real.
 
     An exchange is found by its prompt and its number within the turn. A prompt that was recorded
     several times is played in the order of the file, and from the start again after the last; turns
-    that ended with an error are only played where the prompt has no other. A file that changes is
-    read again at the next prompt.
+    that ended with an error are played only if the prompt has no other. A changed file is read
+    again at the next prompt.
 
     Args:
         path: the recording.
-        cwd: what the placeholder {cwd} stands for.
+        cwd: the value of the placeholder {cwd}.
         strict: whether tool outputs that differ from the recorded ones are an error.
-        delay: seconds before each event, to show a stream as it looked.
+        delay: seconds before each event, to show a stream at its pace.
     """
 
     def __init__(
@@ -75,17 +77,18 @@ class ReplayModel:
         self.path = Path(path)
         self.source = f"recording {self.path.name}"
         self._paths = personal_paths(cwd)
-        self._localiser = Localiser(cwd)
+        self._resolver = PlaceholderResolver(cwd)
         self._strict = strict
         self._delay = delay
         self._wires: dict[str, Wire] = {"responses": ResponsesWire(), "chat": ChatWire()}
         self._sessions = SessionNames()
         self._current: dict[tuple[str, str], _Playing] = {}
+        self._outputs: dict[str, str | None] = {}
         self._read()
 
     @property
     def answered_by(self) -> str:
-        """The recorded model, whose prices hold whatever model is asked; "" if none is named."""
+        """The recorded model, whose prices apply; "" if none is recorded."""
         return self.header.model
 
     def _read(self) -> None:
@@ -97,7 +100,7 @@ class ReplayModel:
         self._plays = {prompt: itertools.cycle(turns) for prompt, turns in self._turns.items()}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Play the answer to `request`; see `Model.stream`.
+        """Replay the answer to `request`; see `Model.stream`.
 
         Raises:
             FatalError: the prompt is not in the recording, outputs differ and `strict` is on, or
@@ -113,28 +116,38 @@ class ReplayModel:
             raise FatalError(f"{drift}\nreplay_strict makes this an error; {self._rerecord()}.")
         if drift:
             yield Notice(drift)
+        outputs = iter(self._playing(request).outputs_after(exchange))
         try:
             async with aclosing(self._play(exchange, request)) as events:
                 async for event in events:
-                    yield self._localiser.localise(event, sessions)
+                    localised = self._resolver.localise(event, sessions)
+                    if isinstance(localised, ItemDone) and isinstance(localised.item, CALL_TYPES):
+                        self._outputs[str(localised.item.call_id)] = next(outputs, None)
+                    yield localised
         except FatalError as error:
             raise self._placed(error, exchange) from None
 
-    async def close(self) -> None:
-        """Nothing is held."""
+    def recorded_output(self, call_id: str) -> str | None:
+        """Return the recorded output of a call; None where there is none."""
+        return self._outputs.get(call_id)
 
-    # -- playing ----------------------------------------------------------------------------------
+    async def close(self) -> None:
+        """Do nothing; a recording holds no connections."""
+
+    # -- replaying --------------------------------------------------------------------------------
 
     def _play(self, exchange: Exchange, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Play all answers, as they came: repeated requests too, but without the waits."""
+        """Replay all answers to a request, including failed ones before a retry, without the
+        waits.
+        """
         answers = iter((*exchange.failed, exchange.answer))
-        policy = _Again(tries=len(exchange.failed) + 1, wait=_go_on, chance=float)
+        policy = _RecordedRetries(tries=len(exchange.failed) + 1, wait=_no_wait, chance=float)
         return stream_with_retries(lambda: self._answer(next(answers), request), policy)
 
     async def _answer(
-        self, answer: Answer, request: ModelRequest
+        self, answer: RecordedAnswer, request: ModelRequest
     ) -> AsyncGenerator[ModelEvent, None]:
-        """Play one answer through the reader of its wire."""
+        """Replay one answer through the decoder of its wire API."""
         wire = self._wires[answer.wire]
         if answer.status != 200:
             raise _refusal(answer, wire, request)
@@ -143,10 +156,10 @@ class ReplayModel:
             async for event in events:
                 yield event
 
-    async def _chunks(self, answer: Answer) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, answer: RecordedAnswer) -> AsyncGenerator[bytes, None]:
         sse = sse_bytes(answer.sse)
         if self._delay or answer.ended:
-            # One by one: what came before an error must be seen before it.
+            # One by one, so that events before an error are emitted before it.
             for event in sse.split(b"\n\n"):
                 await asyncio.sleep(self._delay)
                 yield event + b"\n\n"
@@ -158,16 +171,16 @@ class ReplayModel:
             raise silent(SERVER, RECORDED_TIMEOUT)
 
     def _placed(self, error: FatalError, exchange: Exchange) -> FatalError:
-        """Say of an error where it comes from: it was recorded, or the file was changed."""
+        """Add to an error where it comes from: recorded as such, or a malformed line."""
         where = f"{self.path.name}, line {exchange.line}"
         if exchange.answer.ended:
-            said = f"As recorded in {where}: {error}"
+            message = f"As recorded in {where}: {error}"
         else:
-            said = (
+            message = (
                 f"The answer in the recording {where}, cannot be played ({error}). Was it changed "
                 f"by hand? Mend the line, or {self._rerecord()}."
             )
-        error.args = (said,)
+        error.args = (message,)
         return error
 
     def _rerecord(self) -> str:
@@ -175,11 +188,18 @@ class ReplayModel:
 
     # -- finding --------------------------------------------------------------------------------
 
+    def _playing(self, request: ModelRequest) -> "_Playing":
+        return self._current[self._key(request)]
+
+    def _key(self, request: ModelRequest) -> tuple[str, str]:
+        prompt = prompt_key(Hider(self._paths, environment_keys())(request.prompt))
+        return request.conversation, prompt
+
     def _find(self, request: ModelRequest) -> Exchange:
         if request.number == 1 and _signature_of(self.path) != self._signature:
             self._read()
-        prompt = prompt_key(Hider(self._paths, environment_keys())(request.prompt))
-        key = (request.conversation, prompt)
+        key = self._key(request)
+        prompt = key[1]
         if request.number == 1 or key not in self._current:
             if prompt not in self._turns:
                 raise FatalError(self._unknown_prompt(prompt))
@@ -204,10 +224,12 @@ class ReplayModel:
             f"{there}. Restore the recorded prompt, or {LIVE}."
         )
 
-    # -- what differs -----------------------------------------------------------------------------
+    # -- drift ------------------------------------------------------------------------------------
 
     def _drift(self, exchange: Exchange, request: ModelRequest, sessions: Mapping[str, str]) -> str:
-        """Return what is different about the tool outputs that were sent, or ""."""
+        """Return a description of how the sent tool outputs differ from the recorded ones, or
+        "".
+        """
         if exchange.outputs is None:
             return ""
         items = request.history.items
@@ -221,6 +243,8 @@ class ReplayModel:
         here = Hider([*self._paths, *sessions.items()], environment_keys(), literals=False)
         differing = []
         for output, recorded in zip(sent, exchange.outputs, strict=True):
+            if _tool_of(output, items) in TIMED:
+                continue
             expected, actual = (
                 normalise_text(recorded, here),
                 normalise_text(text_of(output.output), here),
@@ -234,11 +258,11 @@ class ReplayModel:
         )
 
 
-# -- answers that were none -----------------------------------------------------------------------
+# -- recorded failures -----------------------------------------------------------------------------
 
 
-class _Again(RetryPolicy):
-    """As often as was recorded, whatever this version makes of the fault."""
+class _RecordedRetries(RetryPolicy):
+    """Retries as often as was recorded, whatever this version thinks of the error."""
 
     def delay(self, attempt: int, fault: Fault) -> float | None:
         if attempt >= self.tries:
@@ -246,12 +270,12 @@ class _Again(RetryPolicy):
         return super().delay(attempt, fault) or 0.0
 
 
-async def _go_on(_: float) -> None:
-    """Nobody waits for what is recorded."""
+async def _no_wait(_: float) -> None:
+    """Return at once, instead of the wait before a retry."""
 
 
-def _refusal(answer: Answer, wire: Wire, request: ModelRequest) -> FatalError:
-    """Return the error that `answer` was when it came."""
+def _refusal(answer: RecordedAnswer, wire: Wire, request: ModelRequest) -> FatalError:
+    """Return the error that the recorded answer caused."""
     if answer.status == 0:
         if answer.ended == "silent":
             return silent(SERVER, RECORDED_TIMEOUT)
@@ -267,8 +291,10 @@ def _refusal(answer: Answer, wire: Wire, request: ModelRequest) -> FatalError:
     )
 
 
-def _status_error(answer: Answer) -> Any:
-    """Return what the openai package would make of an error status, as far as it is looked at."""
+def _status_error(answer: RecordedAnswer) -> Any:
+    """Return a stand-in for the openai package's error of a status, with the attributes used
+    here.
+    """
     try:
         body = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -289,10 +315,10 @@ def _status_error(answer: Answer) -> Any:
 
 @dataclass(slots=True)
 class _Playing:
-    """A turn that is being played.
+    """A turn that is being replayed.
 
-    A number that was asked for several times (after the conversation was shortened, say) is played
-    in the order of the file; the last one stays.
+    A number that is requested repeatedly (for example after the history was compacted) is replayed
+    in the order of the file; the last one is repeated.
     """
 
     turn: RecordedTurn
@@ -300,12 +326,18 @@ class _Playing:
     _last: dict[int, Exchange] = field(default_factory=dict)
 
     def find(self, number: int) -> Exchange | None:
-        """Return the exchange of that number that comes next, or None."""
+        """Return the next exchange with that number, or None."""
         of_number = (each for each in self.turn.exchanges if each.number == number)
         exchange = next(self._rest.setdefault(number, of_number), self._last.get(number))
         if exchange is not None:
             self._last[number] = exchange
         return exchange
+
+    def outputs_after(self, exchange: Exchange) -> tuple[str, ...]:
+        """Return the recorded outputs of an exchange's calls, in the order of the calls."""
+        later = self.turn.exchanges[self.turn.exchanges.index(exchange) + 1 :]
+        found = (each.outputs or () for each in later if each.number == exchange.number + 1)
+        return next(found, ())
 
 
 def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTurn]]:
@@ -319,7 +351,7 @@ def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTu
 
 
 def _signature_of(path: Path) -> Signature | None:
-    """Return what changes when a file does; None where there is none."""
+    """Return inode, size and time of a file, which change with it; None where there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -328,11 +360,16 @@ def _signature_of(path: Path) -> Signature | None:
 
 
 def _name_of_call(output: ToolCallOutput, items: Sequence[Item]) -> str:
+    name = _tool_of(output, items)
+    return f"`{name}` ({output.call_id})" if name else output.call_id
+
+
+def _tool_of(output: ToolCallOutput, items: Sequence[Item]) -> str:
+    """Return the name of the tool that gave an output, "" where that is not known."""
     for item in reversed(items):
         if isinstance(item, CALL_TYPES) and item.call_id == output.call_id:
-            name = "local_shell" if isinstance(item, LocalShellCall) else item.name
-            return f"`{name}` ({output.call_id})"
-    return output.call_id
+            return "local_shell" if isinstance(item, LocalShellCall) else item.name
+    return ""
 
 
 def _short(text: str) -> str:
@@ -340,7 +377,7 @@ def _short(text: str) -> str:
 
 
 def _where_they_differ(prompt: str, other: str) -> tuple[str, str]:
-    """Return both prompts short, such that what differs is seen."""
+    """Return both prompts, shortened to where they first differ."""
     same = next(
         (at for at, pair in enumerate(zip(prompt, other, strict=False)) if pair[0] != pair[1]),
         min(len(prompt), len(other)),

@@ -1,25 +1,33 @@
-"""A model whose answers are written beforehand: for tests, documentation and trying tools out."""
+"""A model client whose answers are given in advance: for tests, documentation and trying out
+tools.
+"""
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agent_magics.models.base import ModelEvent, ModelRequest, TranscriptMaker
-from agent_magics.models.handwritten import arguments_text, write_reply
-from agent_magics.models.responses import decode_stream
-from agent_magics.models.tape import Tape
+from agent_magics.models.recordings.handwritten import arguments_text, write_reply
+from agent_magics.models.wire_capture import WireCapture
+from agent_magics.models.wires.responses.model import decode_stream
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item
+from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item, JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function call; without `call_id` the calls of a script are call_1, call_2, …"""
+    """A function call in a script.
+
+    Attributes:
+        name: the tool.
+        arguments: a mapping, or the JSON text itself.
+        call_id: None numbers the calls of a script call_1, call_2, …
+    """
 
     name: str
-    arguments: Mapping[str, Any] | str = "{}"
+    arguments: JsonMapping | str = "{}"
     call_id: str | None = None
 
 
@@ -30,7 +38,7 @@ ScriptedTurn: TypeAlias = Reply | Callable[[ModelRequest], Reply]
 
 @dataclass(frozen=True, slots=True)
 class SeenHistory:
-    """The history as it was when a request was made; `shortened` is what it carried of it."""
+    """A snapshot of the history at a request; `shortened` is the part sent, if not all of it."""
 
     items: tuple[Item, ...]
     shortened: tuple[Item, ...] | None = None
@@ -41,7 +49,7 @@ class SeenHistory:
         return self.items if self.shortened is None else self.shortened
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
-        """What was sent, as the transcript of `maker` writes it."""
+        """Return the sent items, encoded by the transcript of `maker`."""
         transcript = maker()
         for item in self.sent:
             transcript.add(item)
@@ -49,15 +57,18 @@ class SeenHistory:
 
 
 class ScriptedModel:
-    """Gives one element of `turns` as the answer to each request.
+    """A model client that answers each request with the next element of `turns`.
 
     An element is the final text, a `Call`, a list of texts, calls and items, or a function of the
-    request that returns one of these; bytes are played as the SSE stream they are.
+    request that returns one of these; bytes are sent as the SSE stream they are.
 
         model = ScriptedModel([Call("read_file", {"path": "a.py"}), "It prints hello."])
 
+    Args:
+        turns: the answers, one for each request.
+
     Attributes:
-        requests: what was asked so far, each with the history of that moment.
+        requests: the requests so far, each with a snapshot of its history.
     """
 
     source = "script"
@@ -68,21 +79,21 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Give the next answer; see `Model.stream`.
+        """Send the next answer; see `Model.stream`.
 
         Raises:
             FatalError: the script has no more answers.
         """
-        async with aclosing(decode_stream(self._say(request))) as events:
+        async with aclosing(decode_stream(self._reply_bytes(request))) as events:
             async for event in events:
                 yield event
 
-    async def _say(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
-        """Give the next answer as a provider streams it."""
+    async def _reply_bytes(self, request: ModelRequest) -> AsyncGenerator[bytes, None]:
+        """Yield the next answer as a provider streams it."""
         items, sent = tuple(request.history.items), tuple(request.history.sent)
         seen = SeenHistory(items, None if sent == items else sent)
-        tape = request.tape or Tape()
-        request = replace(request, history=seen, tape=None)
+        capture = request.capture or WireCapture()
+        request = replace(request, history=seen, capture=None)
         self.requests.append(request)
         count = len(self.requests)
         if count > len(self._turns):
@@ -92,21 +103,22 @@ class ScriptedModel:
             )
         turn = self._turns[count - 1]
         reply = turn(request) if callable(turn) else turn
-        said = reply if isinstance(reply, bytes) else write_reply(self._items(reply))
-        tape.begin("responses")
-        tape.feed(said)
-        yield said
+        answer = reply if isinstance(reply, bytes) else write_reply(self._items(reply))
+        capture.begin("responses")
+        capture.feed(answer)
+        yield answer
 
     def secrets(self) -> tuple[str, ...]:
-        """A script has none."""
+        """Return no secrets; a script has none."""
         return ()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; a script holds no connections."""
 
     def _items(self, reply: Piece | Sequence[Piece]) -> list[Item]:
-        pieces = reply if isinstance(reply, list | tuple) else [reply]
-        return [self._item(piece) for piece in pieces]
+        if isinstance(reply, Sequence) and not isinstance(reply, str):
+            return [self._item(piece) for piece in reply]
+        return [self._item(reply)]
 
     def _item(self, piece: Piece) -> Item:
         if isinstance(piece, str):

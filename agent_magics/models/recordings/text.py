@@ -1,4 +1,4 @@
-"""Recordings as people read them: what an answer says, and where two recordings differ."""
+"""Formats recordings for people, and lists where two differ."""
 
 import difflib
 import json
@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_magics.models.base import ItemDone
-from agent_magics.models.chat import ChatDecoder
-from agent_magics.models.cleaning import sse_bytes
-from agent_magics.models.recording import Answer, Exchange, RecordedTurn, Recording, turns_of
-from agent_magics.models.responses import ResponseDecoder
+from agent_magics.models.recordings.cleaning import sse_bytes
+from agent_magics.models.recordings.format import (
+    Exchange,
+    RecordedAnswer,
+    RecordedTurn,
+    Recording,
+    turns_of,
+)
+from agent_magics.models.wires.chat.model import ChatDecoder
+from agent_magics.models.wires.responses.model import ResponseDecoder
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -25,23 +31,23 @@ ENDINGS = {
     "silent": "nothing came for too long",
     "unreachable": "no connection",
 }
-# Lines of a tool's output that `diff` compares; of the rest only that it differs is of interest.
+# Lines of a tool's output that are compared.
 OUTPUT_LINES = 200
 
 
-def items_of(answer: Answer) -> list[Item]:
-    """Return what an answer consists of, as far as it can be read."""
+def items_of(answer: RecordedAnswer) -> list[Item]:
+    """Return the items of a recorded answer, up to a malformed event."""
     decoder = ChatDecoder() if answer.wire == "chat" else ResponseDecoder()
     events = []
     try:
         events += decoder.feed(sse_bytes(answer.sse))
         events += decoder.close()
     except FatalError:
-        pass  # what came before the error counts
+        pass  # keep the items before the error
     return [event.item for event in events if isinstance(event, ItemDone)]
 
 
-def calls_of(answer: Answer) -> list[str]:
+def calls_of(answer: RecordedAnswer) -> list[str]:
     """Return the names of the tools that an answer calls, in order."""
     names = []
     for item in items_of(answer):
@@ -53,17 +59,17 @@ def calls_of(answer: Answer) -> list[str]:
 
 
 def ending_of(exchange: Exchange) -> str:
-    """Return in a few words how an exchange went, "" where nothing is to be said."""
+    """Return in a few words how an exchange ended, "" for an ordinary end."""
     answer = exchange.answer
-    said = ENDINGS.get(answer.ended, "")
-    if said and answer.status not in (0, 200):
-        said = f"status {answer.status}"
+    ending = ENDINGS.get(answer.ended, "")
+    if ending and answer.status not in (0, 200):
+        ending = f"status {answer.status}"
     tries = len(exchange.failed)
     asked_again = f"asked again {tries} time{'s' if tries > 1 else ''}" if tries else ""
-    return ", ".join(filter(None, (asked_again, said)))
+    return ", ".join(filter(None, (asked_again, ending)))
 
 
-# -- what differs ---------------------------------------------------------------------------------
+# -- differences ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,8 @@ class Difference:
 
     Attributes:
         prompt: the prompt.
-        what: in a few words.
-        lines: of a diff, "-" as in the first recording, "+" as in the second.
+        what: the kind of difference, in a few words.
+        lines: lines of a diff, "-" as in the first recording, "+" as in the second.
     """
 
     prompt: str
@@ -84,8 +90,8 @@ class Difference:
 def differences(first: Recording, second: Recording) -> list[Difference]:
     """Return where `second` differs from `first`, in the order of the files.
 
-    The n-th turn of a prompt is compared with the n-th of the other file, in whatever order they
-    stand; what differs without meaning (names of turns, sizes of pieces) does not count.
+    The n-th turn of a prompt is compared with the n-th in the other file, whatever their order in
+    the file; insignificant differences (names of turns, sizes of stream chunks) do not count.
     """
     left, right = _numbered(first), _numbered(second)
     found = []
@@ -137,7 +143,7 @@ def _item_lines(item: Item) -> list[str]:
 
 
 def _call_lines(name: str, arguments: str) -> list[str]:
-    """Return a call with one line for each argument and each line of a long one."""
+    """Return a call with one line for each argument, and for each line of a long one."""
     try:
         fields = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Writing recordings: several agents and kernels at a time, and never half a file."""
+"""Writes recordings, safely with several processes, and never half a file."""
 
+import errno
 import fcntl
-import json
 import os
-import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from agent_magics.models.recording import (
+from agent_magics.files.plain_files import load_json
+from agent_magics.models.recordings.format import (
     Exchange,
     Header,
     Recording,
@@ -21,15 +22,16 @@ from agent_magics.models.recording import (
 )
 from agent_magics.protocol.errors import FatalError
 
-# Seconds: writing takes milliseconds, so who holds a file for longer hangs.
+# Seconds; writing takes milliseconds, so a process that holds the lock longer hangs.
 LONGEST_WAIT = 10.0
 BETWEEN_TRIES = 0.02
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def recording_beside_notebook() -> Path | None:
-    """Return ``x.agent.jsonl`` where this kernel knows that it runs the notebook ``x.ipynb``.
+    """Return ``x.agent.jsonl`` if it exists and this kernel runs the notebook ``x.ipynb``.
 
-    Jupyter Server names the notebook by its path in JPY_SESSION_NAME; its kernel runs in the
+    Jupyter Server sets JPY_SESSION_NAME to the notebook's path; the kernel runs in the
     notebook's folder.
     """
     notebook = os.environ.get("JPY_SESSION_NAME", "")
@@ -40,13 +42,13 @@ def recording_beside_notebook() -> Path | None:
 
 
 def start_recording(path: Path, header: Header) -> str:
-    """Write the header where `path` does not exist yet; else check that it is a recording.
+    """Write the header if `path` does not exist yet; else check that it is a recording.
 
     Returns:
-        What of the file could not be read, in one sentence, or "".
+        One sentence on what of the file could not be read, or "".
 
     Raises:
-        FatalError: the file is something else, or cannot be written.
+        FatalError: the file is not a recording, or cannot be written.
     """
     with _locked(path, create=True) as file:
         content = file.read()
@@ -57,10 +59,10 @@ def start_recording(path: Path, header: Header) -> str:
 
 
 def append_exchange(path: Path, exchange: Exchange) -> None:
-    """Add `exchange` at the file's end, in one piece, whoever else writes to it.
+    """Append `exchange` to the file, atomically with respect to other writers.
 
     Raises:
-        FatalError: the file cannot be written, or another process does not let go of it.
+        FatalError: the file cannot be written, or another process holds its lock too long.
     """
     with _locked(path) as file:
         begin, last = _last_line(file)
@@ -77,32 +79,33 @@ def rewrite(
     header: Callable[[Recording, Collection[int]], Header] | None = None,
     backup: Path | None = None,
 ) -> int:
-    """Take lines out of a recording and put exchanges in their place; all others stay as they are.
+    """Remove lines of a recording and insert exchanges in their place; all other lines are kept.
 
-    The new file takes the place of the old one at once, or not at all.
+    The file is replaced atomically.
 
     Args:
         path: the recording.
-        dropped: returns which lines to take out, counted from 1.
-        added: these come where the first of them stood, or at the end.
-        header: returns the new header, of the old recording and the lines taken out.
-        backup: where the old file is kept.
+        dropped: returns the lines to remove, counted from 1.
+        added: exchanges to insert in place of the first of them, or at the end.
+        header: returns the new header, from the old recording and the removed lines.
+        backup: where to copy the old file.
 
     Returns:
-        How many lines were taken out; where nothing is taken out or added, nothing is written.
+        The number of removed lines; if nothing is removed or added, nothing is written.
 
     Raises:
         FatalError: the file cannot be read or written.
     """
     with _locked(path) as file:
-        content = _mended(file.read())
+        found, mode = file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        content = _mended(found)
         recording = parse_recording(content, path)
         out = set(dropped(recording))
         new = [exchange_line(exchange) for exchange in added]
         if not out and not new:
             return 0
         lines = content.split(b"\n")
-        rest = lines.pop()  # after the last line's end: nothing
+        rest = lines.pop()  # b"" after the last line break
         if header is not None:
             first = next(number for number, line in enumerate(lines) if line.strip())
             lines[first] = header_line(header(recording, out)).rstrip()
@@ -111,13 +114,13 @@ def rewrite(
         after = [line for number, line in enumerate(lines[at:], at + 1) if number not in out]
         pieces = [*(line + b"\n" for line in before), *new, *(line + b"\n" for line in after), rest]
         if backup is not None:
-            shutil.copyfile(path, backup)
-        _replace(path, b"".join(pieces))
+            _replace(backup, found, mode)
+        _replace(path, b"".join(pieces), mode)
     return len(out)
 
 
 def _last_line(file: BinaryIO) -> tuple[int, bytes]:
-    """Return where the last line begins, and the line: nothing where the file ends as it should."""
+    """Return (offset, bytes) of an unterminated last line, or (end, b"")."""
     end = file.seek(0, os.SEEK_END)
     size = 4096
     while True:
@@ -131,28 +134,29 @@ def _last_line(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _mended(content: bytes) -> bytes:
-    """Return a file's content with its last line whole: without half a line, ended as a line."""
+    """Return a file's content with an incomplete last line removed, or a missing line break
+    added.
+    """
     begin = content.rfind(b"\n") + 1
     last = content[begin:]
     if not last.strip():
         return content
     try:
-        json.loads(last)
-    except (ValueError, RecursionError):
+        load_json(last)
+    except ValueError:
         return content[:begin]
     return content + b"\n"
 
 
-def _replace(path: Path, content: bytes) -> None:
-    target = Path(os.path.realpath(path))  # a link goes on being one
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        shutil.copymode(target, name)
-        os.replace(name, target)
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        os.replace(name, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
@@ -161,10 +165,10 @@ def _replace(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _locked(path: Path, *, create: bool = False) -> Iterator[BinaryIO]:
-    """Open `path` for reading and adding, while nobody else has it open so.
+    """Open `path` for reading and appending under an exclusive lock.
 
     Raises:
-        FatalError: that is not possible.
+        FatalError: it cannot be opened or locked.
     """
     try:
         if create:
@@ -180,14 +184,17 @@ def _locked(path: Path, *, create: bool = False) -> Iterator[BinaryIO]:
 
 
 def _open_locked(path: Path, create: bool) -> BinaryIO:
-    """Open and lock; again where the file was replaced in between."""
+    """Open and lock the file; again if it was replaced in between.
+
+    A model may have put a link, a pipe or a device there: only a regular file is opened.
+    """
     deadline = time.monotonic() + LONGEST_WAIT
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    flags = _FLAGS | (os.O_CREAT if create else 0)
     while True:
-        file = os.fdopen(os.open(path, flags, 0o666), "rb+")
+        file = _open_regular(path, flags)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            if os.path.samestat(os.fstat(file.fileno()), os.lstat(path)):
                 return file
         except BlockingIOError:
             if time.monotonic() > deadline:
@@ -196,9 +203,22 @@ def _open_locked(path: Path, create: bool) -> BinaryIO:
                     f"Cannot write the recording {path}: another kernel has held it for "
                     f"{LONGEST_WAIT:g} seconds; let it end, or record to another file."
                 ) from None
-        except FileNotFoundError:  # taken away just now
+        except FileNotFoundError:  # deleted meanwhile
             if not create:
                 file.close()
                 raise
         file.close()
         time.sleep(BETWEEN_TRIES)
+
+
+def _open_regular(path: Path, flags: int) -> BinaryIO:
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link; name the file itself") from None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb+")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file")

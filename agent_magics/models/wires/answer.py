@@ -1,47 +1,49 @@
-"""Reading an answer, the same for both wires: bytes to events, events to the model's events."""
+"""Parses the answers of both wire APIs: bytes to provider events to model events."""
 
 import asyncio
 import json
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from functools import cache
 from typing import Any, Protocol
 
-from agent_magics.models.base import ModelEvent, ReasoningChunk, ResponseDone, TextChunk
+from agent_magics.models.base import CallChunk, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
+from agent_magics.models.bounds import EVENT_BYTES, MOST_PARTS, TEXT_LENGTH, bounded, too_large
 from agent_magics.models.faults import Fault, Garbled
-from agent_magics.models.sse import SseDecoder, SseEvent, gather_reads
+from agent_magics.models.wires.sse import SseDecoder, SseEvent, gather_reads
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import JsonObject
 
-# Seconds: how long to wait for what may follow the end of an answer.
+# Seconds to wait for further bytes after the end of an answer.
 AFTER_THE_END = 1.0
-# Chat servers send the usage after the end, some late, some never; and some never close.
+# Seconds after a finish reason. Chat servers send the usage after it, some late, some never; and
+# some never close the stream.
 AFTER_THE_FINISH = 5.0
 
 WHITE = b" \t\r\n"
 
 
 class AnswerDecoder(Protocol):
-    """Turns the bytes of one answer into model events; no I/O.
+    """Decodes the bytes of one answer into model events; no I/O.
 
     Attributes:
-        done: the answer's end, once it has come.
-        finished: whether the answer is whole, even if more may be said about it.
+        done: the answer's end, once it was received.
+        finished: whether the answer is complete, even if its usage may still follow.
     """
 
     done: ResponseDone | None
     finished: bool
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return what `data` brought."""
+        """Return the events in `data`."""
         ...
 
     def close(self) -> list[ModelEvent]:
-        """Return what the end of the bytes brought."""
+        """Return the events left at the end of the bytes."""
         ...
 
     def unfinished(self) -> FatalError:
-        """Return what to tell the person when the bytes ended before the answer did."""
+        """Return the error for bytes that ended before the answer did."""
         ...
 
 
@@ -53,7 +55,7 @@ async def read_answer(
     Raises:
         FatalError: the provider reported a failure, or the bytes ended too early.
     """
-    async with aclosing(gather_reads(chunks)) as reads:
+    async with aclosing(gather_reads(bounded(chunks))) as reads:
         while decoder.done is None:
             data = await _next_read(reads, decoder)
             for event in decoder.close() if data is None else decoder.feed(data):
@@ -68,7 +70,7 @@ async def read_answer(
 
 
 async def _next_read(reads: AsyncIterator[bytes], decoder: AnswerDecoder) -> bytes | None:
-    """Return the next bytes, None at their end; a finished answer is not waited for long."""
+    """Return the next bytes, None at their end or soon after a finished answer."""
     if not decoder.finished:
         return await anext(reads, None)
     try:
@@ -79,7 +81,7 @@ async def _next_read(reads: AsyncIterator[bytes], decoder: AnswerDecoder) -> byt
 
 
 async def _read_out(reads: AsyncIterator[bytes]) -> None:
-    """Read to the end, so that the connection can serve the next request; do not insist."""
+    """Read to the end, so that the connection can be reused; give up after a short wait."""
     try:
         async with asyncio.timeout(AFTER_THE_END):
             async for _ in reads:
@@ -89,10 +91,10 @@ async def _read_out(reads: AsyncIterator[bytes]) -> None:
 
 
 class EventReader:
-    """Cuts an answer's bytes into events.
+    """Splits an answer's bytes into events.
 
-    A server that ignores ``stream: true`` answers with one JSON document; it is one event without
-    a name, at the end.
+    A server that ignores ``stream: true`` answers with one JSON document; it becomes one event
+    without a name, at the end.
     """
 
     def __init__(self) -> None:
@@ -109,37 +111,55 @@ class EventReader:
         if self._document is None:
             return self._sse.feed(data)
         self._document += data
+        if len(self._document) > EVENT_BYTES:
+            raise too_large("a document", EVENT_BYTES)
         return []
 
     def close(self) -> list[SseEvent]:
-        """Return what stood at the end."""
+        """Return the events left at the end of the bytes."""
         if self._document is None:
             return self._sse.close()
         return [(b"", bytes(self._document))]
 
 
 class ChunkBuffer:
-    """Gathers model events; pieces of text that come without anything between become one."""
+    """Collects the model events of one answer, within the limits on its text and on their number.
+
+    Consecutive fragments of text are joined.
+    """
 
     def __init__(self) -> None:
+        self._length = 0
+        self._parts = 0
         self._events: list[ModelEvent] = []
         self._texts: list[str] = []
         self._kind: type[TextChunk] | type[ReasoningChunk] = TextChunk
 
     def add_text(self, kind: type[TextChunk] | type[ReasoningChunk], text: str) -> None:
-        """Add a piece of text or of reasoning."""
+        """Add a fragment of text or of reasoning."""
+        self._length += len(text)
+        if self._length > TEXT_LENGTH:
+            raise too_large("a text", TEXT_LENGTH)
         if kind is not self._kind:
             self._flush()
             self._kind = kind
         self._texts.append(text)
 
+    def add_arguments(self, name: str, text: str) -> None:
+        """Add a piece of a call's arguments; who keeps them bounds their length."""
+        self._flush()
+        self._events.append(CallChunk(name, text))
+
     def add(self, *events: ModelEvent) -> None:
         """Add events, after the text so far."""
+        self._parts += len(events)
+        if self._parts > MOST_PARTS:
+            raise too_large("a number of messages and calls", MOST_PARTS)
         self._flush()
         self._events += events
 
     def take(self) -> list[ModelEvent]:
-        """Return what is there, and forget it."""
+        """Return the collected events, and clear them."""
         self._flush()
         events, self._events = self._events, []
         return events
@@ -151,8 +171,8 @@ class ChunkBuffer:
             self._events.append(self._kind(text))
 
 
-def parse_event(data: bytes) -> dict[str, Any]:
-    """Return an event's data; what is JSON but no object is an empty one.
+def parse_event(data: bytes) -> JsonObject:
+    """Parse an event's JSON data; JSON that is not an object gives {}.
 
     Raises:
         Garbled: it is not JSON.
@@ -172,17 +192,10 @@ def _fast_parser() -> Callable[[bytes], Any]:
 
 
 def _parse_leniently(data: bytes) -> Any:
-    """Half a surrogate pair is no text to the fast parser; here it becomes a question mark."""
+    """Parse JSON with lone surrogates, which the fast parser rejects, as question marks."""
     try:
         fields = json.loads(data.decode("utf-8", "replace"))
         whole = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-        return json.loads(whole)
+        return _fast_parser()(whole)  # which also limits the depth
     except (ValueError, RecursionError):
         raise Garbled from None
-
-
-def stated_cost(usage: Mapping[str, Any]) -> float | None:
-    """Return what the server says that a request cost, in USD (OpenRouter's "Usage Accounting")."""
-    cost = usage.get("cost")
-    is_amount = isinstance(cost, int | float) and not isinstance(cost, bool)
-    return float(cost) if is_amount and 0 <= cost < math.inf else None

@@ -1,52 +1,63 @@
-"""Reasoning of a chat stream in the structured form that a server wants to have back unchanged.
+"""Collects structured reasoning of a chat stream, which the server requires back unchanged.
 
 OpenRouter sends ``reasoning_details`` beside the plain text: blocks with signatures or encrypted
-data, without which Anthropic's and Google's models refuse the calls that followed, or think anew.
-Its documentation ("Preserving reasoning blocks") wants the whole sequence as it came.
+data, without which Anthropic's and Google's models refuse the following calls, or reason again.
+Its documentation ("Preserving reasoning blocks") requires the whole sequence unchanged.
 """
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-# A `Reasoning` item keeps the blocks where others keep their encrypted form; this tells them apart.
+from agent_magics.protocol.items import JsonMapping, JsonObject
+
+# Prefix of blocks stored in `Reasoning.encrypted`, to tell them from encrypted reasoning.
 MARK = "reasoning_details:"
 
-# Kind of block -> the field whose text comes in pieces.
+# Kind of block -> the field whose text is split over chunks.
 _IN_PIECES = {"reasoning.text": "text", "reasoning.summary": "summary"}
 
 
 class ReasoningDetails:
-    """Puts the blocks together from their pieces."""
+    """Assembles the blocks from their fragments."""
 
     def __init__(self) -> None:
-        self._blocks: list[dict[str, Any]] = []
+        self._blocks: list[JsonObject] = []
+        self._texts: list[str] = []  # fragments of the last block's text
 
-    def add(self, pieces: Any) -> None:
-        """Take the ``reasoning_details`` of one chunk."""
+    def add(self, pieces: object) -> None:
+        """Add the ``reasoning_details`` of one chunk."""
         for piece in pieces if isinstance(pieces, list) else ():
             if isinstance(piece, Mapping):
                 self._add(piece)
 
-    def _add(self, piece: Mapping[str, Any]) -> None:
+    def _add(self, piece: JsonMapping) -> None:
         last = self._blocks[-1] if self._blocks else {}
         field = _IN_PIECES.get(str(piece.get("type")))
         if field is None or any(piece.get(n) != last.get(n) for n in ("type", "index")):
+            self._close()
             self._blocks.append(dict(piece))
-            return
-        text = f"{last.get(field) or ''}{piece.get(field) or ''}"
-        last.update((name, value) for name, value in piece.items() if value is not None)
-        last[field] = text
+        else:
+            last.update((name, value) for name, value in piece.items() if value is not None)
+        if field is not None:
+            self._texts.append(str(piece.get(field) or ""))
+
+    def _close(self) -> None:
+        """Join the text of the last block."""
+        if self._texts:
+            last = self._blocks[-1]
+            last[_IN_PIECES[str(last["type"])]] = "".join(self._texts)
+            self._texts.clear()
 
     def kept(self) -> str | None:
-        """Return the blocks as a `Reasoning` item keeps them, None where there are none."""
+        """Return the blocks for `Reasoning.encrypted`, None where there are none."""
+        self._close()
         if not self._blocks:
             return None
         return MARK + json.dumps(self._blocks, ensure_ascii=False, separators=(",", ":"))
 
 
 def is_details(encrypted: str | None) -> bool:
-    """Return whether what a `Reasoning` item keeps are such blocks."""
+    """Tell whether a value of `Reasoning.encrypted` holds such blocks."""
     return encrypted is not None and encrypted.startswith(MARK)
 
 

@@ -1,9 +1,10 @@
-"""The way to a server: key, address, connections, and which wire; the openai package has the bytes.
+"""Sends requests to a server: key, address, connections, choice of the wire API.
 
-Of the package we keep authentication, time-outs and error classes. We step around two of its slow
-paths: it would walk the whole history on every request, and build a model object for every streamed
-event. So the request is bytes that are mostly there already, and the answer is read as bytes, of
-which only the used events are parsed. Its own retries are off: ours are seen (`retry`).
+Of the openai package we use authentication, time-outs and error classes. Two of its slow paths are
+bypassed: it would walk the whole history on every request, and build a model object for every
+streamed event. So the request is sent as bytes that are mostly encoded already, and the answer is
+read as bytes, of which only needed events are parsed. Its own retries are off, because ours are
+shown (`retry`).
 """
 
 import asyncio
@@ -15,70 +16,66 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
-from agent_magics.models import credentials
-from agent_magics.models.answer import AnswerDecoder, read_answer
-from agent_magics.models.answer_schema import is_refusal
+from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import ModelEvent, ModelRequest
-from agent_magics.models.endpoints import (
-    WireName,
-    endpoint_of,
-    has_better_wire,
-    remember_wire,
-    server_address,
-    split_query,
-    wires_of,
-)
+from agent_magics.models.bounds import check_encoding
 from agent_magics.models.faults import (
     Fault,
-    NoSuchDoor,
     UnknownModel,
+    UnsupportedWire,
     brief,
     cut_short,
     silent,
 )
-from agent_magics.models.hiding import keys_in_address
-from agent_magics.models.keys import (
-    is_local,
-    key_of,
-    shared_key_of,
-    way_to_mend,
-    ways_to_give,
+from agent_magics.models.providers import credentials
+from agent_magics.models.providers.endpoints import (
+    WireName,
+    endpoint_of,
+    has_better_wire,
+    remember_wire,
+    split_query,
+    wires_of,
 )
+from agent_magics.models.providers.keys import way_to_mend
 from agent_magics.models.refusals import explain_connection, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.sdk import (
+    bounded_client,
     connect_timeouts,
     load_openai,
     loaded_openai,
     timeout_errors,
     transport_errors,
 )
-from agent_magics.models.tape import Tape
+from agent_magics.models.wire_capture import Ending, WireCapture
+from agent_magics.models.wires.answer import AnswerDecoder, read_answer
+from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.protocol.errors import FatalError
 
-PLACEHOLDER_KEY = "local-server-needs-no-key"
-
-# Seconds for a connection to come about, and for the list of a server's models.
+# Seconds for establishing a connection, and for the list of a server's models.
 CONNECT_TIMEOUT = 10.0
 MODELS_TIMEOUT = 5.0
+# Limit on the names read of such a list.
+MOST_MODELS = 2000
 
-# The first is how the package's own `with_streaming_response` asks for the response unread.
+# The first header makes the package return the unread response, as its `with_streaming_response`
+# does.
 HEADERS = {
     "X-Stainless-Raw-Response": "stream",
     "Content-Type": "application/json",
     "Accept": "text/event-stream",
 }
-# No redirects: a key in a header of its own (Azure's) would go along to another host.
+# No redirects: they would send a key in a non-standard header (Azure's) to another host.
 OPTIONS = {"headers": HEADERS, "follow_redirects": False}
 
 
 class Wire(Protocol):
-    """One API: where it is, how a request is written, how an answer is read.
+    """One wire API: its path, the encoding of requests, the decoding of answers.
 
     Attributes:
         name: "responses" or "chat".
         api: its name for people.
-        path: its address below the server's.
+        path: its path below the server's address.
     """
 
     name: WireName
@@ -86,23 +83,22 @@ class Wire(Protocol):
     path: str
 
     def body(self, request: ModelRequest, address: str) -> bytes:
-        """Return the request's body for the server at `address`."""
+        """Encode the request's body for the server at `address`."""
         ...
 
     def decoder(self, request: ModelRequest, address: str) -> AnswerDecoder:
-        """Return what reads the answer to `request`."""
+        """Return a decoder for the answer to `request`."""
         ...
 
 
 class RemoteModel:
-    """A model at a server that speaks one of `WIRES`, or both; then which one is found out.
+    """A model client for a server that has one of `WIRES`; with several, it detects which.
 
     Args:
-        api_key: the key; None takes the one that the environment, a login or the keyring has for
-            the server's host, at the time of the request.
-        base_url: the address up to ``/v1``; None takes OPENAI_BASE_URL, else OpenAI's own.
+        api_key: the key; see `ServerAccess`.
+        base_url: the server's address; see `ServerAccess`.
         timeout: longest wait for the next byte, in seconds.
-        retries: how often and after which waits a request is repeated.
+        retries: number of and waits between repeated requests.
     """
 
     WIRES: ClassVar[tuple[type[Wire], ...]] = ()
@@ -116,8 +112,7 @@ class RemoteModel:
         retries: RetryPolicy | None = None,
     ) -> None:
         self._wires: dict[WireName, Wire] = {wire.name: wire() for wire in self.WIRES}
-        self._api_key = api_key
-        self._base_url = base_url
+        self._access = ServerAccess(api_key, base_url)
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
         self._without_schema: set[tuple[str, str]] = set()
@@ -126,15 +121,12 @@ class RemoteModel:
     @property
     def source(self) -> str:
         """Where the answers come from: "OpenAI" or the server's address."""
-        address = self._address()
+        address = self._access.address
         return endpoint_of(address).name or split_query(address)[0]
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not be written anywhere."""
-        address = self._address()
-        key = self._api_key or key_of(address) or shared_key_of(address)
-        held = (*credentials.held_keys(), *keys_in_address(address))
-        return (key, *held) if key else held
+        """Return the keys in use, which must not be written anywhere."""
+        return self._access.secrets()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Send `request`; see `Model.stream`.
@@ -149,9 +141,9 @@ class RemoteModel:
                 async for event in events:
                     yield event
         except UnknownModel as fault:
-            raise self._without_key(await self._name_models(fault, request)) from None
+            raise self._access.without_key(await self._name_models(fault, request)) from None
         except FatalError as fault:
-            raise self._without_key(fault) from None
+            raise self._access.without_key(fault) from None
 
     async def close(self) -> None:
         """Close this loop's connections; the next request opens new ones."""
@@ -161,8 +153,8 @@ class RemoteModel:
     # -- one request ------------------------------------------------------------------------------
 
     async def _ask_with_schema(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Make one request; where the server refuses the schema of its answer, without."""
-        place = (self._address(), request.model)
+        """Make one request; if the server refuses the schema of its answer, repeat it without."""
+        place = (self._access.address, request.model)
         answered = False
         if place not in self._without_schema:
             try:
@@ -175,15 +167,15 @@ class RemoteModel:
                 if answered or not is_refusal(fault):
                     raise
             self._without_schema.add(place)
-            if request.tape is not None:
-                request.tape.answers.pop()  # of a recording only what was of use
+            if request.capture is not None:
+                request.capture.answers.pop()  # refused requests are not recorded
         async with aclosing(self._ask(replace(request, output_schema=None))) as events:
             async for event in events:
                 yield event
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Make one request, on the first wire that the server has."""
-        address = self._address()
+        """Make one request, on the first wire API that the server has."""
+        address = self._access.address
         names = [name for name in wires_of(address) if name in self._wires] or list(self._wires)
         for name in names:
             wire = self._wires[name]
@@ -193,7 +185,7 @@ class RemoteModel:
                 async with aclosing(read_answer(chunks, decoder)) as events:
                     async for event in events:
                         yield event
-            except NoSuchDoor as fault:
+            except UnsupportedWire as fault:
                 if name == names[-1]:
                     raise Fault(str(fault)) from None
             else:
@@ -202,99 +194,81 @@ class RemoteModel:
                 return
 
     async def _post(self, wire: Wire, request: ModelRequest) -> AsyncGenerator[bytes, None]:
-        """Post the request and yield the answer's bytes as they come."""
-        key, address = await self._key(), self._address()
-        # Off the loop, which serves running commands and questions meanwhile; also where another
-        # thread is half-way through the import.
+        """Post the request and yield the answer's bytes as they arrive."""
+        key, address = await self._access.key(), self._access.address
+        # Imported in a thread, since the loop serves running commands and questions meanwhile; also
+        # if another thread has begun the import.
         loop = asyncio.get_running_loop()
-        openai = loaded_openai() or await loop.run_in_executor(None, load_openai)
-        tape = request.tape or Tape()
+        openai = loaded_openai()
+        if openai is None:
+            openai = await loop.run_in_executor(None, load_openai)
+        capture = request.capture or WireCapture()
         try:
-            response = await self._client(openai, key, address).post(
-                wire.path,
-                cast_to=object,
-                content=wire.body(request, address),
-                options=OPTIONS,
-                stream=True,
-            )
+            # The client's time-outs are per read; this one also ends headers that arrive byte by
+            # byte.
+            async with asyncio.timeout(self._timeout + CONNECT_TIMEOUT):
+                response = await self._client(openai, key, address).post(
+                    wire.path,
+                    cast_to=object,
+                    content=wire.body(request, address),
+                    options=OPTIONS,
+                    stream=True,
+                )
+        except TimeoutError:
+            capture.refuse(wire.name, None, "silent")
+            raise silent(address, self._timeout) from None
         except openai.APIError as error:
             if getattr(error, "status_code", None) == 401:
                 credentials.forget_key(address)
-            how = "silent" if isinstance(error, openai.APITimeoutError) else "unreachable"
-            tape.refuse(wire.name, error, how)
+            how: Ending = "silent" if isinstance(error, openai.APITimeoutError) else "unreachable"
+            capture.refuse(wire.name, error, how)
             if isinstance(error, openai.APIStatusError):
                 self._check_wire(wire, address, error.response.headers)
             raise self._explain(openai, error, wire, request) from None
         try:
             self._check_wire(wire, address, response.http_response.headers)
-            tape.begin(
+            capture.begin(
                 wire.name, response.http_response.status_code, response.http_response.headers
             )
+            check_encoding(response.http_response.headers)
             async for chunk in response.http_response.aiter_bytes():
-                tape.feed(chunk)
+                capture.feed(chunk)
                 yield chunk
         except timeout_errors():
-            tape.end("silent")
+            capture.end("silent")
             raise silent(address, self._timeout) from None
         except transport_errors() as error:
-            tape.end("cut")
+            capture.end("cut")
             reason = brief(str(error)) or type(error).__name__
             raise cut_short(f"the connection to {address} broke: {reason}") from None
         finally:
             await response.close()
 
     def _check_wire(self, wire: Wire, address: str, headers: Mapping[str, str]) -> None:
-        """Leave a wire that was only tried, where the server says that it has a better one.
+        """Reject a wire API that was only tried if the server is known to have a better one.
 
         Raises:
-            NoSuchDoor: it has.
+            UnsupportedWire: it has.
         """
         tried = len(self._wires) > 1 and len(wires_of(address)) > 1
         if tried and has_better_wire(wire.name, headers):
-            raise NoSuchDoor(f"{address} is better asked on another wire than the {wire.api}.")
+            raise UnsupportedWire(f"{address} is better asked on another wire than the {wire.api}.")
 
-    # -- key, address, connections ----------------------------------------------------------------
-
-    def _address(self) -> str:
-        return server_address(self._base_url)
-
-    async def _key(self) -> str:
-        """Return the key for the server; where it is kept is asked off the loop, since it may wait.
-
-        Raises:
-            FatalError: there is none, or it is kept where it cannot be read.
-        """
-        address = self._address()
-        key = self._api_key or key_of(address)
-        if key:
-            return key
-        if credentials.knows_about(address):
-            found = credentials.stored_key(address)
-        else:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(None, credentials.stored_key, address)
-        if found is not None:
-            return found.value
-        if key := shared_key_of(address):
-            return key
-        if is_local(address):
-            return PLACEHOLDER_KEY
-        credentials.forget_key(address)
-        raise FatalError(f"No API key for {address}: {ways_to_give(address)}.")
+    # -- connections ------------------------------------------------------------------------------
 
     def _client(self, openai: ModuleType, key: str, address: str) -> Any:
-        """Return this loop's client; a changed key or address makes another one."""
+        """Return the HTTP client of this event loop for a key and an address."""
         clients = self._clients.setdefault(asyncio.get_running_loop(), {})
         if (key, address) not in clients:
             bare, query = split_query(address)
-            header = endpoint_of(address).key_header
             clients[key, address] = openai.AsyncOpenAI(
                 api_key=key,
                 base_url=bare,
                 timeout=openai.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
                 max_retries=0,
                 default_query=query or None,
-                default_headers={header: key} if header else None,
+                default_headers=self._access.key_headers(key),
+                http_client=bounded_client(openai),
             )
         return clients[key, address]
 
@@ -303,7 +277,7 @@ class RemoteModel:
     def _explain(
         self, openai: ModuleType, error: Any, wire: Wire, request: ModelRequest
     ) -> FatalError:
-        address = self._address()
+        address = self._access.address
         if isinstance(error, openai.APIStatusError):
             return explain_status(
                 error,
@@ -317,17 +291,8 @@ class RemoteModel:
             return silent(address, self._timeout)
         return explain_connection(error, address)
 
-    def _without_key(self, fault: FatalError) -> FatalError:
-        """Take the key out of what is said; providers quote a wrong one."""
-        for secret in self.secrets():
-            fault.args = tuple(
-                part.replace(secret, "[API key]") if isinstance(part, str) else part
-                for part in fault.args
-            )
-        return fault
-
     async def _name_models(self, fault: UnknownModel, request: ModelRequest) -> Fault:
-        """Return the fault with the names of models there that are like the one asked for."""
+        """Return the error with names of the server's models that resemble the requested one."""
         names = await self._models()
         near = difflib.get_close_matches(request.model, names, n=3, cutoff=0.5)
         if not near and len(names) <= 5:
@@ -336,18 +301,17 @@ class RemoteModel:
         return Fault(f"{fault}{'' if str(fault).endswith('.') else '.'}{known}")
 
     async def _models(self) -> list[str]:
-        """Return the names of the server's models, [] where it does not say in time."""
+        """Return the names of the server's models, [] if it does not list them in time."""
         openai = loaded_openai() or load_openai()
-        client = self._client(openai, await self._key(), self._address())
+        client = self._client(openai, await self._access.key(), self._access.address)
         try:
             async with asyncio.timeout(MODELS_TIMEOUT):
                 listed = await client.get(
                     "/models", cast_to=object, options={"follow_redirects": False}
                 )
-        except (openai.OpenAIError, TimeoutError, ValueError):
+        except (openai.OpenAIError, TimeoutError, ValueError, RecursionError):
             return []
         rows = listed.get("data") if isinstance(listed, dict) else None
         rows = rows if isinstance(rows, list) else []
-        return [
-            row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)
-        ]
+        names = (row.get("id") for row in rows[:MOST_MODELS] if isinstance(row, dict))
+        return [brief(name) for name in names if isinstance(name, str)]

@@ -1,8 +1,8 @@
-"""JSON schemas as providers other than OpenAI take them: one table of rules for each, with reasons.
+"""Rewrites JSON schemas for providers other than OpenAI, by one list of rules for each.
 
-A schema that a provider refuses takes the whole request with it. So whatever it cannot say is said
-in words in the description, and checked when the call arrives: a form is looser than the schema,
-never tighter.
+A provider that does not accept a schema refuses the whole request. So constraints that it does not
+support are put into the description as text, and checked when the call arrives: a rewritten schema
+is looser than the original, never stricter.
 """
 
 import json
@@ -10,10 +10,12 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-Schema: TypeAlias = dict[str, Any]
+from agent_magics.protocol.items import JsonMapping, JsonObject
+
+Schema: TypeAlias = JsonObject
 Rule: TypeAlias = Callable[[Schema], Schema]
 
-# Deeper than this a reference is not followed: a schema may refer to itself.
+# Nesting depth up to which references are resolved, since a schema may be recursive.
 DEEPEST = 4
 
 SUBSCHEMAS = ("items", "additionalProperties", "not")
@@ -22,11 +24,10 @@ MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
 
 # Keywords that belong to one type only.
 OBJECT_WORDS = ("properties", "required", "additionalProperties")
-SCALARS = ("string", "number", "integer", "boolean")
 
 
-def apply_rules(schema: Any, rules: tuple[Rule, ...]) -> Any:
-    """Return `schema` with each rule applied to each of its parts, inner ones first."""
+def apply_rules(schema: object, rules: tuple[Rule, ...]) -> Any:
+    """Apply each rule to each part of `schema`, inner parts first."""
     if not isinstance(schema, Mapping):
         return schema
     result = {word: _apply_inside(word, value, rules) for word, value in schema.items()}
@@ -35,7 +36,7 @@ def apply_rules(schema: Any, rules: tuple[Rule, ...]) -> Any:
     return result
 
 
-def _apply_inside(word: str, value: Any, rules: tuple[Rule, ...]) -> Any:
+def _apply_inside(word: str, value: object, rules: tuple[Rule, ...]) -> Any:
     if word in MAPS_OF_SCHEMAS and isinstance(value, Mapping):
         return {name: apply_rules(part, rules) for name, part in value.items()}
     if word in LISTS_OF_SCHEMAS and isinstance(value, list):
@@ -48,13 +49,13 @@ def _apply_inside(word: str, value: Any, rules: tuple[Rule, ...]) -> Any:
 
 
 def note(schema: Schema, words: str) -> Schema:
-    """Return `schema` with `words` at the end of its description."""
-    said = schema.get("description", "")
-    return {**schema, "description": f"{said} ({words})".strip()}
+    """Return `schema` with `words` appended to its description."""
+    description = schema.get("description", "")
+    return {**schema, "description": f"{description} ({words})".strip()}
 
 
-def told(schema: Schema, words: tuple[str, ...]) -> Schema:
-    """Return `schema` with these keywords moved into its description."""
+def described(schema: Schema, words: tuple[str, ...]) -> Schema:
+    """Return `schema` with the keywords `words` moved into its description."""
     result = {word: value for word, value in schema.items() if word not in words}
     for word in words:
         if word in schema and not (word == "default" and schema[word] is None):
@@ -64,17 +65,17 @@ def told(schema: Schema, words: tuple[str, ...]) -> Schema:
 
 
 def without(schema: Schema, words: tuple[str, ...]) -> Schema:
-    """Return `schema` without these keywords."""
+    """Return `schema` without the keywords `words`."""
     return {word: value for word, value in schema.items() if word not in words}
 
 
-def resolve_references(schema: Mapping[str, Any]) -> Schema:
-    """Return `schema` with what its local references lead to in their place."""
+def resolve_references(schema: JsonMapping) -> Schema:
+    """Return `schema` with its local references replaced by their targets."""
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     return without(_resolve(dict(schema), definitions, 0), ("$defs", "definitions"))
 
 
-def _resolve(part: Any, definitions: Mapping[str, Any], depth: int) -> Any:
+def _resolve(part: object, definitions: JsonMapping, depth: int) -> Any:
     if isinstance(part, list):
         return [_resolve(each, definitions, depth) for each in part]
     if not isinstance(part, Mapping):
@@ -85,7 +86,7 @@ def _resolve(part: Any, definitions: Mapping[str, Any], depth: int) -> Any:
         if target is None or depth >= DEEPEST:
             return {"type": "object", **beside}
         return {**_resolve(target, definitions, depth + 1), **beside}
-    # What stands under these words is data, not schemas.
+    # The values of these keywords are data, not schemas.
     data = ("enum", "const", "default", "examples", "required", "$defs", "definitions")
     return {
         word: value if word in data else _resolve(value, definitions, depth)
@@ -97,7 +98,7 @@ def _resolve(part: Any, definitions: Mapping[str, Any], depth: int) -> Any:
 
 
 def gemini_composition(schema: Schema) -> Schema:
-    """Only anyOf is known: oneOf is said as anyOf, allOf as one schema that has all of them."""
+    """Rewrite oneOf as anyOf and merge allOf into one schema; only anyOf is supported."""
     if "oneOf" in schema:
         options = [*schema.get("anyOf", []), *schema["oneOf"]]
         schema = {**without(schema, ("oneOf",)), "anyOf": options}
@@ -111,7 +112,7 @@ def gemini_composition(schema: Schema) -> Schema:
 
 
 def gemini_types(schema: Schema) -> Schema:
-    """One type per schema: a list of types becomes anyOf, "null" becomes ``nullable``."""
+    """Rewrite a list of types as anyOf, and "null" as ``nullable``; a schema has one type."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         others = [kind for kind in kinds if kind != "null"]
@@ -129,7 +130,7 @@ def gemini_types(schema: Schema) -> Schema:
 
 
 def _only_words_of(schema: Schema, kind: str) -> Schema:
-    """One option for a type out of several, with the keywords that are that type's."""
+    """Return the option for one type of several, with the keywords of that type."""
     option: Schema = {"type": kind}
     if kind == "array":
         option["items"] = schema.get("items", {"type": "string"})
@@ -141,7 +142,7 @@ def _only_words_of(schema: Schema, kind: str) -> Schema:
 
 
 def gemini_null_options(schema: Schema) -> Schema:
-    """An option "null" becomes ``nullable``; one option alone stands for itself."""
+    """Rewrite an option "null" as ``nullable``; a single remaining option replaces the anyOf."""
     options = schema.get("anyOf")
     if not isinstance(options, list):
         return schema
@@ -158,7 +159,7 @@ def gemini_null_options(schema: Schema) -> Schema:
 
 
 def gemini_enum(schema: Schema) -> Schema:
-    """An enum holds only strings, and only a string may have one."""
+    """Convert enums to strings; enums of other types are not supported."""
     if "const" in schema:
         schema = {**without(schema, ("const",)), "enum": [schema["const"]]}
     if "enum" not in schema:
@@ -171,13 +172,15 @@ def gemini_enum(schema: Schema) -> Schema:
     return {**schema, "type": "string", "enum": [enum_text(value) for value in values]}
 
 
-def enum_text(value: Any) -> str:
-    """Return a member of an enum as the string that stands for it."""
+def enum_text(value: object) -> str:
+    """Return a member of an enum as a string."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def gemini_shapes(schema: Schema) -> Schema:
-    """Arrays say what they hold, required names exist, and scalars have no properties."""
+    """Give arrays an item type, and remove required names without property and properties of
+    scalars.
+    """
     kind = schema.get("type")
     if "prefixItems" in schema or isinstance(schema.get("items"), list):
         options = schema.get("prefixItems") or schema["items"]
@@ -195,13 +198,13 @@ def gemini_shapes(schema: Schema) -> Schema:
     return {**schema, "required": required} if required else schema
 
 
-def says_something(schema: Any) -> bool:
-    """Return whether `schema` has a type or options."""
+def says_something(schema: object) -> bool:
+    """Tell whether `schema` has a type or options."""
     return isinstance(schema, Mapping) and ("type" in schema or "anyOf" in schema)
 
 
 def gemini_untyped(schema: Schema) -> Schema:
-    """Everything has a type: what may be anything is written as text."""
+    """Add a type to schemas without one, which is required; anything becomes a string."""
     if says_something(schema):
         return schema
     if "properties" in schema:
@@ -225,10 +228,12 @@ GEMINI_FORMATS = {
 
 
 def gemini_words(schema: Schema) -> Schema:
-    """Unknown keywords refuse the request: constraints are told, the rest is left out."""
+    """Move unsupported constraints into the description and drop other unknown keywords, which
+    cause refusal.
+    """
     if schema.get("format") not in GEMINI_FORMATS.get(str(schema.get("type")), ()):
-        schema = told(schema, ("format",))
-    schema = told(schema, ("default", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"))
+        schema = described(schema, ("format",))
+    schema = described(schema, ("default", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"))
     return {word: value for word, value in schema.items() if word in GEMINI_KNOWN}
 
 
@@ -236,12 +241,12 @@ def gemini_words(schema: Schema) -> Schema:
 
 
 def kimi_references(schema: Schema) -> Schema:
-    """A ``$ref`` stands alone; whatever is beside it refuses the request."""
+    """Remove keywords beside a ``$ref``, which cause refusal."""
     return {"$ref": schema["$ref"]} if "$ref" in schema else schema
 
 
 def kimi_tuples(schema: Schema) -> Schema:
-    """There are no tuples: an array holds what the tuple's first place holds."""
+    """Replace a tuple by an array of its first element's schema; tuples are not supported."""
     items = schema.get("prefixItems") or schema.get("items")
     if not isinstance(items, list):
         return schema
@@ -250,7 +255,7 @@ def kimi_tuples(schema: Schema) -> Schema:
 
 
 def kimi_options(schema: Schema) -> Schema:
-    """Beside anyOf there is no type: each option has its own."""
+    """Move the type beside anyOf into each option."""
     if "anyOf" not in schema or "type" not in schema:
         return schema
     kind = schema["type"]
@@ -265,14 +270,16 @@ def kimi_options(schema: Schema) -> Schema:
 
 
 def anthropic_tuples(schema: Schema) -> Schema:
-    """Schemas are those of draft 2020-12, where a tuple is ``prefixItems``."""
+    """Rewrite tuples as ``prefixItems``; schemas are those of draft 2020-12."""
     if not isinstance(schema.get("items"), list):
         return schema
     return {**without(schema, ("items",)), "prefixItems": schema["items"]}
 
 
 def anthropic_top(schema: Schema) -> Schema:
-    """The outermost schema is an object without composition: all options' properties in one."""
+    """Merge the options of the outermost schema into one object; composition is not allowed
+    there.
+    """
     options = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, [])]
     result = without(schema, ("anyOf", "oneOf", "allOf"))
     properties: Schema = {}
@@ -284,7 +291,7 @@ def anthropic_top(schema: Schema) -> Schema:
 
 # -- the table -----------------------------------------------------------------------------------
 
-# Form -> rules in order; each rule's own docstring gives its reason.
+# Form -> rules in order; each rule's docstring gives its reason.
 RULES: dict[str, tuple[Rule, ...]] = {
     "plain": (),
     "gemini": (
@@ -301,20 +308,20 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def fit_schema(schema: Mapping[str, Any], form: str) -> Schema:
-    """Return `schema` (of a tool's arguments, an object) in `form`, a name of `RULES`."""
+def fit_schema(schema: JsonMapping, form: str) -> Schema:
+    """Rewrite the schema of a tool's arguments (an object) in `form`, a name of `RULES`."""
     result = dict(schema)
-    if form == "gemini":  # it knows no references
+    if form == "gemini":  # references are not supported
         result = resolve_references(result)
     result = apply_rules(result, RULES[form])
     return anthropic_top(result) if form == "anthropic" else result
 
 
-def restore_enums(schema: Any, value: Any) -> Any:
-    """Return arguments with the members of enums that Gemini's form had made strings of.
+def restore_enums(schema: object, value: object) -> Any:
+    """Return arguments with enum strings converted back to members of the original enums.
 
     Args:
-        schema: the schema as the tool has it, references resolved.
+        schema: the tool's original schema, references resolved.
         value: the arguments as the model wrote them.
     """
     if not isinstance(schema, Mapping):
@@ -333,8 +340,8 @@ def restore_enums(schema: Any, value: Any) -> Any:
     return value
 
 
-def has_other_enums(schema: Any) -> bool:
-    """Return whether some enum in `schema` has a member that is no string."""
+def has_other_enums(schema: object) -> bool:
+    """Tell whether any enum in `schema` has a member that is not a string."""
     if isinstance(schema, list):
         return any(map(has_other_enums, schema))
     if not isinstance(schema, Mapping):

@@ -1,28 +1,31 @@
-"""Server-sent events in both directions: a provider's bytes into events, a script into bytes.
+"""Decodes and encodes server-sent events (SSE).
 
-No I/O and no JSON models: `SseDecoder` is fed whatever the network brought, split anywhere.
+No I/O: `SseDecoder` accepts bytes split anywhere.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from agent_magics.models.bounds import EVENT_BYTES, too_large
+from agent_magics.protocol.items import JsonMapping, JsonObject
 
 SseEvent: TypeAlias = tuple[bytes, bytes]
-"""The event's name (empty where the stream gives none) and its data."""
+"""The event's name (empty if the stream gives none) and its data."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# A delta of a script carries one word with the space after it, as providers roughly do.
+# One delta per word with the space after it, roughly as providers do.
 WORDS = re.compile(r"\S+\s*|\s+")
 
 
 class SseDecoder:
-    """Turns bytes into events, by the rules of the HTML standard.
+    """Decodes bytes into events, by the rules of the HTML standard ("Server-sent events").
 
-    One rule is softer: an event that ends with the stream, without its blank line, still counts.
+    With one exception: an event at the end of the stream counts even without its blank line.
     """
 
     def __init__(self) -> None:
@@ -40,6 +43,8 @@ class SseDecoder:
                 return []
             seen = 0
         end = rest.rfind(b"\n\n", seen)
+        if len(rest) - max(end, 0) > EVENT_BYTES:
+            raise too_large("an event", EVENT_BYTES)
         if end < 0:
             return []
         blocks = bytes(rest[:end]).split(b"\n\n")
@@ -47,13 +52,13 @@ class SseDecoder:
         return _events(blocks)
 
     def close(self) -> list[SseEvent]:
-        """Return what stood at the end without a blank line."""
+        """Return the events left at the end without a blank line."""
         blocks = bytes(self._rest).split(b"\n\n")
         self._rest.clear()
         return _events(blocks)
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
-        """CR LF and CR alone end lines too; a pair may be split over two chunks."""
+        """Return the chunk with CR LF and CR as LF; a pair may be split over two chunks."""
         if not chunk:
             return chunk
         if self._after_cr and chunk.startswith(b"\n"):
@@ -65,7 +70,7 @@ class SseDecoder:
         return chunk
 
     def _drop_byte_order_mark(self) -> bool:
-        """Return False while what has come so far may still be half a mark."""
+        """Remove a byte order mark; return False while it may still be incomplete."""
         if len(self._rest) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._rest):
             return False
         if self._rest.startswith(BYTE_ORDER_MARK):
@@ -75,7 +80,7 @@ class SseDecoder:
 
 
 def _events(blocks: Sequence[bytes]) -> list[SseEvent]:
-    """Read each block; the form that providers send is taken apart without going line by line."""
+    """Parse each block; the usual form is handled without splitting it into lines."""
     events = []
     for block in blocks:
         if block.startswith(b"event: "):
@@ -101,85 +106,87 @@ def _read_lines(block: bytes) -> SseEvent | None:
             data.append(value)
         elif field == b"event":
             name = value
-        elif field == b"error":  # no field of the standard; older llama.cpp says its errors so
+        elif field == b"error":  # not in the standard; older llama.cpp reports errors so
             name = b"error"
             data.append(value)
     return (name, b"\n".join(data)) if data else None
 
 
 async def gather_reads(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield in one piece all chunks that came without waiting, that is, one network read.
+    """Yield joined all chunks that are available without waiting, that is, one network read.
 
-    A server flushes every event as an HTTP chunk of its own; going through the reader's whole
-    chain once per read instead of once per chunk is what keeps long answers cheap. A task reads
-    ahead; what it may pile up is bounded by the length of one answer.
+    A server flushes every event as its own HTTP chunk; running the reader's whole chain once per
+    read instead of once per chunk keeps long answers cheap. A task reads ahead; its buffer is
+    bounded by the limit on one answer.
     """
     arrived: list[bytes] = []
-    news = asyncio.Event()
+    arrival = asyncio.Event()
 
     async def read() -> None:
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     arrived.append(chunk)
-                    news.set()
+                    arrival.set()
         finally:
-            news.set()
+            arrival.set()
 
     reader = asyncio.create_task(read(), name="agent-magics: read the model's answer")
     try:
         while arrived or not reader.done():
-            await news.wait()
-            news.clear()
+            await arrival.wait()
+            arrival.clear()
             if arrived:
-                together = b"".join(arrived)
+                joined = b"".join(arrived)
                 arrived.clear()
-                yield together
+                yield joined
         reader.result()
     finally:
         await _end(reader)
 
 
 async def _end(reader: "asyncio.Task[None]") -> None:
-    """Stop reading; closing a connection gets one second."""
+    """Stop the reading task; closing the connection gets one second."""
     if not reader.done():
         reader.cancel()
         await asyncio.wait({reader}, timeout=1.0)
     if reader.done() and not reader.cancelled():
-        reader.exception()  # Seen: otherwise asyncio complains that nobody asked.
+        reader.exception()  # retrieved, else asyncio logs it as never retrieved
 
 
-def encode_event(name: str, fields: Mapping[str, Any]) -> bytes:
-    """Return one event as a provider would send it, its name also as ``"type"`` in the data."""
+def encode_event(name: str, fields: JsonMapping) -> bytes:
+    """Encode one event as a provider would send it, with its name also as ``"type"`` in the
+    data.
+    """
     data = json.dumps({"type": name, **fields}, ensure_ascii=False, separators=(",", ":"))
     return f"event: {name}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
 def reply_events(
-    items: Sequence[Mapping[str, Any]],
+    items: Sequence[JsonMapping],
     *,
-    usage: Mapping[str, Any] | None = None,
+    usage: JsonMapping | None = None,
     incomplete: str | None = None,
 ) -> list[bytes]:
-    """Return the events of a whole Responses answer that consists of `items`.
+    """Encode a whole Responses answer that consists of `items` as events.
 
     Args:
         items: output items as the API's JSON.
         usage: the API's usage object.
-        incomplete: why the provider cut the answer short ("max_output_tokens"), or None.
+        incomplete: why the provider truncated the answer ("max_output_tokens"), or None.
     """
     events = [encode_event("response.created", {"response": {"status": "in_progress"}})]
     for index, item in enumerate(items):
         events += _item_events(index, item)
     status = "incomplete" if incomplete else "completed"
-    response: dict[str, Any] = {"status": status, "output": [], "usage": usage}
+    response: JsonObject = {"status": status, "output": [], "usage": usage}
     if incomplete:
         response["incomplete_details"] = {"reason": incomplete}
     events.append(encode_event(f"response.{status}", {"response": response}))
     return events
 
 
-def _item_events(index: int, item: Mapping[str, Any]) -> list[bytes]:
+def _item_events(index: int, item: JsonMapping) -> list[bytes]:
     place = {"output_index": index}
     events = [encode_event("response.output_item.added", {**place, "item": {"type": item["type"]}})]
     for name, text in _shown_texts(item):
@@ -188,8 +195,8 @@ def _item_events(index: int, item: Mapping[str, Any]) -> list[bytes]:
     return events
 
 
-def _shown_texts(item: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What of an item is streamed, each text under the name of its delta."""
+def _shown_texts(item: JsonMapping) -> list[tuple[str, str]]:
+    """Return the streamed texts of an item, each with the name of its delta event."""
     if item["type"] == "message":
         return [
             ("response.refusal.delta", part["refusal"])

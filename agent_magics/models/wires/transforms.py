@@ -1,8 +1,8 @@
-"""What a provider wants otherwise than we write it: its rules as tables, each with its reason.
+"""Rewrites JSON schemas into OpenAI's strict form, and call ids into the forms of providers.
 
-Here are the strict form of a function's JSON schema at OpenAI, where every argument must be
-required and only part of JSON Schema may be said, and the ids of calls. The forms of schemas at
-other providers are in `schema_forms`.
+In strict mode every argument must be required, and only part of JSON Schema is supported (OpenAI's
+guide, "Structured model outputs: supported schemas"). The forms of schemas at other providers are
+in `schema_forms`.
 """
 
 import hashlib
@@ -12,10 +12,12 @@ import string
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-Schema: TypeAlias = dict[str, Any]
+from agent_magics.protocol.items import JsonMapping, JsonObject
 
-# Constraints strict mode does not know. They are still checked when the call arrives; the model
-# reads them in the description.
+Schema: TypeAlias = JsonObject
+
+# Constraints that strict mode does not support. They are still checked when the call arrives, and
+# appended to the description.
 TO_DESCRIPTION = {
     "default": "every argument is required there; null stands for leaving it out",
     "minLength": "not in the supported part of string",
@@ -30,12 +32,12 @@ TO_DESCRIPTION = {
     "examples": "annotation",
 }
 
-# The formats of strings it enforces; any other one refuses the whole schema.
+# The string formats that it supports; any other one causes refusal of the whole schema.
 FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 )
 
-# Words that are for readers of the schema, not for the model.
+# Keywords that are for readers of the schema, not for the model.
 DROPPED = {
     "title": "repeats the name",
     "discriminator": "OpenAPI only; anyOf is enough",
@@ -47,7 +49,7 @@ DROPPED = {
     "writeOnly": "annotation",
 }
 
-# A schema with one of these has no strict form at all and is sent as it is, unenforced.
+# A schema with one of these has no strict form and is sent unchanged, not enforced.
 NO_STRICT_FORM = {
     "allOf": "composition is not supported",
     "not": "composition is not supported",
@@ -63,19 +65,19 @@ NO_STRICT_FORM = {
     "dependentSchemas": "conditions are not supported",
 }
 
-# One of these must stand in every schema, or it allows anything, which cannot be enforced.
+# Every schema needs one of these; otherwise it allows anything, which cannot be enforced.
 SAYS_WHAT = ("type", "anyOf", "oneOf", "$ref", "enum", "const")
 
 
 class _NoStrictForm(Exception):
-    """Some part of the schema cannot be said in strict mode."""
+    """Some part of the schema cannot be expressed in strict mode."""
 
 
-def strict_form(schema: Mapping[str, Any]) -> Schema | None:
-    """Return `schema` (of an object) in OpenAI's strict form, or None where it has none.
+def strict_form(schema: JsonMapping) -> Schema | None:
+    """Return `schema` (of an object) in OpenAI's strict form, or None if it has none.
 
     Every property becomes required; those that were optional may be null, which the receiver
-    must read as "left out". Other constraints move into the description.
+    must treat as missing. Unsupported constraints move into the description.
     """
     if schema.get("type") != "object":
         return None
@@ -97,10 +99,10 @@ def _strict(schema: Any) -> Schema:
     if schema.get("type") == "object":
         _close_object(result, schema)
     _describe(result, [note for note in notes if note])
-    return _reference_alone(result)
+    return _reference_alone(_one_type(result))
 
 
-def _require_strict_form(schema: Any) -> None:
+def _require_strict_form(schema: object) -> None:
     if not isinstance(schema, Mapping) or not any(word in schema for word in SAYS_WHAT):
         raise _NoStrictForm
     if any(word in schema for word in NO_STRICT_FORM):
@@ -110,7 +112,7 @@ def _require_strict_form(schema: Any) -> None:
     if "array" in kinds and "items" not in schema:
         raise _NoStrictForm
     if "object" in kinds:
-        # A mapping has names that nobody knows beforehand; an object without names is one too.
+        # A mapping has arbitrary names, and so has an object without properties.
         if kinds != ["object"] or schema.get("additionalProperties") not in (None, False):
             raise _NoStrictForm
         if "properties" not in schema and schema.get("additionalProperties") is None:
@@ -125,7 +127,7 @@ def _strict_value(keyword: str, value: Any) -> Any:
     return _strict(value) if keyword == "items" else value
 
 
-def _close_object(result: Schema, schema: Mapping[str, Any]) -> None:
+def _close_object(result: Schema, schema: JsonMapping) -> None:
     properties = result.setdefault("properties", {})
     required = schema.get("required", ())
     for name, part in properties.items():
@@ -135,8 +137,18 @@ def _close_object(result: Schema, schema: Mapping[str, Any]) -> None:
     result["additionalProperties"] = False
 
 
+def _one_type(schema: Schema) -> Schema:
+    """Return "a scalar, or null" as one type instead of an anyOf: the same in half the tokens."""
+    match schema.get("anyOf"):
+        case [{"type": "string" | "integer" | "number" | "boolean"} as option, {"type": "null"}]:
+            beside = {word: value for word, value in schema.items() if word != "anyOf"}
+            if option.keys().isdisjoint(beside):
+                return {**_nullable(option), **beside}
+    return schema
+
+
 def _nullable(schema: Schema) -> Schema:
-    """Let null through; where it already goes through, nothing changes."""
+    """Return `schema` extended to allow null."""
     if "anyOf" in schema:
         if any(part.get("type") == "null" for part in schema["anyOf"]):
             return schema
@@ -153,20 +165,20 @@ def _nullable(schema: Schema) -> Schema:
     return result
 
 
-def _note(keyword: str, value: Any) -> str:
-    if keyword == "default" and value is None:
+def _note(keyword: str, value: object) -> str:
+    if keyword == "default" and value in (None, False, ""):  # null says the same (as it does for 0)
         return ""
     return f"{keyword}: {json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def _describe(result: Schema, notes: list[str]) -> None:
     if notes:
-        said = result.get("description", "")
-        result["description"] = f"{said} ({'; '.join(notes)})".strip()
+        description = result.get("description", "")
+        result["description"] = f"{description} ({'; '.join(notes)})".strip()
 
 
 def _reference_alone(schema: Schema) -> Schema:
-    """A ``$ref`` may have no other keyword beside it."""
+    """Move a ``$ref`` with other keywords beside it into an anyOf, since it must be alone."""
     if "$ref" not in schema or len(schema) == 1:
         return schema
     beside = {word: value for word, value in schema.items() if word != "$ref"}
@@ -175,7 +187,7 @@ def _reference_alone(schema: Schema) -> Schema:
 
 # -- ids of calls -------------------------------------------------------------------------------
 
-# Form -> what an id must look like, the length of one made anew, and why.
+# Form -> pattern of a valid id, length of a generated one, reason.
 CALL_ID_FORMS = {
     "openai": (re.compile(r".{1,40}", re.DOTALL), 24, "tool_calls[].id has at most 40 characters"),
     "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), 24, "tool_use.id has this pattern"),
@@ -185,10 +197,10 @@ LETTERS_AND_DIGITS = string.digits + string.ascii_letters
 
 
 def fit_call_id(call_id: str, form: str) -> str:
-    """Return `call_id` as `form` (a name of `CALL_ID_FORMS`) takes it.
+    """Return `call_id`, or a replacement of the same form, in the `form` of `CALL_ID_FORMS`.
 
-    One that does not fit is made anew from the old one: the same for the call and for its output,
-    in this request and in the next.
+    A replacement is derived by a hash: it is the same for the call and for its output, in this
+    request and in the next.
     """
     pattern, length, _ = CALL_ID_FORMS[form]
     if pattern.fullmatch(call_id):

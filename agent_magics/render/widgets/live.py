@@ -1,7 +1,7 @@
-"""What is on the page only while something is live: a question, and a running command's output.
+"""Widgets for approval questions and for the output of running commands.
 
-The front-end halves are the plain ES modules in ``static/``. Handlers here do nothing but call
-the callbacks they were given: they may run on any thread.
+Their front-end halves are the plain ES modules in ``static/``. Handlers here only call the
+registered callbacks: they may run on any thread.
 """
 
 from collections import deque
@@ -27,11 +27,11 @@ _TARGET_LINES = 6
 
 
 def script(*names: str) -> str:
-    """Return one ES module made of files of ours, which therefore import nothing."""
+    """Concatenate files of ``static/`` into one ES module; the files import nothing."""
     return "".join((STATIC / name).read_text(encoding="utf-8") for name in names)
 
 
-class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
+class QuestionWidget(anywidget.AnyWidget):
     """Asks one question: may this call run?
 
     Messages from the front end: ``{"type": "drawn"}`` once the question is on the page, and
@@ -48,6 +48,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
         language: what the arguments are written in: bash, python, json or text.
         choices: the buttons, in order, as ``{"decision": …, "label": …, "covers": …}``.
         editable: the text that may be changed and approved.
+        dangerous: Deny is what the page suggests, and Approve looks like what it is.
         by_page: what it has to say comes by way of the page's extension, to `hear`; its own comm
             waits for the main thread.
     """
@@ -65,6 +66,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
     choices = traitlets.List(traitlets.Dict()).tag(sync=True)
     editable = traitlets.Unicode().tag(sync=True)
     decision = traitlets.Unicode().tag(sync=True)
+    dangerous = traitlets.Bool(False).tag(sync=True)
     by_page = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
@@ -78,6 +80,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
         choices: Sequence[dict[str, str]],
         language: str = "text",
         editable: str = "",
+        dangerous: bool = False,
         by_page: bool = False,
     ) -> None:
         self._on_drawn: list[Callable[[], None]] = []
@@ -93,27 +96,28 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
             language=language,
             choices=[_shown_choice(choice) for choice in choices],
             editable=editable if _can_be_edited(editable) else "",
+            dangerous=dangerous,
             by_page=by_page,
         )
         self.on_msg(self._receive)
 
     def on_drawn(self, callback: Callable[[], None]) -> None:
-        """Call back each time a view of the question has been put on the page."""
+        """Register a callback for each time that a view of the question is put on the page."""
         self._on_drawn.append(callback)
 
     def on_answer(self, callback: Callable[[str, str, str | None], None]) -> None:
-        """Call back with the decision, the person's words to the model, and what they changed.
+        """Register a callback that gets the decision, the feedback and the edited text.
 
-        The words are "" if there are none; the changed text is None where it stayed as it was.
+        The feedback is "" if there is none; the edited text is None where it was not changed.
         """
         self._on_answer.append(callback)
 
     def resolve(self, decision: str) -> None:
-        """Show the answer, wherever it was given, and take no more clicks."""
+        """Show the answer, given here or elsewhere, and accept no more clicks."""
         self.decision = decision
 
     def hear(self, content: Mapping[str, Any]) -> None:
-        """Take a message of the front-end half that came by another way; from any thread."""
+        """Handle a front-end message that arrived outside the widget's comm; from any thread."""
         self._receive(self, content, None)
 
     def _receive(self, _widget: object, content: Mapping[str, Any], _buffers: object) -> None:
@@ -131,7 +135,7 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
                 )
 
     def _is_answer(self, content: Mapping[str, Any]) -> bool:
-        """Tell whether a message is an answer to this question; the page can send anything."""
+        """Return whether a message is a valid answer to this question; pages are not trusted."""
         if self.decision or content.get("id") != self.question_id:
             return False
         decision = content.get("decision")
@@ -142,14 +146,14 @@ class QuestionWidget(anywidget.AnyWidget):  # type: ignore[misc]
 
 
 def _ending_of(shown: str) -> str:
-    """Return the end of what is too long to be seen without scrolling, else ""."""
+    """Return the last lines of a text that is too long to be seen without scrolling, else ""."""
     if len(shown) <= _ALWAYS_SEEN and shown.count("\n") < _SEEN_LINES:
         return ""
     return "\n".join(shown[-_ENDING:].split("\n")[-_ENDING_LINES:]).lstrip()
 
 
 def _in_few_lines(text: str) -> str:
-    """Leave out the middle of what has many lines; the arguments below show all of them."""
+    """Shorten a text to its first and last three lines."""
     lines = text.split("\n")
     if len(lines) <= _TARGET_LINES:
         return text
@@ -159,7 +163,7 @@ def _in_few_lines(text: str) -> str:
 
 
 def _can_be_edited(text: str) -> bool:
-    """Tell whether a person who changes a text sees all of it."""
+    """Return whether a text is short and visible enough to be seen whole while it is edited."""
     return len(text) <= _LONGEST_EDITED and show_invisible(text) == text
 
 
@@ -167,17 +171,17 @@ def _shown_choice(choice: dict[str, str]) -> dict[str, str]:
     return {**choice, "covers": show_shortened(choice.get("covers", ""), _LONGEST_TARGET)}
 
 
-class StreamWidget(anywidget.AnyWidget):  # type: ignore[misc]
-    """Shows the growing output of one command; what was sent is never sent again.
+class StreamWidget(anywidget.AnyWidget):
+    """Shows the growing output of one command, sending each piece of text once per view.
 
-    A view asks with ``{"type": "ready", "view": id}`` and is answered with the backlog, marked
-    with its id; from then on it takes the ``{"type": "append", "text": …}`` that all views get.
+    A view asks with ``{"type": "ready", "view": id}`` and is answered with the backlog, marked with
+    its id; from then on it takes the ``{"type": "append", "text": …}`` that all views get.
 
     Attributes:
         drawn: whether a view has asked for the backlog, so that somebody sees it.
 
     Args:
-        label: what is running.
+        label: the title, such as the command.
     """
 
     _esm = script("stream.js")
@@ -194,7 +198,7 @@ class StreamWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(self._receive)
 
     def append(self, text: str) -> None:
-        """Show more output, at most the last 100,000 characters of it."""
+        """Show more output; the backlog keeps the last 100,000 characters."""
         text = text[-BACKLOG_CHARACTERS:]
         if not text:
             return
@@ -205,7 +209,7 @@ class StreamWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self.send({"type": "append", "text": text})
 
     def finish(self) -> None:
-        """Say that no more will come."""
+        """Mark the output as complete."""
         self.finished = True
 
     def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:

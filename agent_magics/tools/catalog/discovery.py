@@ -1,8 +1,8 @@
-"""Tools that nobody imports: of the project, of the person, and of installed packages.
+"""Finds tools without an import of the program: of the project, the person, and installed packages.
 
-Law: a project's files run only while they are, byte for byte, the ones that the person trusted;
-what is hashed is what is run. What cannot be loaded is told and left out: one broken file must not
-take an agent's other tools away.
+Law: a project's files run only while they are, byte for byte, the ones that the person trusted; the
+content that is hashed is the content that runs. A file that cannot be loaded is reported and left
+out: it must not take an agent's other tools away.
 """
 
 import hashlib
@@ -10,16 +10,18 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.rules import FOLDER, trust_folder, user_tools_folder
-from agent_magics.dispatch.tool import as_tool, is_tool
-from agent_magics.dispatch.trust import TrustedDigest, digest_of
-from agent_magics.protocol.errors import AgentMagicsError, FatalError
+from agent_magics.config_files.places import FOLDER, trust_folder, user_tools_folder
+from agent_magics.config_files.trust import Trustable, digest_of
+from agent_magics.dispatch.tool import Tool, as_tool, is_tool
+from agent_magics.files.plain_files import read_plain
+from agent_magics.project.skills import Skill, find_skills, usable
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, error_text
 
 GROUP = "agent_magics.tools"
 
@@ -29,123 +31,119 @@ _LARGEST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ToolFile:
-    """One file of tools as it was read; what is run is this content."""
+    """One file of tools as it was read; this content is what runs.
+
+    Attributes:
+        trouble: why it could not be read, as text.
+    """
 
     path: Path
-    content: bytes
+    content: bytes = b""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What was found.
+    """The tools that were found.
 
     Attributes:
-        warnings: a sentence for each thing that was left out.
+        warnings: one sentence for each tool that was left out.
     """
 
-    tools: tuple[Callable[..., Any], ...] = ()
+    tools: tuple[Tool, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder of tool files as it was looked at last."""
+    """A folder of tool files at the last scan."""
 
-    identity: tuple[Any, ...] = ()
+    identity: Any = ()
     found: Discovered = field(default_factory=Discovered)
 
 
-class ProjectTools:
+class ProjectTools(Trustable[Sequence[ToolFile]]):
     """The tools in a project's ``.agent_magics/tools``.
 
     Args:
         folder: the workspace.
-        state: where the digests of trusted folders are kept.
+        state: the folder with the digests of trusted folders.
     """
 
+    what, command = "The files", "%agent tools trust"
+
     def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        self.folder = Path(os.path.realpath(folder)) / FOLDER / "tools"
-        self._trusted = TrustedDigest(self.folder, state or trust_folder("tools"))
+        tools = Path(os.path.realpath(folder)) / FOLDER / "tools"
+        super().__init__(tools, state or trust_folder("tools"))
 
-    def files(self) -> list[ToolFile]:
-        """Return the files as they are now."""
-        return _read_files(self.folder)
+    def read(self) -> list[ToolFile]:
+        """Return the present files."""
+        return _read_files(self.folder, links=False)
 
-    @staticmethod
-    def digest(files: Iterable[ToolFile]) -> str:
-        """Return what trust binds to: the names and contents of all files."""
-        return digest_of((file.path.name, file.content) for file in files)
-
-    def is_trusted(self, files: Iterable[ToolFile]) -> bool:
-        """Tell whether these very files were trusted."""
-        return self._trusted.read() == self.digest(files)
-
-    def trust(self, digest: str) -> None:
-        """Trust the files of this digest, and those alone.
-
-        Raises:
-            FatalError: the files are others by now.
-            OSError: it cannot be kept.
-        """
-        if digest != self.digest(self.files()):
-            raise FatalError(
-                f"The files in {self.folder} are not (or no longer) those of {digest[:12]}; look "
-                "at them again: %agent tools trust."
-            )
-        self._trusted.keep(digest)
+    def digest(self, found: Sequence[ToolFile]) -> str:
+        """Return a hash of the names and contents of all files, to which trust is bound."""
+        return digest_of((file.path.name, file.content) for file in found)
 
 
 class Discovery:
-    """Finds tools for one workspace; what has not changed is not loaded again."""
+    """Finds the tools of one workspace; unchanged files are not loaded again."""
 
     def __init__(self, folder: Path) -> None:
+        self.workspace = folder
         self.project = ProjectTools(folder)
         self._user_folder = user_tools_folder()
         self._seen: dict[Path, _Folder] = {}
 
     def find(self) -> Discovered:
-        """Return all tools there are now, the project's first."""
+        """Return all present tools, the project's first."""
         parts = [
-            self._look(self.project.folder, self._load_project),
-            self._look(self._user_folder, self._load_user),
+            self._look(self.project.folder, _identity(self.project.folder), self._load_project),
+            self._look(self._user_folder, _identity(self._user_folder), self._load_user),
             installed_tools(),
+            *map(self._look_at_skill, usable(find_skills(self.workspace))),
         ]
         tools = tuple(tool for part in parts for tool in part.tools)
-        return Discovered(tools, tuple(word for part in parts for word in part.warnings))
+        return Discovered(tools, tuple(warning for part in parts for warning in part.warnings))
 
     def forget(self) -> None:
-        """Look at everything anew: what is trusted has changed."""
+        """Drop the cache, because trust has changed."""
         self._seen.clear()
 
-    def _look(self, folder: Path, load: Callable[[], Discovered]) -> Discovered:
-        identity = _identity(folder)
+    def _look(self, folder: Path, identity: Any, load: Callable[[], Discovered]) -> Discovered:
         seen = self._seen.get(folder)
         if seen is None or seen.identity != identity:
             found = load() if identity else Discovered()
             seen = self._seen[folder] = _Folder(identity, found)
         return seen.found
 
+    def _look_at_skill(self, skill: Skill) -> Discovered:
+        """Return the tools of a skill, whose code runs only where that was trusted."""
+        if not skill.is_trusted:
+            return Discovered()
+        files = [ToolFile(skill.folder / path, content) for path, content in skill.tools]
+        return self._look(skill.folder, skill.digest, partial(load_files, files))
+
     def _load_project(self) -> Discovered:
-        files = self.project.files()
+        files = self.project.read()
         if not files:
             return Discovered()
         if self.project.is_trusted(files):
             return load_files(files)
-        word = (
+        warning = (
             f"The tools in {FOLDER}/tools are left out: you have not trusted these files (or they "
             "have changed since). %agent tools trust shows them."
         )
-        return Discovered((), (word,))
+        return Discovered((), (warning,))
 
     def _load_user(self) -> Discovered:
-        return load_files(_read_files(self._user_folder))
+        return load_files(_read_files(self._user_folder, links=True))
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 
 def _identity(folder: Path) -> tuple[Any, ...]:
-    """Return what changes when a file does; () where there is no such folder."""
+    """Return a value that changes when a file in a folder does; () where there is no folder."""
     try:
         with os.scandir(folder) as entries:
             stats = [(e.name, e.stat()) for e in entries if e.name.endswith(".py")]
@@ -154,20 +152,19 @@ def _identity(folder: Path) -> tuple[Any, ...]:
     return tuple(sorted((name, s.st_mtime_ns, s.st_size, s.st_ino) for name, s in stats))
 
 
-def _read_files(folder: Path) -> list[ToolFile]:
+def _read_files(folder: Path, *, links: bool) -> list[ToolFile]:
     files = []
     for path in sorted(folder.glob("*.py")):
         try:
-            content = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
-        except OSError:
-            continue
-        files.append(ToolFile(path, content))
+            files.append(ToolFile(path, read_plain(path, _LARGEST, links=links)))
+        except OSError as error:
+            files.append(ToolFile(path, trouble=str(error.strerror)))
     return files
 
 
 def load_files(files: Iterable[ToolFile]) -> Discovered:
     """Run files of tools and return their `@tool` functions."""
-    tools: list[Callable[..., Any]] = []
+    tools: list[Tool] = []
     warnings = []
     for file in files:
         try:
@@ -175,12 +172,14 @@ def load_files(files: Iterable[ToolFile]) -> Discovered:
         except BaseException as error:  # whatever a file does, the other tools stay
             if isinstance(error, KeyboardInterrupt):
                 raise
-            warnings.append(f"The tools of {file.path} are left out: {_told(file, error)}.")
+            warnings.append(f"The tools of {file.path} are left out: {_reason(file, error)}.")
     return Discovered(tuple(tools), tuple(warnings))
 
 
 def _run(file: ToolFile) -> types.ModuleType:
-    """Run the content that was read, whatever stands in the file by now."""
+    """Run the content that was read, even if the file has changed since."""
+    if file.trouble:
+        raise FatalError(file.trouble)
     place = hashlib.sha256(os.fsencode(file.path)).hexdigest()[:12]
     name = f"agent_magics_found_{place}_{file.path.stem}"
     module = types.ModuleType(name)
@@ -190,19 +189,21 @@ def _run(file: ToolFile) -> types.ModuleType:
     return module
 
 
-def _tools_of(module: types.ModuleType) -> list[Callable[..., Any]]:
+def _tools_of(module: types.ModuleType) -> list[Tool]:
     """Return the tools that a module defines itself, in order."""
     found = [v for v in vars(module).values() if is_tool(v) and v.__module__ == module.__name__]
     return list(dict.fromkeys(found))
 
 
-def _told(file: ToolFile, error: BaseException) -> str:
-    words = f"{type(error).__name__}: {error}"
+def _reason(file: ToolFile, error: BaseException) -> str:
+    if file.trouble:
+        return file.trouble
+    message = error_text(error)
     if isinstance(error, (AgentMagicsError, SyntaxError)):
-        return words.rstrip(".")
+        return message.rstrip(".")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(file.path)]
-    return f"line {lines[-1]} raised {words}" if lines else words
+    return f"line {lines[-1]} raised {message}" if lines else message
 
 
 # -- installed packages ----------------------------------------------------------------------------
@@ -216,7 +217,7 @@ def installed_tools() -> Discovered:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - reads every package's metadata
 
-    tools: list[Callable[..., Any]] = []
+    tools: list[Tool] = []
     warnings = []
     for point in entry_points(group=GROUP):
         package = point.dist.name if point.dist is not None else "a package"
@@ -224,13 +225,12 @@ def installed_tools() -> Discovered:
             tools += _offered_by(point.load())
         except Exception as error:
             warnings.append(
-                f"The tools {point.name!r} of package {package} are left out: "
-                f"{type(error).__name__}: {error}."
+                f"The tools {point.name!r} of package {package} are left out: {error_text(error)}."
             )
     return Discovered(tuple(tools), tuple(warnings))
 
 
-def _offered_by(value: Any) -> list[Callable[..., Any]]:
+def _offered_by(value: Any) -> list[Tool]:
     if isinstance(value, types.ModuleType):
         return _tools_of(value)
     return [as_tool(each) for each in (value if isinstance(value, (list, tuple)) else [value])]

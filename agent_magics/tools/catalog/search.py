@@ -1,11 +1,13 @@
-"""``tool_search``: the way to tools that are not offered because their list is too long."""
+"""``tool_search``: finds tools that a request leaves out because their list is too long."""
 
+from typing import Any
+
+from agent_magics.dispatch.catalog.offer import list_names
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.offer import list_names
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.servers import AgentServers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
-from agent_magics.tools.mcp_joining import McpTools
 
 MOST_FOUND = 50
 OFFERED = "All tools there are have been offered already."
@@ -28,7 +30,7 @@ async def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = N
         raise RespondToModel(f"limit: expected a number from 1 to {MOST_FOUND}, got {limit}.")
     servers = ctx.turn.servers
     specs = offer.search(query, min(limit, MOST_FOUND))
-    if not specs and servers is not None:  # what is still to come may fit
+    if not specs and servers is not None:  # a later one may still fit
         await servers.settled()
         specs = offer.search(query, min(limit, MOST_FOUND))
     if not offer.deferred:
@@ -40,7 +42,7 @@ async def tool_search(query: str, limit: int = 8, *, ctx: ToolContext | None = N
     return "\n".join([*map(_line, specs), *_still_starting(servers)])
 
 
-def _still_starting(servers: McpTools | None) -> list[str]:
+def _still_starting(servers: AgentServers | None) -> list[str]:
     names = [] if servers is None else servers.starting
     return [f"(MCP servers still starting: {', '.join(names)}.)"] if names else []
 
@@ -48,5 +50,6 @@ def _still_starting(servers: McpTools | None) -> list[str]:
 def _line(spec: ToolSpec) -> str:
     if not isinstance(spec, FunctionToolSpec):
         return spec.name
-    names = ", ".join(spec.parameters.get("properties", {}))
+    properties: Any = spec.parameters.get("properties", {})  # an object, as JSON
+    names = ", ".join(properties)
     return f"{spec.name}({names}): {spec.description.partition(chr(10))[0]}"

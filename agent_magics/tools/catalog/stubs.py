@@ -1,4 +1,4 @@
-"""Tools as typed Python stubs: how code calls them, in a line each."""
+"""Writes typed Python stubs of tools, as code calls them."""
 
 import inspect
 import re
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_magics.dispatch.signature import context_parameter
+from agent_magics.dispatch.schema.signature import context_parameter
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
 
 # Code inside code would hold the main thread twice.
 NOT_FROM_CODE = frozenset(("python",))
-# Code seldom looks for tools; whoever reads this list can call the search itself.
+# Code seldom searches for tools; the model that reads this list can call the search itself.
 _NOT_LISTED = NOT_FROM_CODE | {"tool_search"}
 
 _HOW_CALLED = (
@@ -21,14 +21,18 @@ _HOW_CALLED = (
     "where a call fails:"
 )
 
-# Modules in front of a class say nothing to whoever only passes its objects on.
+# Module prefixes of a class do not help code that only passes its objects on.
 _MODULES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])")
+_STARS: Mapping[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 _LONGEST_DEFAULT = 40
 _MOST_PARAMETERS, _SHOWN_PARAMETERS = 5, 3
 
 
 def call_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a tool for its callers: without the context that is handed in."""
+    """Return a tool's signature without its context parameter, as code calls it."""
     signature = inspect.signature(fn)
     context = context_parameter(fn)
     parameters = [p for name, p in signature.parameters.items() if name != context]
@@ -36,7 +40,7 @@ def call_signature(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def stub_of(name: str, fn: Callable[..., Any]) -> str:
-    """Return ``name(path: str, limit: int = 100) -> DataFrame``."""
+    """Return a tool's signature as text: ``name(path: str, limit: int = 100) -> DataFrame``."""
     signature = call_signature(fn)
     parts: list[str] = []
     shown = list(signature.parameters.values())
@@ -57,30 +61,29 @@ def stub_of(name: str, fn: Callable[..., Any]) -> str:
 
 
 def _parameter_words(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    words = f"{stars}{parameter.name}"
+    text = f"{_STARS.get(parameter.kind, '')}{parameter.name}"
     if parameter.annotation is not parameter.empty:
-        words += f": {_type_words(parameter.annotation)}"
+        text += f": {_type_words(parameter.annotation)}"
     if parameter.default is not parameter.empty:
         default = repr(parameter.default)
-        words += f" = {default if len(default) <= _LONGEST_DEFAULT else '...'}"
-    return words
+        text += f" = {default if len(default) <= _LONGEST_DEFAULT else '...'}"
+    return text
 
 
-def _type_words(annotation: Any) -> str:
+def _type_words(annotation: object) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return _MODULES.sub("", text.replace("typing.", ""))
 
 
 def list_stubs(functions: Iterable[tuple[str, Callable[..., Any]]]) -> str:
-    """Return the stubs of tools that code can call, a line each; "" where there is none."""
+    """Return the signatures of tools that code can call, one per line; "" where there are none."""
     lines = []
     for name, fn in functions:
         if not name.isidentifier():
             continue
         try:
             lines.append(stub_of(name, fn))
-        except (FatalError, TypeError, ValueError):  # no readable signature: help() says as much
+        except (FatalError, TypeError, ValueError):  # no readable signature: as shown by help()
             lines.append(f"{name}(...)")
     return "\n".join(lines)
 
@@ -90,12 +93,12 @@ def with_stubs(
     functions: Mapping[str, Callable[..., Any]],
     more: str = "",
 ) -> tuple[ConfiguredToolSpec, ...]:
-    """Return the specs, that of `python` with how its code calls the other tools.
+    """Add the signatures of the other tools to the description of `python`.
 
     Args:
-        specs: all of them.
+        specs: the specifications of a request.
         functions: the tools that code can call, by name.
-        more: a last line, on others that it can call.
+        more: a last line about further callables.
     """
     return tuple(
         replace(each, spec=_python_with_stubs(each.spec, functions, more))
@@ -112,5 +115,5 @@ def _python_with_stubs(
     stubs = "\n".join(filter(None, (own, more)))
     if not stubs:
         return spec
-    words = f"{spec.description}\n\n{_HOW_CALLED}\n{stubs}"
-    return FunctionToolSpec(spec.name, words, spec.parameters, spec.strict, spec.strict_reason)
+    text = f"{spec.description}\n\n{_HOW_CALLED}\n{stubs}"
+    return FunctionToolSpec(spec.name, text, spec.parameters, spec.strict, spec.strict_reason)

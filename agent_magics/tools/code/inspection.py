@@ -1,4 +1,4 @@
-"""``inspect_variables``: the namespace as a data scientist wants it, without running its code."""
+"""``inspect_variables``: lists a namespace's variables, their types and shapes, running no code."""
 
 import fnmatch
 import inspect
@@ -10,10 +10,8 @@ from time import monotonic
 from typing import Any, Literal
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import type_name
-from agent_magics.dispatch.output_guard import PAGE, OutputGuard
-from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.values import (
+from agent_magics.dispatch.results.output_guard import PAGE, OutputGuard
+from agent_magics.dispatch.results.values import (
     COLUMNS,
     bases_of,
     describe_value,
@@ -23,13 +21,15 @@ from agent_magics.dispatch.values import (
     members_of,
     own_attributes,
     short_value,
+    type_name,
 )
+from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
-# Cells of a table whose missing values are counted; of larger ones the first rows, and it says so.
+# Cells of a table whose missing values are counted; in larger ones those of the first rows.
 MOST_COUNTED = 5_000_000
-# Seconds after which variables are only named: no call hangs on a namespace.
+# Seconds after which variables are only named, so that no call hangs on a large namespace.
 TIME_LIMIT = 2.0
 _MOST_PARAMETERS = 30
 # IPython's own, which nobody has assigned.
@@ -43,9 +43,9 @@ class Variable:
 
     Attributes:
         kind: frame, series, array, picture, model, lazy, data, function, class or module.
-        words: type, shape, types of its parts, size.
-        size: estimated bytes in memory.
-        lines: details, where they were asked for.
+        words: type, shape, types of its parts, and size, as text.
+        size: estimated size in bytes of memory.
+        lines: details, where they were requested.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Variables:
     """Variables of a namespace, by name.
 
     Attributes:
-        shown: those of this page.
-        total: how many there are, functions and modules aside.
+        shown: the variables of this page.
+        total: the number of variables, without functions and modules.
         others: names of functions, classes and modules, by kind.
-        guard: how many of them were asked for, and from where.
+        guard: the requested page size and offset.
     """
 
     shown: tuple[Variable, ...]
@@ -84,7 +84,7 @@ class Variables:
         return self._text(self.shown)
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return as many variables as fit, and how to go on."""
+        """Return as many variables as fit into `budget` characters, and how to request the rest."""
         shown = list(self.shown)
         text = self._text(shown)
         while len(text) > budget and len(shown) > 1:
@@ -98,9 +98,9 @@ class Variables:
         if not lines:
             lines = ["There are no variables of that name." if self.others else "No variables."]
         for kind, names in self.others.items():
-            word = {"class": "classes"}.get(kind, f"{kind}s")
+            plural = {"class": "classes"}.get(kind, f"{kind}s")
             more = f" and {len(names) - COLUMNS} more" if len(names) > COLUMNS else ""
-            lines.append(f"[{word}: {', '.join(names[:COLUMNS])}{more}]")
+            lines.append(f"[{plural}: {', '.join(names[:COLUMNS])}{more}]")
         rest = self.guard.overflow(len(shown), self.total, "a narrower pattern")
         if rest is not None:
             how = rest.hint if rest.next_offset is None else f"offset={rest.next_offset}"
@@ -137,7 +137,7 @@ def inspect_variables(
         RespondToModel: there is no notebook, or a number does not fit.
     """
     if detail_level == "full" and limit is not None:
-        limit = min(limit, PAGE)  # a look at each takes its time
+        limit = min(limit, PAGE)  # inspecting each takes time
     guard = OutputGuard(detail_level, offset, limit)
     values = _matching(_namespace(ctx), pattern)
     kinds = {name: kind_of(value) for name, value in values.items()}
@@ -180,7 +180,7 @@ def _matching(namespace: Mapping[str, Any], pattern: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Clock:
-    """How long the looking may go on."""
+    """A deadline for describing variables."""
 
     end: float
     ctx: ToolContext | None
@@ -190,8 +190,8 @@ class _Clock:
         return monotonic() > self.end or (self.ctx is not None and self.ctx.cancelled.is_set())
 
 
-def _look(name: str, kind: str, value: Any, detailed: bool, clock: _Clock) -> Variable:
-    """Describe one variable; its own failure is told and harms no other."""
+def _look(name: str, kind: str, value: object, detailed: bool, clock: _Clock) -> Variable:
+    """Describe one variable; an error of its own code is reported for it alone."""
     if clock.is_over:
         return Variable(name, kind, f"{type_name(value)}, not looked at: it took too long", 0)
     try:
@@ -204,7 +204,7 @@ def _look(name: str, kind: str, value: Any, detailed: bool, clock: _Clock) -> Va
         if detailed:
             found = replace(found, lines=tuple(_details(kind, value, clock)))
         return found
-    except Exception as error:  # a stranger's class, half built or closed
+    except Exception as error:  # the class may be of any library, half built or closed
         return Variable(name, kind, f"a value that cannot be looked at ({type(error).__name__})", 0)
 
 
@@ -229,12 +229,12 @@ def _first(pairs: Any) -> list[Any]:
     return [pair for pair, _ in zip(pairs, range(COLUMNS), strict=False)]
 
 
-def _element(value: Any) -> str:
+def _element(value: object) -> str:
     return short_value(value) or describe_value(value)
 
 
-def _parameters(model: Any) -> list[str]:
-    """Return a model's parameters as they are stored; nobody is asked to compute them."""
+def _parameters(model: object) -> list[str]:
+    """Return a model's stored parameters without calling any code of the model."""
     held = own_attributes(model)
     start = next(
         members_of(base)["__init__"]

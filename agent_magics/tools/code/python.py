@@ -3,28 +3,32 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from agent_magics.dispatch.actions import Action, ActionKind
-from agent_magics.dispatch.context import LiveResult, ToolContext
-from agent_magics.dispatch.function import CLEAN_UP_LIMIT
-from agent_magics.dispatch.handles import is_handle
-from agent_magics.dispatch.output import cut_text
+from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.dispatch.attempt import limited
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.handlers.function import CLEAN_UP_LIMIT
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.references import refer
+from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.stored import is_handle
+from agent_magics.dispatch.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.live import LiveResult
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.confined import current_tier
-from agent_magics.tools.scratch import pack, run_in_scratch
+from agent_magics.tools.code.scratch import pack, run_in_scratch
+from agent_magics.tools.commands.confinement import current_tier
 
-# Milliseconds: how long scratch code may run where the call does not say, and at most.
+# Milliseconds: how long scratch code may run where the call does not say; and any code, at most.
 _TIMEOUT, _LONGEST_TIMEOUT = 60_000, 3_600_000
+_LIVE_TIMEOUT = 600_000  # the same for live code, which may train a model
 _NO_VARIABLES = "[This ran in scratch: pass variables of the notebook with values.]"
 
 
@@ -35,11 +39,12 @@ def _assess(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     kind, reason = _risk(place, ctx)
     # "Always" binds to this very code, never to the tool: the kernel is not sandboxed.
     fingerprint = f"python:{digest}" if place == "live" else f"python:{kind.name}:{digest}"
-    return [Action(kind, _first_line(code), reason, fingerprint, permission="tool")]
+    first = _first_line(code)
+    return [Action(kind, first, reason, fingerprint, permission="tool", family="python")]
 
 
 def _place(where: str | None, ctx: ToolContext) -> str:
-    """Return where code runs.
+    """Return where code runs: "live" or "scratch".
 
     Raises:
         RespondToModel: it may not run there.
@@ -70,7 +75,7 @@ async def python(
     code: str,
     where: Literal["live", "scratch"] | None = None,
     values: list[str] | None = None,
-    timeout_ms: int = _TIMEOUT,
+    timeout_ms: int | None = None,
     *,
     ctx: ToolContext | None = None,
 ) -> ToolOutput:
@@ -87,18 +92,25 @@ async def python(
             given, as the person has set it.
         values: with "scratch", variables of the notebook or kept results (@r7, there _r7) to copy
             there first.
-        timeout_ms: with "scratch", milliseconds until the code is stopped.
+        timeout_ms: milliseconds until the code is stopped. If not given, 600,000 in the kernel and
+            60,000 in scratch.
     """
     if ctx is None:
         raise RespondToModel("python runs code for an agent; by hand, write it into a cell.")
     place = _place(where, ctx)
     if place == "scratch":
         ctx.update(metadata={"where": place})  # the call's headline says so
-    run = _run_live(code, values, ctx) if place == "live" else None
-    return _as_output(await (run or _run_scratch(code, values or [], timeout_ms, ctx)), ctx)
+    if timeout_ms is None:
+        timeout_ms = _LIVE_TIMEOUT if place == "live" else _TIMEOUT
+    if not 1 <= timeout_ms <= _LONGEST_TIMEOUT:
+        raise RespondToModel(f"timeout_ms={timeout_ms} is not from 1 to {_LONGEST_TIMEOUT}.")
+    run = _run_live if place == "live" else _run_scratch
+    return _as_output(await run(code, values or [], timeout_ms, ctx), ctx)
 
 
-async def _run_live(code: str, values: Sequence[str] | None, ctx: ToolContext) -> LiveResult:
+async def _run_live(
+    code: str, values: Sequence[str], timeout_ms: int, ctx: ToolContext
+) -> LiveResult:
     kernel, main_thread = ctx.turn.live_kernel, ctx.turn.main_thread
     if kernel is None or main_thread is None:
         raise RespondToModel(
@@ -106,15 +118,43 @@ async def _run_live(code: str, values: Sequence[str] | None, ctx: ToolContext) -
         )
     if values:
         raise RespondToModel('values goes with where="scratch"; live code has the variables.')
-    run = partial(kernel.run, code, ctx)
+    stopped: Future[LiveResult] = Future()
+
+    async def run() -> LiveResult:
+        result = await kernel.run(code, ctx)
+        stopped.set_result(result)
+        return result
+
     async with _noting_changes(ctx):
-        result: LiveResult = await main_thread("python", ctx.call_id, ctx.name, run)
+        try:
+            async with limited(ctx, timeout_ms / 1000):
+                result: LiveResult = await main_thread("python", ctx.call_id, ctx.name, run)
+        except TimeoutError:
+            result = await _stopped(stopped, timeout_ms)
     return result
+
+
+async def _stopped(result: "Future[LiveResult]", timeout_ms: int) -> LiveResult:
+    """Interrupt live code that exceeded its time limit and return its result once it has stopped.
+
+    Raises:
+        RespondToModel: it does not stop.
+    """
+    ending = asyncio.wrap_future(result)
+    await asyncio.wait([ending], timeout=CLEAN_UP_LIMIT)
+    seconds = f"{timeout_ms / 1000:g} s (timeout_ms)"
+    if not ending.done():
+        raise RespondToModel(
+            f"The code took longer than {seconds}. It was told to stop and goes on, in code that "
+            "Python cannot interrupt or that catches every error; the kernel is busy until it "
+            "returns, or is restarted."
+        )
+    return replace(ending.result(), error=f"Stopped: it took longer than {seconds}.")
 
 
 @asynccontextmanager
 async def _noting_changes(ctx: ToolContext) -> AsyncIterator[None]:
-    """Note what the code inside changes in files of the workspace."""
+    """Record the changes that the enclosed code makes in files of the workspace."""
     if ctx.diff_tracker is None:
         yield
         return
@@ -129,13 +169,11 @@ async def _noting_changes(ctx: ToolContext) -> AsyncIterator[None]:
 async def _run_scratch(
     code: str, names: Sequence[str], timeout_ms: int, ctx: ToolContext
 ) -> LiveResult:
-    if not 1 <= timeout_ms <= _LONGEST_TIMEOUT:
-        raise RespondToModel(f"timeout_ms={timeout_ms} is not from 1 to {_LONGEST_TIMEOUT}.")
     values: dict[str, bytes] = {}
     if names:
         work = partial(pack, names, partial(_value_named, ctx))
         main_thread = ctx.turn.main_thread
-        # A variable belongs to the main thread; where nobody waits there, none is shared either.
+        # Variables belong to the main thread; where it does not wait for the turn, none is shared.
         values = (
             work()
             if main_thread is None
@@ -144,11 +182,11 @@ async def _run_scratch(
     if ctx.turn.live_kernel is not None:
         ctx.turn.live_kernel.keep_code(code, ctx.session_id, names)
     run = POOL.submit(run_in_scratch, code, values, timeout_ms / 1000, ctx)
-    running = asyncio.wrap_future(run)
+    running: asyncio.Future[LiveResult] = asyncio.wrap_future(run)
     try:
         result = await asyncio.shield(running)
     except asyncio.CancelledError:
-        ctx.cancel()
+        status_of(ctx).cancel()
         running.add_done_callback(_forget)
         await asyncio.wait([running], timeout=CLEAN_UP_LIMIT)
         raise
@@ -158,7 +196,7 @@ async def _run_scratch(
 
 
 def _forget(running: "asyncio.Future[LiveResult]") -> None:
-    """Look at the outcome of what nobody waits for, so that asyncio does not complain."""
+    """Retrieve the exception of an abandoned future, so that asyncio logs no warning."""
     if not running.cancelled():
         running.exception()
 
@@ -186,7 +224,7 @@ def _as_output(result: LiveResult, ctx: ToolContext) -> ToolOutput:
     content: str | tuple[ContentPart, ...] = text
     if result.images:
         content = (InputText(text), *(InputImage(image) for image in result.images))
-    return ToolOutput(content, success=not result.error, details={"output": shown})
+    return ToolOutput(content, success=not result.error, details={"output": shown}, is_fitted=True)
 
 
 def _first_line(code: str) -> str:

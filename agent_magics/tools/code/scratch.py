@@ -1,6 +1,7 @@
-"""The place where code runs that must not touch the kernel: one process for each conversation.
+"""Runs code in a scratch process, apart from the kernel: one process for each conversation.
 
-It is made at the first call, keeps its variables from call to call, and ends with the conversation.
+The process starts at the first call, keeps its variables from call to call, and ends with the
+conversation.
 """
 
 import io
@@ -11,18 +12,19 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agent_magics.backends.exec.processes import ProcessManager
-from agent_magics.dispatch.context import LiveResult, ToolContext
-from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.confined import confinement_for
-from agent_magics.tools.scratch_process import ScratchProcess
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.exec.processes import ProcessManager
+from agent_magics.protocol.errors import RespondToModel, error_text
+from agent_magics.tools.code.scratch_process import ScratchProcess
+from agent_magics.tools.commands.confinement import confinement_for
 
 # Bytes of all values that one call passes; they are copied twice on the way.
 MOST_PASSED = 256 * 1024 * 1024
 
 
 class _Kept:
-    """The scratch process of one conversation; one call at a time."""
+    """The scratch process of one conversation; runs one call at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -36,14 +38,16 @@ _kept_lock = threading.Lock()
 def run_in_scratch(
     code: str, values: Mapping[str, bytes], timeout: float, ctx: ToolContext
 ) -> LiveResult:
-    """Run `code` in the scratch process of this conversation; on a thread that may wait.
+    """Run `code` in the conversation's scratch process; blocks the calling thread.
 
     Args:
-        values: name -> pickled value, bound there before.
+        code: Python source of one cell.
+        values: pickled values by variable name, bound before the code runs.
         timeout: seconds until the code is interrupted.
+        ctx: the call.
 
     Raises:
-        RespondToModel: the process has died or had to be ended, or values cannot be read there.
+        RespondToModel: the process has died or was killed, or values cannot be unpickled there.
     """
     with _kept_lock:
         kept = _kept.setdefault(ctx.processes, _Kept())
@@ -60,20 +64,20 @@ def run_in_scratch(
             process = kept.process = ScratchProcess(ctx, confinement)
         result = process.run(code, values, timeout, ctx)
     if note:
-        told = f"[A new scratch process: {note}; variables of earlier calls are not there.]"
-        result = replace(result, notes=(*result.notes, told))
+        note_of_new = f"[A new scratch process: {note}; variables of earlier calls are not there.]"
+        result = replace(result, notes=(*result.notes, note_of_new))
     return result
 
 
 def pack(names: Sequence[str], find: Callable[[str], Any]) -> dict[str, bytes]:
-    """Return the named values pickled, for `run_in_scratch`; on the thread that owns them.
+    """Pickle the named values for `run_in_scratch`; called on the thread that owns them.
 
     Args:
-        names: variables, or kept results such as ``@r7``, which are bound as ``_r7``.
+        names: variables, or stored results such as ``@r7``, which are bound as ``_r7``.
         find: returns the value of a name.
 
     Raises:
-        RespondToModel: one cannot be pickled, or they are too large together.
+        RespondToModel: a value cannot be pickled, or they are too large together.
     """
     packed: dict[str, bytes] = {}
     room = MOST_PASSED
@@ -89,7 +93,7 @@ def pack(names: Sequence[str], find: Callable[[str], Any]) -> dict[str, bytes]:
             ) from None
         except Exception as error:
             raise RespondToModel(
-                f"values: {name} cannot be copied to scratch ({type(error).__name__}: {error})."
+                f"values: {name} cannot be copied to scratch ({error_text(error)})."
             ) from error
         packed[name.replace("@", "_")] = file.getvalue()
         room -= len(packed[name.replace("@", "_")])
@@ -101,7 +105,7 @@ class _TooLarge(Exception):
 
 
 class _Bounded(io.BytesIO):
-    """A file that takes so many bytes and no more."""
+    """A byte buffer that raises `_TooLarge` above a maximal size."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""One scratch process as the kernel sees it: started in the sandbox, asked, interrupted, ended.
+"""Runs one scratch process from the kernel's side: start in the sandbox, run code, interrupt, end.
 
-Values go there pickled; what comes back is text and pictures and never unpickled, for the process
-may have become anything. `kernel.scratch_driver` is the other end.
+Values are sent pickled; answers are text and images and are never unpickled, since the code in the
+process may have changed it at will. `kernel.live.scratch_driver` is the other end.
 """
 
 import base64
@@ -21,13 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.exec.process import Process
-from agent_magics.backends.launcher.wire import Confinement
-from agent_magics.dispatch.context import LiveResult, ToolContext
+from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import POOL
+from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.process import Process
+from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
-from agent_magics.tools.confined import (
+from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     environment_for,
     explain_denial,
@@ -50,18 +52,20 @@ _TICK = 0.05
 _READ_SIZE = 1 << 20
 _LENGTH = struct.Struct("!I")
 
-# The program stands on the kernel's floor, which knows IPython; it is named, not imported. It finds
-# modules where the kernel does.
+# The program stands in kernel/, which knows IPython; it is named, not imported. It finds
+# itself where no command writes, and then modules where the kernel does.
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from agent_magics.kernel.scratch_driver import main; main(*sys.argv[2:])"
+    "import json, sys; paths = json.loads(sys.argv[1]); sys.path[:] = paths['trusted']; "
+    "from agent_magics.kernel.live.scratch_driver import main; sys.path[:] = paths['all']; "
+    "main(*sys.argv[2:])"
 )
+_ROOT = str(Path(__file__).parents[3])  # the folder that the package is in
 _GONE = "its variables are gone, and the next call starts with none"
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Code's failure in the words in which a command's would be looked at for a refusal."""
+    """A failure of code as a command's result, which is searched for sandbox refusals."""
 
     output: str
     exit_code: int = 1
@@ -70,7 +74,7 @@ class _Refused:
 
 @dataclass(slots=True)
 class _Answer:
-    """What a run has sent so far."""
+    """The messages of one run so far."""
 
     context: ToolContext
     pieces: list[str] = field(default_factory=list)
@@ -79,7 +83,7 @@ class _Answer:
     room: int = _MOST_TEXT
 
     def take(self, message: dict[str, Any]) -> None:
-        """Take a message; what is in none of the known forms is left out."""
+        """Add a message; one of unknown form is ignored."""
         text, image = message.get("text"), message.get("image")
         if isinstance(text, str):
             text = _clean(text, self.room)
@@ -98,19 +102,19 @@ class _Answer:
 
     @property
     def text(self) -> str:
-        """What was printed and displayed."""
+        """The printed and displayed text."""
         dropped = self.end and self.end.get("dropped")
         return "".join(self.pieces) + (
             f"\n… {dropped} characters left out …" if isinstance(dropped, int) and dropped else ""
         )
 
 
-def _clean(value: Any, longest: int) -> str:
-    """Return text that can be sent on, whatever a message held in its place."""
+def _clean(value: object, longest: int) -> str:
+    """Convert a value of an untrusted message to valid UTF-8 text, at most `longest` characters."""
     return str(value)[:longest].encode("utf-8", "replace").decode()
 
 
-def _is_picture(kind: Any, encoded: str) -> bool:
+def _is_picture(kind: object, encoded: str) -> bool:
     begin = _PICTURES.get(kind) if isinstance(kind, str) else None
     try:
         return begin is not None and base64.b64decode(encoded, validate=True).startswith(begin)
@@ -118,22 +122,27 @@ def _is_picture(kind: Any, encoded: str) -> bool:
         return False
 
 
+def _module_paths() -> dict[str, list[str]]:
+    """Return the module search paths: trusted ones for the driver, all of them for the code."""
+    return {"trusted": [*filter(is_trusted, sys.path), _ROOT], "all": sys.path}
+
+
 class _Died(Exception):
-    """The process has ended, or has to."""
+    """The process has ended, or has to be ended."""
 
 
 class ScratchProcess:
-    """One scratch process: started, asked, interrupted, ended.
+    """One scratch process: started, sent code, interrupted, ended.
 
     Args:
         ctx: the call that needs it.
-        confinement: what it may touch; None lets it run free.
+        confinement: the sandbox's rules; None runs it without a sandbox.
     """
 
     def __init__(self, ctx: ToolContext, confinement: Confinement | None) -> None:
         self.confinement = confinement
         self._protected = ProtectedFiles(ctx, confinement)
-        self._tell_later = ctx.turn.tell_later
+        self._notify_later = ctx.turn.tell_later
         folder = Path(tempfile.mkdtemp(prefix="python-", dir=ctx.processes.tmpdir))
         self._requests = _named_pipe(folder / "requests", os.O_RDWR)
         self._answers = _named_pipe(folder / "answers", os.O_RDONLY)
@@ -144,7 +153,7 @@ class ScratchProcess:
         try:
             self.process: Process = ctx.processes.start(
                 [
-                    *(sys.executable, "-c", _PROGRAM, json.dumps(sys.path)),
+                    *(sys.executable, "-I", "-c", _PROGRAM, json.dumps(_module_paths())),
                     *(str(folder / "requests"), str(folder / "answers")),
                 ],
                 cwd=ctx.cwd,
@@ -158,16 +167,22 @@ class ScratchProcess:
         self.process.on_end(lambda _: POOL.submit(self._finish))
 
     def is_confined_as(self, confinement: Confinement | None) -> bool:
-        """Tell whether it may touch what a new one could, as far as the person has a say in it."""
+        """Return whether its rights equal those of `confinement`, so that it can be used again."""
         return _rights(self.confinement) == _rights(confinement)
 
     def run(
         self, code: str, values: Mapping[str, bytes], timeout: float, ctx: ToolContext
     ) -> LiveResult:
-        """Run `code` with `values`, pickled, bound in its namespace.
+        """Run `code` with `values` bound in its namespace.
+
+        Args:
+            code: Python source of one cell.
+            values: pickled values by variable name.
+            timeout: seconds until the code is interrupted.
+            ctx: the call.
 
         Raises:
-            RespondToModel: it took too long and did not stop, or the process has died.
+            RespondToModel: it exceeded the time limit and did not stop, or the process has died.
         """
         answer = _Answer(ctx)
         sizes = {name: len(data) for name, data in values.items()}
@@ -186,9 +201,9 @@ class ScratchProcess:
         assert answer.end is not None
         failed = answer.end.get("failed")
         if isinstance(failed, dict) and failed:
-            told = _clean("; ".join(f"{k} ({why})" for k, why in failed.items()), _LONGEST_ERROR)
+            errors = _clean("; ".join(f"{k} ({why})" for k, why in failed.items()), _LONGEST_ERROR)
             raise RespondToModel(
-                f"The code was not run, since these values cannot be read in scratch: {told}. "
+                f"The code was not run, since these values cannot be read in scratch: {errors}. "
                 "Pass plain data or tables; classes and functions of the notebook are not there."
             )
         error = error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
@@ -196,7 +211,7 @@ class ScratchProcess:
         denial = explain_denial(_Refused(error), self.confinement, ctx.cwd) if error else None
         if denial is not None:
             notes.append(
-                f"[The sandbox refused {denial.what}. Scratch code writes in the workspace and in "
+                f"[{denial.seen} Scratch code writes in the workspace and in "
                 "its folder for temporary files; shell can ask for more.]"
             )
         images = tuple(answer.images)
@@ -212,7 +227,7 @@ class ScratchProcess:
                 self._is_ready |= message.get("ready") is True
 
     def _check(self, ctx: ToolContext, deadline: float, what: str) -> None:
-        """Raise where waiting has no more sense."""
+        """Raise `_Died` if the process ended, the call was interrupted or the deadline passed."""
         if self.process.ended:
             raise _Died(self._last_words())
         if ctx.cancelled.is_set():
@@ -232,7 +247,7 @@ class ScratchProcess:
                         moved = time.monotonic()
 
     def _collect(self, answer: _Answer, timeout: float, ctx: ToolContext) -> str:
-        """Take what comes until the run has ended; return that it took too long, or ""."""
+        """Collect messages until the run has ended; return why it was stopped early, or ""."""
         stopped, sent, deadline = "", 0, time.monotonic() + timeout
         while answer.end is None:
             for message in self._receive():
@@ -257,12 +272,12 @@ class ScratchProcess:
         return ""
 
     def _receive(self) -> list[dict[str, Any]]:
-        """Return the messages that have come, after at most a tick."""
+        """Return the messages that have arrived, after waiting one tick at most."""
         if not _is_ready(self._answers, select.POLLIN):
             return []
         with suppress(BlockingIOError):
             data = os.read(self._answers, _READ_SIZE)
-            if not data:  # it has not opened its end yet, or has closed it
+            if not data:  # the process has not opened its end yet, or has closed it
                 self.process.wait(_TICK)
             self._received += data
         messages = []
@@ -280,7 +295,7 @@ class ScratchProcess:
     # -- its end -----------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """End it with all that it has started."""
+        """Kill it with all processes that it started, and wait for that."""
         self.process.kill("kill")
         if not self.process.wait(_KILL_LIMIT):
             self.process.give_up()
@@ -288,16 +303,16 @@ class ScratchProcess:
     def _last_words(self) -> str:
         process = self.process
         code = "" if process.exit_code is None else f" (exit code {process.exit_code})"
-        said = process.output.text().strip()[-2_000:]
-        told = f"The scratch process has ended{code}: {_GONE}."
-        return f"{told}\n{said}" if said else told
+        printed = process.output.text().strip()[-2_000:]
+        sentence = f"The scratch process has ended{code}: {_GONE}."
+        return f"{sentence}\n{printed}" if printed else sentence
 
     def _finish(self) -> None:
         with self._lock:
             self._close()
         note = self._protected.finish()
         if note:
-            self._tell_later(f"Scratch python: {note}")
+            self._notify_later(f"Scratch python: {note}")
 
     def _close(self) -> None:
         for descriptor in (self._requests, self._answers):
@@ -306,14 +321,14 @@ class ScratchProcess:
 
 
 def _is_ready(descriptor: int, event: int) -> bool:
-    """Wait at most a tick until there is something to read, or room to write."""
+    """Wait one tick at most until a descriptor is readable or writable."""
     poll = select.poll()  # `select` knows no descriptors above 1023
     poll.register(descriptor, event)
     return bool(poll.poll(_TICK * 1000))
 
 
 def _named_pipe(path: Path, flags: int) -> int:
-    """Make a named pipe and open our end; what another process may have put there is refused."""
+    """Create a named pipe and open our end; refuse anything else that was put in its place."""
     os.mkfifo(path, 0o600)
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
@@ -332,7 +347,7 @@ def _read_message(data: bytes) -> dict[str, Any]:
     return message
 
 
-def _rights(confinement: Confinement | None) -> Any:
+def _rights(confinement: Confinement | None) -> tuple[object, ...] | None:
     if confinement is None:
         return None
     return confinement.tier, confinement.writable, confinement.network

@@ -1,44 +1,54 @@
-"""What running a command would mean: the actions approval decides about, with fingerprints."""
+"""Builds the approval actions of a command, with fingerprints."""
 
 import hashlib
 import json
 import os
+import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.paths import read_judge, resolve_path, shown_path
-from agent_magics.dispatch.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.exec_identity import find_program, identity_of_command
-from agent_magics.dispatch.exec_place import TooLongToJudge, is_below
-from agent_magics.dispatch.exec_policy import (
+from agent_magics.approval.actions import NOT_BOUND, Action, ActionKind
+from agent_magics.approval.commands.classification import (
     CommandRisk,
     CommandVerdict,
     classify_command,
     place_of,
 )
-from agent_magics.dispatch.exec_prefix import propose_prefix
-from agent_magics.dispatch.exec_safe import programs_of, reading_commands
-from agent_magics.dispatch.exec_script import commands_of, is_shell
-from agent_magics.dispatch.rules import ProposedRule
+from agent_magics.approval.commands.identity import (
+    find_program,
+    identity_of_command,
+    runs_only_itself,
+)
+from agent_magics.approval.commands.place import TooLongToJudge, is_below
+from agent_magics.approval.commands.prefixes import may_be_offered, propose_prefix
+from agent_magics.approval.commands.safe import programs_of, reading_commands
+from agent_magics.approval.commands.script import commands_of, is_shell
+from agent_magics.approval.rules import ProposedRule
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.confined import current_tier
+from agent_magics.tools.commands.confinement import current_tier
+from agent_magics.tools.files.access import ReadJudge, judge_of
 
 # MAX_ARG_STRLEN of linux/binfmts.h: 32 pages for one word. Of the whole, what a person can look at.
 _LONGEST_WORD = 131_071
 _LONGEST_COMMAND = 512 * 1024
+# What may name a file in a command, however a shell parses it.
+_WORD = re.compile(r"[^\s'\"<>|;&()=,:`$]+")
+_MOST_WORDS = 200
 
 Permissions = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a command asks for beyond the sandbox's default.
+    """The rights that a command requests beyond the sandbox's default.
 
     Attributes:
         outside: to run outside the sandbox.
@@ -52,7 +62,7 @@ class Rights:
 
     @property
     def any(self) -> bool:
-        """Whether it asks for anything."""
+        """Whether any right is requested."""
         return self.outside or self.network or bool(self.write)
 
 
@@ -64,10 +74,10 @@ _RIGHTS = {
 
 
 def requested_rights(permissions: Permissions) -> Rights:
-    """Return what `sandbox_permissions` asks for.
+    """Parse the argument `sandbox_permissions`.
 
     Raises:
-        RespondToModel: it is none of the forms that there are.
+        RespondToModel: the value has none of the accepted forms.
     """
     if isinstance(permissions, str) and permissions in _RIGHTS:
         return _RIGHTS[permissions]
@@ -85,7 +95,7 @@ def requested_rights(permissions: Permissions) -> Rights:
 
 
 def sandbox_tier() -> int:
-    """Return how well commands are confined here: 0 is not at all."""
+    """Return how strictly commands can be confined on this machine; 0 means not at all."""
     return current_tier()
 
 
@@ -97,19 +107,19 @@ def assess_command(
     ctx: ToolContext,
     prefix_rule: Sequence[str] = (),
 ) -> list[Action]:
-    """Say what running `command` would do, for approval.
+    """Return the approval actions of running `command`.
 
     Args:
         command: program and arguments.
         cwd: the folder it would run in, without symlinks.
-        sandbox_permissions: what it asks for beyond the default; see `requested_rights`.
-        justification: why it needs that.
+        sandbox_permissions: requested rights beyond the default; see `requested_rights`.
+        justification: the model's reason for them.
         ctx: the call.
-        prefix_rule: the prefix that the model would like to be allowed for good.
+        prefix_rule: the command prefix that the model asks to have allowed for good.
 
     Raises:
-        RespondToModel: more rights are asked for and nothing says why, or the command is longer
-            than any program can be given.
+        RespondToModel: rights are requested without a justification, or the command is longer than
+            the operating system accepts.
     """
     _check_length(command)
     rights = requested_rights(sandbox_permissions)
@@ -118,7 +128,24 @@ def assess_command(
             f"sandbox_permissions={sandbox_permissions!r} needs a justification: say in one "
             "sentence why the command cannot do without."
         )
-    return _Assessment(command, cwd, rights, justification.strip(), ctx, prefix_rule).actions()
+    actions = _Assessment(command, cwd, rights, justification.strip(), ctx, prefix_rule).actions()
+    return [*actions, *_forbidden_reads(command, cwd, ctx)]
+
+
+def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Iterator[Action]:
+    """Yield a read action for each file named in the command that a rule forbids to read.
+
+    The sandbox enforces the rule where it can; this reports it beforehand, and where the sandbox
+    cannot.
+    """
+    pieces = dict.fromkeys(islice(_WORD.findall(" ".join(command)), _MOST_WORDS))
+    paths = dict.fromkeys(os.path.normpath(os.path.join(cwd, piece)) for piece in pieces)
+    named = [path for path in paths if os.path.exists(path)]
+    status_of(ctx).reads = tuple(map(os.path.realpath, named))
+    judge = judge_of(ctx)
+    for path in dict.fromkeys((*named, *ctx.reads)):
+        if judge.is_withheld(path):
+            yield Action(ActionKind.READ, shown_path(Path(path), ctx.cwd), subject=path)
 
 
 def _check_length(command: Sequence[str]) -> None:
@@ -135,7 +162,7 @@ def _without_surrogates(word: str) -> str:
 
 
 class _Assessment:
-    """Judges one command for one call."""
+    """Determines the approval actions of one command of one call."""
 
     def __init__(
         self,
@@ -154,7 +181,7 @@ class _Assessment:
         self._prefix_rule = prefix_rule
         self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
         self._confined = not self._is_free and sandbox_tier() >= 1
-        self._denied = _denied_from(cwd)
+        self._denied = _denied_from(cwd, judge_of(ctx))
         self._found_outside: dict[str, bool] = {}
         verdict = self._classify(self._command)
         if verdict.risk is CommandRisk.SAFE and not self._runs_what_it_names(self._command):
@@ -172,13 +199,13 @@ class _Assessment:
 
     @property
     def _reads_confined(self) -> bool:
-        """Whether a command found safe will be held to reading by the sandbox."""
+        """Whether the sandbox will limit a command that was found safe to reading."""
         return self._confined and not self._rights.any
 
     def actions(self) -> list[Action]:
-        """Return the rows of the table that the command falls into."""
+        """Return one action per row of the approval table that applies to the command."""
         rights, actions = self._rights, []
-        if self._verdict.risk is CommandRisk.DANGEROUS:  # asked about every time
+        if self._verdict.risk is CommandRisk.DANGEROUS:  # no lasting approval is offered
             actions.append(
                 self._action(ActionKind.COMMAND_DANGEROUS, self._verdict.reason, lasting=False)
             )
@@ -208,15 +235,20 @@ class _Assessment:
     def _action(
         self, kind: ActionKind, reason: str, *, leaves: bool = False, lasting: bool = True
     ) -> Action:
+        is_default = self._confined and not leaves and kind not in _OWN_QUESTIONS
+        may_last = is_default or self._is_bound or kind is ActionKind.COMMAND_SAFE
+        if lasting and not may_last:
+            lasting, reason = False, f"{reason} ({NOT_BOUND})"
         return Action(
             kind,
             self._target(),
             reason,
             self._fingerprint(kind) if lasting else "",
-            identity="" if lasting else self._fingerprint(kind),
+            identity="" if lasting else self._fingerprint(kind, once=True),
             subject=self._command,
             leaves_sandbox=leaves,
             may_leave=self._may_leave,
+            is_bound=self._is_bound,
             sandboxed=self._confined,
             proposed_rule=self._proposed(kind, leaves) if lasting else None,
             is_safe=lambda words: tuple(words) in self._safe,
@@ -236,13 +268,20 @@ class _Assessment:
 
     # -- what an approval is bound to -------------------------------------------------------------
 
-    def _fingerprint(self, kind: ActionKind) -> str:
-        """Bind to what would run, and to the rights: "always" inside is not "always" outside."""
+    def _fingerprint(self, kind: ActionKind, *, once: bool = False) -> str:
+        """Hash what would run and its rights: "always" in the sandbox is not "always" outside."""
         rights = self._rights
         mode = kind.value if kind in _OWN_QUESTIONS else "inside" if self._confined else "free"
-        identity = identity_of_command(self._command, str(self._cwd), self._ctx.env, self._writable)
+        identity = identity_of_command(
+            *(self._command, str(self._cwd), self._ctx.env, self._writable), once=once
+        )
         bound_to = json.dumps([identity, mode, list(rights.write)])
         return f"command:{hashlib.sha256(bound_to.encode()).hexdigest()}"
+
+    @cached_property
+    def _is_bound(self) -> bool:
+        """Whether all programs that the command runs are known and stand where none may write."""
+        return runs_only_itself(self._command) and self._may_leave()
 
     @cached_property
     def _writable(self) -> list[str]:
@@ -252,7 +291,7 @@ class _Assessment:
 
     @cached_property
     def _safe(self) -> set[tuple[str, ...]]:
-        """The commands of a script that need no rule: they only read, wherever they stand."""
+        """The commands of a script that need no rule, because they only read."""
         commands = commands_of(self._command) if is_shell(self._command[0]) else None
         if not commands:
             return set()
@@ -270,13 +309,13 @@ class _Assessment:
         }
 
     def _runs_what_it_names(self, command: Sequence[str]) -> bool:
-        """Tell whether no program of a command can be one that was put into the workspace."""
+        """Return whether every program of a command is found outside writable folders."""
         return all(map(self._is_found_outside, set(programs_of(command))))
 
     def _may_leave(self) -> bool:
-        """Tell whether a rule may let this command leave the sandbox.
+        """Return whether a rule may let this command leave the sandbox.
 
-        Not where what would run there can be changed from inside: a program in the workspace, or
+        It may not where what would run can be changed from inside: a program in the workspace, or
         the settings of a login shell.
         """
         commands = commands_of(self._command)
@@ -286,7 +325,7 @@ class _Assessment:
         return all(map(self._is_found_outside, names))
 
     def _is_found_outside(self, program: str) -> bool:
-        """Tell whether what `program` starts stands where no command may write."""
+        """Return whether `program` is found in a folder that no command may write."""
         known = self._found_outside.get(program)
         if known is None:
             search = self._ctx.env.get("PATH", "")
@@ -297,23 +336,27 @@ class _Assessment:
     # -- what may be offered ----------------------------------------------------------------------
 
     @cached_property
-    def _prefix(self) -> tuple[str, ...]:
-        """The prefix to offer of the one command that is not known to be safe, if there is one."""
+    def _offer(self) -> ProposedRule | None:
+        """The rule that an approval may create for the one command not known to be safe."""
         commands = commands_of(self._command)
         if commands is None or self._verdict.risk is not CommandRisk.OTHER:
-            return ()
-        others = [w for w in commands if tuple(w) not in self._safe and w[0] != "cd"]
-        offered = {propose_prefix(words, self._prefix_rule) for words in others}
-        return offered.pop() if len(offered) == 1 else ()
+            return None
+        others = {tuple(w) for w in commands if w[0] != "cd"} - self._safe
+        prefixes = {propose_prefix(words, self._prefix_rule) for words in others}
+        command = next(iter(others)) if len(others) == 1 and may_be_offered(*others) else ()
+        prefix = prefixes.pop() if len(prefixes) == 1 else ()
+        if not prefix and not command:
+            return None
+        return ProposedRule(
+            "command", prefix or command, command=command if prefix else (), exact=not prefix
+        )
 
     def _proposed(self, kind: ActionKind, leaves: bool) -> ProposedRule | None:
-        if not self._prefix or self._rights.write:
+        if self._offer is None or self._rights.write:
             return None
         if kind is ActionKind.COMMAND_NETWORK:
-            return ProposedRule("network", self._prefix)
-        if leaves:
-            return ProposedRule("command", self._prefix, "bypass") if self._may_leave() else None
-        return ProposedRule("command", self._prefix)
+            return replace(self._offer, permission="network")
+        return replace(self._offer, sandbox="bypass" if leaves else "")
 
 
 _OWN_QUESTIONS = (ActionKind.COMMAND_ESCALATED, ActionKind.COMMAND_NETWORK)
@@ -326,20 +369,17 @@ def _is_found_outside(roots: Sequence[str], program: str, search: str) -> bool:
         if not os.path.isabs(folder):  # the search starts where the command runs
             return False
         if found := find_program(program, folder):
-            # The name too: a link in the workspace can give any program the name of another.
+            # The link's own path, too: a link in the workspace can give a program another's name.
             link = os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
             return not any(is_below(path, roots) for path in (link, os.path.realpath(found)))
     return False
 
 
-def _denied_from(cwd: Path) -> Callable[[str], bool]:
-    """Return what tells of an operand whether only the person may read what it names."""
-    judges: list[Callable[[str], str]] = []  # made when there is an operand: it looks at the disk
+def _denied_from(cwd: Path, judge: ReadJudge) -> Callable[[str], bool]:
+    """Return a function that tests whether an operand names a file only the person may read."""
 
     def denied(operand: str) -> bool:
-        if not judges:
-            judges.append(read_judge())
         path = os.path.join(cwd, operand)
-        return any(judges[0](each) for each in (os.path.realpath(path), os.path.normpath(path)))
+        return any(map(judge, {os.path.realpath(path), os.path.normpath(path)}))
 
     return denied

@@ -1,57 +1,58 @@
-"""How a call's commands are confined, and how a refusal of the sandbox is recognised and told.
+"""Confines a call's commands to the sandbox, and recognises and reports its refusals.
 
-Law: a refusal is told only on evidence: the supervisor says so, or the program's own message
-names something that this confinement forbids and that the person could touch without it.
+Law: a refusal is stated as a fact only where the sandbox itself reports it. What a command prints
+is no evidence: it gives a hint at most, which contains nothing but this confinement's own rules,
+and no printed path is looked up.
 """
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
-from agent_magics.backends.beneath import real_path
-from agent_magics.backends.exec.confinement import build_confinement
-from agent_magics.backends.exec.environment import confined_environment
-from agent_magics.backends.exec.launcher import shared_launcher
-from agent_magics.backends.exec.put_back import Finding
-from agent_magics.backends.exec.tripwire import shared_tripwire
-from agent_magics.backends.launcher.wire import Confinement
-from agent_magics.backends.own_places import is_below, make_own_places
-from agent_magics.backends.paths import open_notebook, resolve_path, shown_path
+from agent_magics.approval.commands.git import READ_ONLY_ENVIRONMENT
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.exec_git import READ_ONLY_ENVIRONMENT
+from agent_magics.exec.environment import confined_environment
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.protected.put_back import Finding
+from agent_magics.exec.protected.tripwire import shared_tripwire
+from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import is_below, make_own_places
+from agent_magics.files.paths import open_notebook, resolve_path
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import SandboxDenial
 from agent_magics.protocol.events import Warned
+from agent_magics.tools.commands.unreadable import find_unreadable
 
-_MOST_READ = 20_000  # characters of a result's end in which a refusal is looked for
-_NOT_EXECUTABLE = 126  # as POSIX has shells say it
-_MOST_TOLD = 10  # protected files named in one message
+_MOST_READ = 20_000  # characters at a result's end that are searched for a refusal
+_NOT_EXECUTABLE = 126  # exit code of a command that could not be executed (POSIX shells)
+_MOST_NAMED = 10  # protected files named in one message
 _MOST_LINES = 40  # with a refusal's words, from the end
 
 
 class Outcome(Protocol):
-    """What is looked at of a command that has ended."""
+    """The parts of an ended command's result that are searched for refusals."""
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell counts; None where it was killed."""
+        """The exit code as a shell reports it; None where a signal killed the command."""
         ...
 
     @property
     def output(self) -> str:
-        """What it printed on both streams."""
+        """The text of both output streams."""
         ...
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What the supervisor refused, such as "connect 10.0.0.1:22"."""
+        """The system calls that the supervisor refused, such as "connect 10.0.0.1:22"."""
         ...
 
 
 def current_tier() -> int:
-    """Return how well commands can be confined here: 0 is not at all; see `Confinement`.
+    """Return how strictly commands can be confined here, 0 meaning not at all; see `Confinement`.
 
     ``AGENT_MAGICS_TIER`` lowers it, for tests.
     """
@@ -63,13 +64,13 @@ def current_tier() -> int:
 def confinement_for(
     ctx: ToolContext, sandbox_permissions: str | Mapping[str, Any] = "use_default"
 ) -> Confinement | None:
-    """Return what a command of this call is confined to; None lets it run free.
+    """Return the confinement of a call's command; None runs it without a sandbox.
 
-    It runs free where that was approved, under "danger-full-access", and where the machine cannot
-    confine it; approval knows the last two and has asked.
+    It is None where that was approved, under "danger-full-access", and where the machine cannot
+    confine commands; approval knows the last two and has asked.
 
     Args:
-        ctx: the call; what it asks for has been approved.
+        ctx: the call, whose requested rights have been approved.
         sandbox_permissions: as the model gave it: a word, or {"write": [paths]}.
     """
     config = ctx.config
@@ -93,11 +94,12 @@ def confinement_for(
         network=config.network or wanted == "require_network",
         extra_writable=[resolve_path(path, config.cwd) for path in more],
         notebook=open_notebook(),
+        unreadable=find_unreadable(ctx.turn.read_rules()).places,
     )
 
 
 def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[str, str]:
-    """Return the environment of a command of this call: with its own folder for temporary files."""
+    """Return the environment variables of a call's command, with a temporary folder of its own."""
     if confinement is None:
         return dict(ctx.env)
     more = READ_ONLY_ENVIRONMENT if ctx.read_only else {}
@@ -110,12 +112,12 @@ def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[s
 def explain_denial(
     result: Outcome, confinement: Confinement | None, cwd: str | os.PathLike[str]
 ) -> SandboxDenial | None:
-    """Return what the sandbox refused a command, or None where it is not known to be the cause.
+    """Return the operation that the sandbox refused a command, or None where none is known.
 
     Args:
         result: the command's result.
-        confinement: what it ran in; None means free.
-        cwd: the folder it ran in, where the relative paths of its messages start.
+        confinement: the command's confinement; None means no sandbox.
+        cwd: the folder it ran in, against which relative paths in its messages are resolved.
     """
     if confinement is None or result.exit_code in (0, None):
         return None
@@ -123,15 +125,17 @@ def explain_denial(
         return _of_supervisor(result.refused[0], confinement)
     if result.exit_code == _NOT_EXECUTABLE:
         return None
-    for line in _telling_lines(result.output):
-        denial = (
-            _of_paths(_paths_in(line), line, confinement, cwd)
-            or _of_network(line, confinement)
-            or _of_paths(_names_in(line), line, confinement, cwd)
-        )
-        if denial:
-            return denial
+    for line in _refusal_lines(result.output):
+        if _REFUSALS.search(line) and _names_something_held(line, confinement, cwd):
+            return _hint("write", _what_may_be_touched(confinement))
+        if _NETWORK_WORDS.search(line) and not confinement.network:
+            return _hint("network", "network is off", "require_network")
     return None
+
+
+def _hint(action: str, rule: str, permission: str = "require_escalated") -> SandboxDenial:
+    sentence = f"The sandbox may have refused it something: {rule}; {_ask(permission)}"
+    return SandboxDenial(action, "", sentence, permission, reported=False)
 
 
 def _of_supervisor(refused: str, confinement: Confinement) -> SandboxDenial:
@@ -160,70 +164,39 @@ _WITH_SLASH = re.compile(r"[^\s:;,'\"()\[\]<>=]*/[^\s:;,'\"()\[\]<>]+")
 _PLAIN_NAME = re.compile(r"[\w.@%+-]+")
 
 
-def _telling_lines(output: str) -> Iterator[str]:
-    """Yield the lines with a refusal's words, the last one first: it is the likeliest cause."""
+def _refusal_lines(output: str) -> Iterator[str]:
+    """Yield the lines that contain the words of a refusal, the last (and likeliest cause) first."""
     lines = output[-_MOST_READ:].splitlines()
     telling = [line for line in lines if _REFUSALS.search(line) or _NETWORK_WORDS.search(line)]
     yield from reversed(telling[-_MOST_LINES:])
 
 
 def _paths_in(line: str) -> Iterator[str]:
-    """Yield what a program's message quotes or writes as a path, the likeliest first."""
+    """Yield the paths in a line of a program's message, quoted ones first."""
     if _REFUSALS.search(line):
         for groups in _QUOTED.findall(line):
             yield from filter(None, groups)
         # Reversed, since a message begins with the program's own path.
-        yield from map(os.path.expanduser, reversed(_WITH_SLASH.findall(line)))
+        yield from reversed(_WITH_SLASH.findall(line))
 
 
 def _names_in(line: str) -> Iterator[str]:
-    """Yield a plain name before the refusal: ``bash: x: Permission denied``."""
+    """Yield the plain name before the words of a refusal: ``bash: x: Permission denied``."""
     if refusal := _REFUSALS.search(line):
         last = line[: refusal.start()].rstrip(" :(").rpartition(": ")[2]
         if _PLAIN_NAME.fullmatch(name := last.rpartition(" ")[2]):
             yield name
 
 
-def _of_paths(
-    names: Iterator[str], line: str, confinement: Confinement, cwd: str | os.PathLike[str]
-) -> SandboxDenial | None:
-    for name in names:
-        path = real_path(os.path.join(cwd, name.replace("\0", "")))
-        if denial := _of_path(path, line, confinement, Path(cwd)):
-            return denial
-    return None
-
-
-def _of_path(path: str, line: str, confinement: Confinement, cwd: Path) -> SandboxDenial | None:
-    shown = shown_path(Path(path), cwd)
-    hidden = is_below(path, confinement.hidden) and (
-        confinement.tier >= 2 or not is_below(path, confinement.writable)
-    )
-    if hidden and os.access(path, os.R_OK):
-        sentence = f"The sandbox refused reading {shown}: only the person may read it; {_ask()}"
-        return SandboxDenial("read", path, sentence)
-    if confinement.tier >= 2 and is_below(path, confinement.protected) and _is_writable(path):
-        sentence = f"The sandbox refused writing {shown}: it is protected; {_ask()}"
-        return SandboxDenial("write", path, sentence)
-    if is_below(path, confinement.writable) or not _is_writable(path) or "busy" in line:
-        return None
-    sentence = (
-        f"The sandbox refused writing {shown} ({_what_may_be_written(confinement)}); {_ask()}"
-    )
-    return SandboxDenial("write", path, sentence)
-
-
-def _is_writable(path: str) -> bool:
-    """Tell whether this user could write `path`, or make it where it is not there yet."""
-    while not os.path.lexists(path) and path != "/":
-        path = os.path.dirname(path)
-    return os.access(path, os.W_OK)
-
-
-def _of_network(line: str, confinement: Confinement) -> SandboxDenial | None:
-    if confinement.network or not _NETWORK_WORDS.search(line):
-        return None
-    return _network_denial("the network", "", confinement)
+def _names_something_held(line: str, confinement: Confinement, cwd: str | os.PathLike[str]) -> bool:
+    """Return whether a line's text names a path that this confinement protects."""
+    held = (*confinement.hidden, *(confinement.protected if confinement.tier >= 2 else ()))
+    for name in (*_paths_in(line), *_names_in(line)):
+        path = os.path.normpath(os.path.join(cwd, name))
+        # A busy file may be another's mount, too.
+        if is_below(path, held) or not (is_below(path, confinement.writable) or "busy" in line):
+            return True
+    return False
 
 
 def _network_denial(what: str, target: str, confinement: Confinement) -> SandboxDenial:
@@ -237,11 +210,10 @@ def _network_denial(what: str, target: str, confinement: Confinement) -> Sandbox
     return SandboxDenial("network", target, sentence, "require_network")
 
 
-def _what_may_be_written(confinement: Confinement) -> str:
+def _what_may_be_touched(confinement: Confinement) -> str:
     *folders, _ = confinement.writable
-    if not folders:
-        return "read-only: nothing but the temporary folder may be written"
-    return f"workspace-write: only {', '.join(folders)} and the temporary folder may be written"
+    which = f"workspace-write: {', '.join(folders)} and" if folders else "read-only:"
+    return f"{which} the temporary folder may be written, but for protected files, keys not read"
 
 
 def _ask(permission: str = "require_escalated") -> str:
@@ -254,48 +226,60 @@ def _ask(permission: str = "require_escalated") -> str:
 
 
 def _may_write_workspace(ctx: ToolContext, confinement: Confinement | None) -> bool:
-    if confinement is None:  # let out, or not to be confined here: what only reads is known
+    if confinement is None:  # no sandbox: only commands known to read skip the check
         return not ctx.read_only
     return len(confinement.writable) > 1  # the last one is for temporary files
 
 
 class ProtectedFiles:
-    """The workspace while one command runs: what is protected is put back, other changes noted.
+    """Checks the workspace around one command: restores protected files, records other changes.
 
     Args:
-        ctx: the call that starts the command; its person and its model are told.
-        confinement: what the command is confined to, None where it was let out.
+        ctx: the call that starts the command; gets the reports.
+        confinement: the command's confinement, None where it runs outside the sandbox.
     """
 
     def __init__(self, ctx: ToolContext, confinement: Confinement | None) -> None:
         self._ctx = ctx
-        self._watch = shared_tripwire().arm(confinement)
+        self._earlier: list[str] = []  # while it ran, to the person only
+        self._watch = shared_tripwire().arm(
+            confinement, lambda found: self._earlier.append(self._report(found))
+        )
         self._changes = None
         if ctx.diff_tracker is not None and _may_write_workspace(ctx, confinement):
             self._changes = ctx.diff_tracker.watch()
 
     def check(self) -> str:
-        """Put back what changed until now; return what to add to the call's answer, or ""."""
-        told = self._tell(self._watch.check())
+        """Restore protected files that have changed; return a report for the answer, or ""."""
+        report = self._report(self._watch.check())
         if self._changes is not None:
             self._changes.hand_over()
-        return told
+        return self._with_earlier(report)
 
     def finish(self) -> str:
-        """The same for the last time, when the command has ended; a second call returns ""."""
-        told = self._tell(self._watch.finish())
+        """Do the same as `check` after the command's end; a second call returns ""."""
+        report = self._report(self._watch.finish())
         if self._changes is not None:
             self._changes.finish()
-        return told
+        return self._with_earlier(report)
 
-    def _tell(self, findings: list[Finding]) -> str:
+    def look(self) -> str:
+        """Return pending reports while the command runs on as a session."""
+        self._watch.look()
+        return self._with_earlier("")
+
+    def _with_earlier(self, report: str) -> str:
+        earlier, self._earlier = self._earlier, []
+        return "\n".join(filter(None, (*earlier, report)))
+
+    def _report(self, findings: list[Finding]) -> str:
         if not findings:
             return ""
-        what = "; ".join(str(finding) for finding in findings[:_MOST_TOLD])
-        if len(findings) > _MOST_TOLD:
-            what += f"; and {len(findings) - _MOST_TOLD} more"
-        told = f"Protected files: {what}."
-        self._ctx.turn.emit(Warned, message=told)
+        what = "; ".join(str(finding) for finding in findings[:_MOST_NAMED])
+        if len(findings) > _MOST_NAMED:
+            what += f"; and {len(findings) - _MOST_NAMED} more"
+        report = f"Protected files: {what}."
+        self._ctx.turn.emit(Warned, message=report)
         if any(finding.done for finding in findings):
-            told += f" If that change is needed, {_ask().removeprefix('if it is needed, ')}"
-        return f"[{told}]"
+            report += f" If that change is needed, {_ask().removeprefix('if it is needed, ')}"
+        return f"[{report}]"

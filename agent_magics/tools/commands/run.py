@@ -1,4 +1,4 @@
-"""A command of a call from its start to what the model reads of it.
+"""Runs a command of a call, from its start to the report that the model reads.
 
 Law: no command of the model runs but through `start_confined`.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agent_magics.backends.exec.command import CommandResult, collect
-from agent_magics.backends.exec.output import clean_output, colour_output, cut_middle
-from agent_magics.backends.exec.process import Process
-from agent_magics.backends.exec.processes import ProcessManager, Session
-from agent_magics.backends.exec.spool import END_LIMIT, Spool
-from agent_magics.backends.launcher.wire import Confinement
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import POOL
+from agent_magics.exec.command import CommandResult, collect
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.output import clean_output, colour_output, cut_middle
+from agent_magics.exec.process import Process
+from agent_magics.exec.processes import CommandSession, ProcessManager
+from agent_magics.exec.spool import END_LIMIT, Spool
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import (
@@ -27,12 +27,13 @@ from agent_magics.protocol.events import (
     ExecCommandOutputDelta,
 )
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.confined import (
+from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     confinement_for,
     environment_for,
     explain_denial,
 )
+from agent_magics.tools.commands.unreadable import rules_not_kept
 
 Permissions = str | Mapping[str, Any]
 
@@ -49,12 +50,12 @@ _READ_SIZE = 1 << 20
 
 @cache
 def own_processes() -> ProcessManager:
-    """Return the manager of what is started by hand, without an agent."""
+    """Return the process manager of calls made by hand, without an agent."""
     return ProcessManager()
 
 
 def processes_of(ctx: ToolContext | None) -> ProcessManager:
-    """Return the manager of the conversation, or that of what is started by hand."""
+    """Return the conversation's process manager, or that of calls made by hand."""
     return own_processes() if ctx is None else ctx.processes
 
 
@@ -65,15 +66,15 @@ class RunningCommand:
     """A command that a call has started.
 
     Attributes:
-        session: its place among the sessions; None for one that ends with its call.
-        confinement: what it is confined to; None lets it run free.
+        session: its entry among the sessions; None for a command that ends with its call.
+        confinement: its confinement; None means no sandbox.
     """
 
     def __init__(
         self,
         ctx: ToolContext,
         process: Process,
-        session: Session | None,
+        session: CommandSession | None,
         confinement: Confinement | None,
         protected: ProtectedFiles,
         cwd: Path,
@@ -87,7 +88,11 @@ class RunningCommand:
         self._feed = LiveFeed(process, ctx)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end; False at the deadline. An interrupt of the turn kills the command."""
+        """Wait at most `seconds` for the command's end; an interrupt of the turn kills it.
+
+        Returns:
+            Whether it has ended.
+        """
         ended = self.process.wait(seconds, self._ctx.cancelled)
         if not ended and self._ctx.cancelled.is_set():
             self.kill("cancel")
@@ -95,46 +100,51 @@ class RunningCommand:
         return ended
 
     def kill(self, reason: str) -> None:
-        """End it with all that it has started, and wait for that."""
+        """Kill it with all processes that it started, and wait for that."""
         kill(self.process, reason)
 
     def finish(self, timeout: float = 0.0) -> "CommandReport":
-        """Return what the model reads of a command that has ended in its call.
+        """Return the report on a command that has ended within its call.
 
         Raises:
             SandboxDenied: the sandbox refused it something, and it may be repeated outside.
         """
         self._feed.end()
         result, _ = collect(self.process, timeout=timeout)
-        report = CommandReport(result, self._ctx, self.process, (self._protected.finish(),))
+        notes = (self._protected.finish(), rules_not_kept(self._ctx, self.confinement))
+        report = CommandReport(result, self._ctx, self.process, notes)
         denial = explain_denial(result, self.confinement, self._cwd)
         if denial is None:
             return report
-        report = replace(report, seen=f"[The sandbox refused {denial.what}.]")
+        report = replace(report, seen=f"[{denial.seen}]")
         if self._ctx.config.approval is ApprovalPolicy.ON_FAILURE:
             output = report.to_output(self._ctx.output_budget)
             raise SandboxDenied(denial, output.text, output.details)
         return report.with_notes(f"[{denial.sentence}]")
 
     def abandon(self) -> None:
-        """End it because something went wrong on our side."""
+        """Kill the command because of an error on our side."""
         self.kill("cancel")
         self._feed.end()
         self._protected.finish()
 
     def hand_over(self, position: int) -> str:
-        """Let it go on as a session; return what is to be told about protected files until now.
+        """Let the command go on as a session; return the report on protected files until now.
 
         Args:
-            position: of its output; what came before belongs to the call.
+            position: bytes of its output that belong to the call; the session reports the rest.
         """
         assert self.session is not None
         self._feed.hand_over(self.session, str(self._cwd), position)
         self.process.on_end(lambda _: POOL.submit(self._after_end))
         return self._protected.check()
 
+    def look(self) -> str:
+        """Return the reports on protected files since the last call."""
+        return self._protected.look()
+
     def _after_end(self) -> None:
-        """Tell later what concerns the end of a session that nobody may be waiting for."""
+        """Queue notes about the end of a session for the model's next request."""
         denial = explain_denial(collect(self.process)[0], self.confinement, self._cwd)
         for note in (self._protected.finish(), denial and f"[{denial.sentence}]"):
             if note and self.session is not None:
@@ -150,15 +160,15 @@ def start_confined(
     tty: bool = False,
     session: str = "",
 ) -> RunningCommand:
-    """Start a command of the model in the sandbox that its call was given.
+    """Start a command of the model in the sandbox of its call.
 
     Args:
-        ctx: the call; what it asks for has been approved.
+        ctx: the call, whose requested rights have been approved.
         argv: program and arguments.
         cwd: the folder to run in.
-        permissions: what it asks for beyond the sandbox's default.
-        tty: give it a terminal.
-        session: keep it as a session under these words; "" for one that ends with its call.
+        permissions: requested rights beyond the sandbox's default.
+        tty: whether to give it a terminal.
+        session: the title under which to keep it as a session; "" for one that ends with its call.
 
     Raises:
         RespondToModel: it cannot be started, or there is no room for another session.
@@ -186,7 +196,7 @@ def start_confined(
 
 
 def kill(process: Process, reason: str) -> None:
-    """Kill a process with all that it has started, and wait until that is done."""
+    """Kill a process with all that it has started, and wait for that."""
     process.kill(reason)
     if not process.wait(_KILL_LIMIT):
         process.give_up()
@@ -196,10 +206,10 @@ def kill(process: Process, reason: str) -> None:
 
 
 class LiveFeed:
-    """Sends what a command prints as events: of its call at first, of its session later.
+    """Sends a command's output as events: of its call at first, of its session later.
 
-    A session's output is read by position, so that nothing comes twice: what the call has returned
-    belongs to the call, what comes after it to the session.
+    A session's output is read by byte position, so that each part is sent once: what the call has
+    returned belongs to the call, the rest to the session.
     """
 
     def __init__(self, process: Process, ctx: ToolContext) -> None:
@@ -209,26 +219,26 @@ class LiveFeed:
         self._position = 0
         self._paid_until = 0.0
         self._timer: threading.Timer | None = None
-        self._told = False
+        self._has_sent = False
         self._lock = threading.Lock()
-        process.add_listener(self._tell_of_call)
+        process.add_listener(self._send_for_call)
 
-    def _tell_of_call(self, stream: str, text: str) -> None:
-        self._told = True
+    def _send_for_call(self, stream: str, text: str) -> None:
+        self._has_sent = True
         self._ctx.emit(ExecCommandOutputDelta, text=text, stream=stream)
 
     def end(self) -> None:
-        """Tell that the command has ended within its call."""
+        """Send the remaining output and the end of a command that ended within its call."""
         process = self._process
-        if not self._told:  # it had ended before anybody could listen
+        if not self._has_sent:  # it had ended before anybody could listen
             for stream in ("stdout", "stderr"):
                 if text := process.output.text(stream):
-                    self._tell_of_call(stream, text[-LIVE_MESSAGE:])
+                    self._send_for_call(stream, text[-LIVE_MESSAGE:])
         self._ctx.emit(ExecCommandEnd, exit_code=process.exit_code, duration=process.duration)
 
-    def hand_over(self, session: Session, cwd: str, position: int) -> None:
-        """Tell that the command goes on as a session, and from now on what that prints."""
-        self._process.remove_listener(self._tell_of_call)
+    def hand_over(self, session: CommandSession, cwd: str, position: int) -> None:
+        """Send the session's begin event, and from now on its output."""
+        self._process.remove_listener(self._send_for_call)
         self._session_id, self._position = str(session.id), position
         self._ctx.emit(
             ExecCommandBegin, command=self._process.argv, cwd=cwd, session_id=self._session_id
@@ -237,19 +247,19 @@ class LiveFeed:
         self._process.on_end(self._on_end)
 
     def _on_output(self, *_: str) -> None:
-        # A listener is told only so much; a new one makes the bound begin anew. Ours is below.
+        # The bytes per listener are limited, and a new one resets that. Our own limit is below.
         self._process.remove_listener(self._on_output)
         self._process.add_listener(self._on_output)
-        self._tell_of_session()
+        self._send_for_session()
 
-    def _tell_of_session(self) -> None:
+    def _send_for_session(self) -> None:
         with self._lock:
             self._timer = None if self._timer is threading.current_thread() else self._timer
             wait = self._paid_until - monotonic()
             if wait <= 0:
                 self._send()
-            elif self._timer is None:  # else the end of a flood would wait for the next one
-                self._timer = threading.Timer(wait, self._tell_of_session)
+            elif self._timer is None:  # else the last part of a burst would wait for the next one
+                self._timer = threading.Timer(wait, self._send_for_session)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -283,42 +293,42 @@ class LiveFeed:
 
 @dataclass(frozen=True, slots=True)
 class WholeOutput:
-    """All that a process prints, cleaned, as a source for a handle; equal for equal processes."""
+    """The cleaned output of a process as a stored result; equal for equal processes."""
 
     process: Process
 
     @property
     def size(self) -> int:
-        """Bytes that came so far."""
+        """The bytes received so far."""
         return self.process.output.size
 
     @property
     def in_memory(self) -> int:
-        """What the spool keeps of them in memory, at most."""
+        """The most bytes of it that the spool keeps in memory."""
         return min(self.size, 2 * END_LIMIT)
 
     def grows(self) -> bool:
-        """Tell whether it still runs."""
+        """Return whether the process still runs."""
         return not self.process.ended
 
     def pieces(self) -> Iterator[str]:
-        """Yield it all as clean text."""
+        """Yield the whole output as cleaned text."""
         spool = self.process.output
         if spool.size <= 2 * END_LIMIT or spool.lost:
             yield clean_output(spool.text())
             return
-        begun = b""
+        partial_line = b""
         for data in _read_file(spool):
-            *lines, begun = (begun + data).split(b"\n")
+            *lines, partial_line = (partial_line + data).split(b"\n")
             if lines:
                 yield clean_output(b"\n".join(lines).decode("utf-8", "replace")) + "\n"
-            elif len(begun) > END_LIMIT:  # one huge line
-                yield clean_output(begun.decode("utf-8", "replace"))
-                begun = b""
-        yield clean_output(begun.decode("utf-8", "replace"))
+            elif len(partial_line) > END_LIMIT:  # one huge line
+                yield clean_output(partial_line.decode("utf-8", "replace"))
+                partial_line = b""
+        yield clean_output(partial_line.decode("utf-8", "replace"))
 
     def lines(self) -> int:
-        """How many lines there are; to clean the text takes out no line end."""
+        """Return the number of lines; cleaning removes none."""
         return self.process.output.lines
 
 
@@ -330,13 +340,13 @@ def _read_file(spool: Spool) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CommandReport:
-    """What the model reads of a command, or of what it has printed since the last time.
+    """The model's view of a command's result, or of its output since the last report.
 
     Attributes:
-        notes: sentences that stand below the output.
-        seen: what people read below it, "" for nothing.
-        output_budget: characters this result may have; 0 is what holds for all.
-        session: the command as people name it, where this is about a session.
+        notes: sentences below the output.
+        seen: the line that people read below it, "" for none.
+        output_budget: the most characters of this result; 0 means the common limit.
+        session: the command's title, where this is about a session.
     """
 
     result: CommandResult
@@ -351,27 +361,29 @@ class CommandReport:
         return repr(self.result)
 
     def with_notes(self, *notes: str) -> "CommandReport":
-        """Return it with more notes; empty ones are left out."""
+        """Return a copy with more notes; empty ones are left out."""
         return replace(self, notes=(*self.notes, *filter(None, notes)))
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return the result within the budget; what was left out is kept under a handle."""
+        """Return the result within `budget` characters; longer output becomes a stored result."""
         notes = "\n".join(filter(None, self.notes))
-        budget = (self.output_budget or budget) - len(notes) - 1
+        whole = self.output_budget or budget
+        budget = max(whole - len(notes) - 1, whole // 2)
         result = self.result
         if result.is_cut(budget):
             result = replace(result, where=self._where())
         output = result.to_output(budget)
         details = {**output.details, **({"session": self.session} if self.session else {})}
-        if "\x1b" in result.output:  # people see its colours
+        if "\x1b" in result.output:  # people see the colours
             details["output"] = cut_middle(colour_output(result.output), budget)[0]
         if self.seen:
             details["output"] = _below(str(details["output"]), self.seen)
-        return ToolOutput(_below(output.text, notes), output.success, details, output.value)
+        text = _below(output.text, notes)
+        return ToolOutput(text, output.success, details, output.value, is_fitted=True)
 
     def _where(self) -> str:
         whole = WholeOutput(self.process)
-        name, lines = self.ctx.handles.keep(whole), whole.lines()
+        name, lines = self.ctx.handles.keep(whole, self.ctx.reads), whole.lines()
         count = "1 line" if lines == 1 else f"{lines:,} lines"
         return f"{name} ({count}; read_file and grep_files take it as a path)"
 
@@ -381,10 +393,10 @@ def _below(text: str, notes: str) -> str:
 
 
 def budget_of(max_output_tokens: int | None, ctx: ToolContext) -> tuple[int, str]:
-    """Return the characters that a result may have, and what is to be said about that.
+    """Return the most characters of a result, and a note where the request was reduced.
 
     Raises:
-        RespondToModel: it is no number of tokens.
+        RespondToModel: `max_output_tokens` is not a positive number.
     """
     if max_output_tokens is None:
         return 0, ""

@@ -1,4 +1,4 @@
-"""Patches inside shell commands: models write ``apply_patch <<'EOF'`` where they mean the tool.
+"""Recognises patches in shell commands (``apply_patch <<'EOF'``), which models write.
 
 Such a command is not run: its patch is checked, approved and applied as one. A patch that is only a
 part of a longer script is refused before anything of it runs, since half of it would have been done
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agent_magics.backends.patch import Operation, PatchResult, read_patch
-from agent_magics.backends.patch_grammar import UpdateFile
+from agent_magics.approval.commands.script import split_script
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.exec_script import split_script
+from agent_magics.patch.grammar import UpdateFile
+from agent_magics.patch.plan import Operation, PatchResult, read_patch
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.patch import apply_operations
+from agent_magics.tools.files.patch import apply_operations
 
 _NAMES = ("apply_patch", "applypatch")
 _NAME = r"(?:apply_patch|applypatch)"
@@ -26,27 +26,27 @@ _HEREDOC = re.compile(
     re.DOTALL,
 )
 _QUOTED = re.compile(rf"(?P<head>[^\n]*?){_NAME}[ \t]+'(?P<text>[^']*)'\s*", re.DOTALL)
-# Where a shell expects the name of a program.
+# The places at which a shell expects the name of a program.
 _AS_PROGRAM = re.compile(rf"(?:^|[;&|(]|\b(?:then|do|else)\b)\s*{_NAME}(?=\s|$|<)", re.MULTILINE)
 _SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh", "fish"))
-_TOLD = "apply_patch is a tool: call it by itself, not in a command."
+_HINT = "apply_patch is a tool: call it by itself, not in a command."
 
 
 def find_patch(
     argv: Sequence[str], workdir: str | None, env: Mapping[str, str]
 ) -> tuple[Operation, ...] | None:
-    """Return the operations of the patch that a command is, None for any other command.
+    """Parse a command that is an ``apply_patch`` call; return None for any other command.
 
     Args:
         argv: the words of the command.
         workdir: the folder that it would run in, as the model named it.
-        env: its variables; a program named apply_patch may be on their PATH.
+        env: its environment variables; a program named apply_patch may be on their PATH.
 
     Returns:
-        The operations, with their paths as seen from the workspace.
+        The patch's operations, with paths relative to the workspace.
 
     Raises:
-        RespondToModel: the patch is not understood, or is a part of something longer.
+        RespondToModel: the patch is malformed, or a part of a longer script.
     """
     last = argv[-1]
     if len(argv) == 2 and argv[0] in _NAMES:
@@ -62,23 +62,23 @@ def find_patch(
     if "quote" in found.groupdict() and not found["quote"] and re.search(r"[$`\\]", found["text"]):
         raise RespondToModel(
             "The patch was not applied: a shell would replace $, ` and \\ in it. Write "
-            f"<<'{found['word']}' with quotes, or better: {_TOLD}"
+            f"<<'{found['word']}' with quotes, or better: {_HINT}"
         )
     return _placed(read_patch(found["text"]), workdir, folder)
 
 
 def apply_found(operations: Sequence[Operation], ctx: ToolContext | None) -> PatchResult:
-    """Apply what `find_patch` found, and tell that it was not the shell that did.
+    """Apply the operations of `find_patch`, with a note that no command was run.
 
     Raises:
-        RespondToModel: it does not fit; nothing was changed.
+        RespondToModel: the patch does not fit; nothing was changed.
     """
     result = apply_operations(operations, ctx)
-    return replace(result, summary=f"{result.summary}[No command was run. {_TOLD}]\n")
+    return replace(result, summary=f"{result.summary}[No command was run. {_HINT}]\n")
 
 
 def _folder_of(head: str) -> str | None:
-    """Return where ``cd DIR &&`` goes, "" without one, None where there is anything else."""
+    """Return the folder of ``cd DIR &&``, "" for an empty text, None for anything else."""
     head = head.strip()
     if not head:
         return ""
@@ -91,7 +91,7 @@ def _folder_of(head: str) -> str | None:
 
 
 def _ends_early(found: re.Match[str]) -> bool:
-    """Tell whether a shell would see the end of the text before we do."""
+    """Return whether a shell would end the here-document before the end that we found."""
     word = found.groupdict().get("word")
     return word is not None and word in map(str.strip, found["text"].splitlines())
 
@@ -99,7 +99,7 @@ def _ends_early(found: re.Match[str]) -> bool:
 def _placed(
     operations: Sequence[Operation], workdir: str | None, folder: str
 ) -> tuple[Operation, ...]:
-    """Return operations whose paths begin at the workspace."""
+    """Return the operations with their paths relative to the workspace."""
     start = Path(workdir or "") / folder
     if start == Path():
         return tuple(operations)
@@ -113,7 +113,7 @@ def _placed(
 
 
 def _refuse_part(script: str, env: Mapping[str, str]) -> None:
-    """Refuse a script that would call a program which is not there, after its other commands."""
+    """Refuse a script that calls the missing program ``apply_patch`` after other commands."""
     if any(shutil.which(name, path=env.get("PATH")) for name in _NAMES):
         return
     commands = split_script(script)
@@ -123,5 +123,5 @@ def _refuse_part(script: str, env: Mapping[str, str]) -> None:
     if _AS_PROGRAM.search(before):
         raise RespondToModel(
             "Nothing of this script was run: apply_patch in it is no program. "
-            f"{_TOLD} Run the other commands separately."
+            f"{_HINT} Run the other commands separately."
         )

@@ -1,4 +1,4 @@
-"""Commands that may outlive their call: ``exec_command`` and what is done with its sessions."""
+"""``exec_command`` and the tools for its sessions: commands that may outlive their call."""
 
 import os
 import threading
@@ -7,24 +7,16 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from agent_magics.backends.exec.command import CommandResult, collect
-from agent_magics.backends.exec.processes import Session
-from agent_magics.backends.patch import PatchResult
-from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
+from agent_magics.approval.actions import NOT_BOUND, Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.exec.command import CommandResult, collect
+from agent_magics.exec.processes import CommandSession
+from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.command import (
-    SandboxPermissions,
-    assess_argv,
-    check_timeout,
-    folder,
-    permissions_of,
-    shell_argv,
-)
-from agent_magics.tools.command_run import (
+from agent_magics.tools.commands.run import (
     CommandReport,
     Permissions,
     RunningCommand,
@@ -34,7 +26,15 @@ from agent_magics.tools.command_run import (
     processes_of,
     start_confined,
 )
-from agent_magics.tools.scripted_patch import apply_found, find_patch
+from agent_magics.tools.commands.scripted_patch import apply_found, find_patch
+from agent_magics.tools.commands.shell import (
+    SandboxPermissions,
+    assess_argv,
+    check_timeout,
+    folder,
+    permissions_of,
+    shell_argv,
+)
 
 SHORTEST_YIELD, LONGEST_YIELD = 250, 300_000  # milliseconds
 _CTRL_C = "\x03"
@@ -45,7 +45,7 @@ _NEXT = (
 
 # What confines the sessions that run, by session id.
 _running: "WeakValueDictionary[int, RunningCommand]" = WeakValueDictionary()
-# Two calls that ask for the same session's news at the same time get each of it once.
+# Two concurrent calls about one session must not both return the same output.
 _reading = threading.Lock()
 
 
@@ -53,7 +53,7 @@ _reading = threading.Lock()
 
 
 def assess_exec_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    """Say what a call of `exec_command` would do."""
+    """Return the approval actions of a call of `exec_command`."""
     return assess_argv(_argv(arguments, ctx), arguments, ctx)
 
 
@@ -86,19 +86,18 @@ def exec_command(
 
     Args:
         cmd: the script.
-        workdir: the folder to run in; the workspace if not given.
-        shell: which shell runs it; bash, else sh.
-        login: run it in a login shell, which reads the profile first.
-        tty: give it a terminal, which it needs to be typed to.
-        yield_time_ms: milliseconds to wait for its end, from 250 to 300000.
-        timeout_ms: a deadline: milliseconds until it and all it started are killed. None if not
-            given.
+        workdir: the folder to run in, else the workspace.
+        shell: the shell that runs it; bash, else sh.
+        login: run a login shell, which reads the profile.
+        tty: give it a terminal, which typing needs.
+        yield_time_ms: milliseconds to wait for its end, 250 to 300000.
+        timeout_ms: milliseconds until it and all it started are killed.
         max_output_tokens: most tokens of output to return; the whole is kept.
-        sandbox_permissions: ask for more than the default only where the command needs it;
-            {"write": [paths]} asks for more paths to write.
-        justification: why it needs more, in one sentence for the person who is asked.
-        prefix_rule: the first words of commands like this that the person may allow for good.
-        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
+            to write.
+        justification: why it needs more: one sentence for the person.
+        prefix_rule: first words of such commands, which the person may allow for good.
+        with_escalated_permissions: the same as "require_escalated".
     """
     if timeout_ms is not None:
         check_timeout(timeout_ms)
@@ -106,7 +105,7 @@ def exec_command(
     patch = find_patch(argv, workdir, os.environ if ctx is None else ctx.env)
     if patch is not None:
         return apply_found(patch, ctx)
-    wait_ms, said = _clamped(yield_time_ms)
+    wait_ms, note = _clamped(yield_time_ms)
     deadline = None if timeout_ms is None else timeout_ms / 1000
     if ctx is None:
         return _run_by_hand(argv, cmd, workdir, tty, wait_ms / 1000, deadline)
@@ -116,7 +115,7 @@ def exec_command(
         "with_escalated_permissions": with_escalated_permissions,
     }
     report = _run(ctx, argv, cmd, workdir, tty, permissions_of(wanted), wait_ms / 1000, deadline)
-    return replace(report.with_notes(said, capped), output_budget=budget)
+    return replace(report.with_notes(note, capped), output_budget=budget)
 
 
 def _run(
@@ -161,13 +160,13 @@ def _go_on(
     assert session is not None
     session.position = position
     _running[session.id] = command
-    told = command.hand_over(position)
+    report_on_files = command.hand_over(position)
     _set_deadline(session, deadline)
-    return CommandReport(result, ctx, command.process, (told, _NEXT))
+    return CommandReport(result, ctx, command.process, (report_on_files, _NEXT))
 
 
-def _set_deadline(session: Session, deadline: float | None) -> None:
-    """Kill a session when its time is over."""
+def _set_deadline(session: CommandSession, deadline: float | None) -> None:
+    """Kill a session when its deadline has passed."""
     if deadline is None:
         return
     left = max(0.0, deadline - session.seconds)
@@ -206,7 +205,7 @@ def _run_by_hand(
 
 
 def _clamped(yield_time_ms: int) -> tuple[int, str]:
-    """Return the milliseconds to wait, and what is to be said about that."""
+    """Return the milliseconds to wait within the limits, and a note where that differs."""
     taken = min(max(yield_time_ms, SHORTEST_YIELD), LONGEST_YIELD)
     if taken == yield_time_ms:
         return taken, ""
@@ -218,7 +217,7 @@ def _clamped(yield_time_ms: int) -> tuple[int, str]:
 
 
 def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    """Say what typing into a session would do: it makes the session do anything it may do."""
+    """Return the approval actions of typing into a session: all that the session may do."""
     session = ctx.processes.get(arguments["session_id"])
     chars = arguments.get("chars", "")
     target = f"typing {chars!r} into the session {session.command}"
@@ -226,11 +225,12 @@ def assess_write_stdin(arguments: Mapping[str, Any], ctx: ToolContext) -> list[A
         return [Action(ActionKind.COMMAND_SAFE, target)]
     kind, reason = ActionKind.COMMAND_SANDBOXED, ""
     command = _running.get(session.id)
+    fingerprint = fingerprint_of("write_stdin", {"session": session.id})
     if command is None or command.confinement is None:
-        kind, reason = ActionKind.COMMAND_UNSANDBOXED, "the session runs outside the sandbox"
+        kind, fingerprint = ActionKind.COMMAND_UNSANDBOXED, ""
+        reason = f"the session runs outside the sandbox; {NOT_BOUND}"
         if ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS:
             kind = ActionKind.COMMAND_FULL_ACCESS
-    fingerprint = fingerprint_of("write_stdin", {"session": session.id})
     return [Action(kind, target, reason, fingerprint, subject=("write_stdin", session.command))]
 
 
@@ -254,23 +254,26 @@ def write_stdin(
         max_output_tokens: most tokens of output to return; the whole is kept.
     """
     session = processes_of(ctx).get(session_id)
-    wait_ms, said = _clamped(yield_time_ms)
+    wait_ms, note = _clamped(yield_time_ms)
     budget, capped = (0, "") if ctx is None else budget_of(max_output_tokens, ctx)
     if chars:
         session.process.write(chars)
     session.process.wait(wait_ms / 1000, None if ctx is None else ctx.cancelled)
-    result = _news_of(session)
+    result = _collect_new(session)
     if ctx is None:
         return result
-    report = CommandReport(result, ctx, session.process, (said, capped), session=session.command)
+    command = _running.get(session_id)
+    report_on_files = command.look() if command is not None else ""
+    notes = (report_on_files, note, capped)
+    report = CommandReport(result, ctx, session.process, notes, session=session.command)
     return replace(report, output_budget=budget)
 
 
-def _news_of(session: Session) -> CommandResult:
-    """Return what a session has done since the last time; its end is then told."""
+def _collect_new(session: CommandSession) -> CommandResult:
+    """Return a session's output since the last report, and its end, which is reported once."""
     with _reading:
         result, session.position = collect(session.process, session.position, session_id=session.id)
-        session.told |= not result.running
+        session.is_reported |= not result.running
     return result
 
 
@@ -280,24 +283,24 @@ def list_sessions(*, ctx: ToolContext | None = None) -> "SessionList":
     return SessionList(processes_of(ctx).sessions())
 
 
-class SessionList(list[Session]):
-    """The sessions, oldest first; prints one line each."""
+class SessionList(list[CommandSession]):
+    """The sessions, oldest first; its `repr` has one line for each."""
 
     def __repr__(self) -> str:
         return "\n".join(map(_line, self)) or "There are no sessions."
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return the lines; people see them without what differs from run to run."""
+        """Return the sessions as lines; people see them without ids and times, which vary."""
         shown = "\n".join(f"{session.command}: {_state(session)}" for session in self)
         return ToolOutput(repr(self), details={"output": shown or "There are no sessions."})
 
 
-def _line(session: Session) -> str:
+def _line(session: CommandSession) -> str:
     time = "running for" if not session.ended else f"{_state(session)} after"
     return f"Session {session.id}: {session.command}, {time} {session.seconds:.1f} s"
 
 
-def _state(session: Session) -> str:
+def _state(session: CommandSession) -> str:
     if not session.ended:
         return "running"
     if session.process.killed_for:
@@ -315,18 +318,18 @@ def kill_session(
         session_id: the session.
     """
     session = processes_of(ctx).get(session_id)
-    if session.ended and session.told:
+    if session.ended and session.is_reported:
         raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")
     kill(session.process, "kill")
-    result = _news_of(session)
+    result = _collect_new(session)
     if ctx is None:
         return result
     return KilledReport(result, ctx, session.process, session=session.command)
 
 
 class KilledReport(CommandReport):
-    """What came of a session that was ended on purpose."""
+    """The report on a session that was killed by `kill_session`."""
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return it as the success that it is."""
+        """Return the report as a success, whatever the exit code."""
         return replace(super().to_output(budget), success=True)

@@ -10,21 +10,21 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from agent_magics.backends.exec.command import CommandResult, run_command
-from agent_magics.backends.patch import PatchResult
-from agent_magics.dispatch.actions import Action
+from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.exec.command import CommandResult, run_command
+from agent_magics.patch.plan import PatchResult
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.command_approval import assess_command
-from agent_magics.tools.command_run import (
+from agent_magics.tools.commands.approval import assess_command
+from agent_magics.tools.commands.run import (
     CommandReport,
     Permissions,
     own_processes,
     start_confined,
 )
-from agent_magics.tools.patch import assess_operations
-from agent_magics.tools.scripted_patch import apply_found, find_patch
+from agent_magics.tools.commands.scripted_patch import apply_found, find_patch
+from agent_magics.tools.files.patch import assess_operations
 
 LONGEST_TIMEOUT = 3_600_000  # milliseconds
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh", "fish")
@@ -45,21 +45,21 @@ SandboxPermissions = (
 
 
 def assess_shell(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    """Say what a call of `shell` would do."""
+    """Return the approval actions of a call of `shell`."""
     command = arguments["command"]
     check_words(command)
     return assess_argv(command, arguments, ctx)
 
 
 def assess_shell_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    """Say what a call of `shell_command` would do."""
+    """Return the approval actions of a call of `shell_command`."""
     return assess_argv(_argv(arguments, ctx), arguments, ctx)
 
 
 def assess_argv(
     argv: Sequence[str], arguments: Mapping[str, Any], ctx: ToolContext
 ) -> list[Action]:
-    """Say what running `argv` with the other arguments of a call would do."""
+    """Return the approval actions of running `argv` with the other arguments of a call."""
     patch = find_patch(argv, arguments.get("workdir"), ctx.env)
     if patch is not None:
         return assess_operations(patch, arguments, ctx)
@@ -74,7 +74,7 @@ def assess_argv(
 
 
 def permissions_of(arguments: Mapping[str, Any]) -> Permissions:
-    """Return what a call asks for beyond the sandbox, by whichever name."""
+    """Return the requested sandbox permissions, from either of the arguments that name them."""
     if arguments.get("with_escalated_permissions"):
         return "require_escalated"
     return arguments.get("sandbox_permissions") or "use_default"
@@ -101,12 +101,12 @@ def shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in; the workspace if not given.
+        workdir: the folder to run in, else the workspace.
         timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
-        sandbox_permissions: ask for more than the default only where the command needs it;
-            {"write": [paths]} asks for more paths to write.
-        justification: why it needs more, in one sentence for the person who is asked.
-        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
+            to write.
+        justification: why it needs more: one sentence for the person.
+        with_escalated_permissions: the same as "require_escalated".
     """
     check_words(command)
     wanted = {
@@ -134,13 +134,13 @@ def shell_command(
 
     Args:
         command: the script.
-        workdir: the folder to run in; the workspace if not given.
+        workdir: the folder to run in, else the workspace.
         timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
         login: run it in a login shell, which reads the profile first.
-        sandbox_permissions: ask for more than the default only where the command needs it;
-            {"write": [paths]} asks for more paths to write.
-        justification: why it needs more, in one sentence for the person who is asked.
-        with_escalated_permissions: true is the same as sandbox_permissions="require_escalated".
+        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
+            to write.
+        justification: why it needs more: one sentence for the person.
+        with_escalated_permissions: the same as "require_escalated".
     """
     argv = _argv({"command": command, "login": login}, ctx)
     wanted = {
@@ -162,7 +162,7 @@ def local_shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in; the workspace if not given.
+        workdir: the folder to run in, else the workspace.
         timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
     """
     check_words(command)
@@ -199,10 +199,16 @@ def _run(
 def shell_argv(
     script: str, shell_name: str | None, login: bool, env: Mapping[str, str]
 ) -> list[str]:
-    """Return the words that have a shell run `script`.
+    """Return the argument list that runs `script` in a shell.
+
+    Args:
+        script: the shell script.
+        shell_name: the shell's name or path; None means bash, else sh.
+        login: whether it is a login shell.
+        env: environment variables, for PATH.
 
     Raises:
-        RespondToModel: there is no such shell, or no script.
+        RespondToModel: there is no such shell, or the script is empty.
     """
     if not script.strip():
         raise RespondToModel("The command is empty; pass the script to run.")
@@ -223,7 +229,7 @@ def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
 
 
 def check_timeout(timeout_ms: int) -> None:
-    """Refuse a deadline that is none.
+    """Check that a deadline in milliseconds is in range.
 
     Raises:
         RespondToModel: it is out of range.
@@ -235,10 +241,10 @@ def check_timeout(timeout_ms: int) -> None:
 
 
 def check_words(command: Sequence[str]) -> None:
-    """Refuse a command that is not a list of words, saying how to write it.
+    """Check that a command is a list of words.
 
     Raises:
-        RespondToModel: it is one string, or empty.
+        RespondToModel: it is one string, or empty; the sentence says how to write it.
     """
     if isinstance(command, str) or len(command) == 1:
         line = command if isinstance(command, str) else command[0]
@@ -259,10 +265,10 @@ def _as_words(line: str) -> str:
 
 
 def folder(workdir: str | None, ctx: ToolContext | None) -> Path:
-    """Return the folder that a command is to run in.
+    """Return the folder in which a command is to run.
 
     Raises:
-        RespondToModel: it may not be looked at.
+        RespondToModel: the folder may not be read.
     """
     if ctx is None:
         return Path(os.path.expanduser(workdir)) if workdir else Path.cwd()

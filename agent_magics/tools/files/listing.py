@@ -1,24 +1,22 @@
-"""``list_dir`` and ``glob``: what a folder holds, and which files below it fit a pattern."""
+"""``list_dir`` and ``glob``: lists the entries of a folder, or the files that match a pattern."""
 
 from collections.abc import Iterator
 from typing import Literal
 
-from agent_magics.backends.folders import Entry, Listing, Sort, list_folder
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output_guard import OutputGuard
+from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
+from agent_magics.files.folders import Entry, Listing, Sort, list_folder
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import (
+from agent_magics.protocol.items import Json
+from agent_magics.tools.files.access import (
     FOR_NOTES,
-    MOST_READ_BY_HAND,
+    Readable,
     assess_read,
-    cancel_check,
+    begin_walk,
     count_fitting,
     ignored_note,
     number_of,
-    place,
-    refuse_unasked,
     require_at_least,
 )
 
@@ -39,19 +37,18 @@ def list_dir(
 ) -> "Entries":
     """List a folder: folders first, then files with their sizes, each by name.
 
-    Links are shown with their target and not followed. .git is left out, and so are names that
-    start with a dot and what .gitignore names; the answer says how many. A folder that is left out
-    is listed when it is given as path.
+    Links are not followed. Names with a dot in front and what .gitignore names are left out and
+    counted; a folder that is left out is listed when given as path.
 
     Args:
-        path: the folder; relative to the workspace, absolute, or starting with ~.
-        recursive: list what is in its folders too.
-        max_depth: levels to go down; 1 is the folder's own entries. Giving it means recursive.
-        pattern: list only names that match this glob, such as *.py, or src/**/*.{js,ts}.
-        sort: name; size for the largest first; mtime for the latest change first.
-        include_hidden: list names that start with a dot too.
-        detail_level: "full" for times of change too, page by page; leave it out to explore.
-        offset: entries to leave out at the start, to go on where a page ended.
+        path: the folder.
+        recursive: list its folders' contents too.
+        max_depth: levels to go down, 1 for its own entries; means recursive.
+        pattern: a glob that names must match, such as *.py or src/**/*.{js,ts}.
+        sort: size for the largest first, mtime for the latest change first.
+        include_hidden: list names with a dot in front too.
+        detail_level: "full" shows times of change too, page by page.
+        offset: entries to leave out at the start.
         limit: most entries to list; 200, or 50 in the full view.
 
     Returns:
@@ -62,21 +59,21 @@ def list_dir(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(1, max_depth=max_depth)
-    resolved, shown = place(path, ctx)
-    reason = refuse_unasked(resolved, shown, ctx)
+    walk = begin_walk(path, ctx)
     listing = list_folder(
-        resolved,
-        shown,
+        walk.path,
+        walk.shown,
         depth=None if recursive and max_depth is None else max_depth or 1,
         pattern=pattern,
         sort=sort,
         include_hidden=include_hidden,
         offset=guard.offset,
         limit=guard.most_items,
-        guarded=ctx is not None and not reason,
-        is_cancelled=cancel_check(ctx),
+        judge=walk.judge,
+        is_withheld=walk.is_withheld,
+        is_cancelled=walk.is_cancelled,
     )
-    return Entries(listing, shown, guard, with_times=guard.focused or sort == "mtime")
+    return Entries(listing, walk.shown, guard, with_times=guard.focused or sort == "mtime")
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -85,13 +82,13 @@ def glob(
 ) -> "FoundFiles":
     """Find files below a folder by name.
 
-    Names that start with a dot, .git and what .gitignore names are left out, and links are not
-    followed. A folder that is left out is searched when it is given as path.
+    Links are not followed. Names with a dot in front and what .gitignore names are left out; a
+    folder that is left out is searched when given as path.
 
     Args:
-        pattern: *.py is held against names at any depth, src/**/*.{js,ts} against paths.
-        path: the folder; relative to the workspace, absolute, or starting with ~.
-        limit: most files to list, at most 200; all are counted.
+        pattern: *.py matches names at any depth, src/**/*.{js,ts} paths.
+        path: the folder.
+        limit: most files to list, at most 200.
 
     Returns:
         Called by hand: a list of `Entry` that prints well.
@@ -102,28 +99,28 @@ def glob(
     guard = OutputGuard(limit=limit)
     if not pattern:
         raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
-    resolved, shown = place(path, ctx)
-    reason = refuse_unasked(resolved, shown, ctx)
+    walk = begin_walk(path, ctx)
     listing = list_folder(
-        resolved,
-        shown,
+        walk.path,
+        walk.shown,
         depth=None,
         pattern=pattern,
         kinds=("file", "link"),
         limit=guard.most_files,
-        guarded=ctx is not None and not reason,
-        is_cancelled=cancel_check(ctx),
+        judge=walk.judge,
+        is_withheld=walk.is_withheld,
+        is_cancelled=walk.is_cancelled,
     )
-    return FoundFiles(listing, shown, guard, pattern)
+    return FoundFiles(listing, walk.shown, guard, pattern)
 
 
-class Entries(list[Entry]):
-    """What a folder holds, or one page of it.
+class Entries(Readable, list[Entry]):
+    """The entries of a folder, or one page of them.
 
     Attributes:
         listing: the page with the true counts.
         shown: the folder's name.
-        guard: how much of it was asked for.
+        guard: the requested page.
     """
 
     def __init__(
@@ -133,14 +130,9 @@ class Entries(list[Entry]):
         self.listing, self.shown, self.guard = listing, shown, guard
         self._with_times = with_times
 
-    def __repr__(self) -> str:
-        return self._text(MOST_READ_BY_HAND)
-
-    def to_output(self, budget: int) -> ToolOutput:
-        """Return as many entries as fit, the true counts, and how to go on."""
-        return ToolOutput(
-            self._text(budget), details={"path": self.shown, "total": self.listing.total}
-        )
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"path": self.shown, "total": self.listing.total}
 
     def _text(self, budget: int) -> str:
         lines = [self._line(entry) for entry in self.listing.entries]
@@ -161,6 +153,9 @@ class Entries(list[Entry]):
             yield ignored_note(listing.ignored, listing.ignored_names)
         if listing.protected:
             yield f"{number_of(listing.protected, 'protected folder')} not entered."
+        if listing.withheld:
+            entries = number_of(listing.withheld, "entry", "entries")
+            yield f"{entries} left out: a rule forbids reading them."
         if listing.unreadable:
             yield f"{number_of(listing.unreadable, 'folder')} could not be read."
 
@@ -181,10 +176,10 @@ class Entries(list[Entry]):
 
 
 class FoundFiles(Entries):
-    """The files whose names fit a pattern, the first ones if there are many.
+    """The files whose names match a pattern, the first ones if there are many.
 
     Attributes:
-        pattern: what they were looked for by.
+        pattern: the glob pattern.
     """
 
     def __init__(self, listing: Listing, shown: str, guard: OutputGuard, pattern: str) -> None:

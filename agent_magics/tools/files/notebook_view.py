@@ -1,4 +1,4 @@
-"""What a model is shown of a notebook: its cells with their ids and types, outputs shortened.
+"""Formats a notebook for the model: cells with ids and types, outputs shortened.
 
 The JSON around them is of no use to it, and the pictures in it would fill its context.
 """
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_magics.backends.paths import printable
+from agent_magics.files.paths import printable
+from agent_magics.files.plain_files import load_json
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import FOR_NOTES, count_fitting, number_of
+from agent_magics.tools.files.access import FOR_NOTES, count_fitting, number_of
 
 MOST_BYTES = 64 * 1024 * 1024
 OUTPUT_LINES = 10
@@ -25,12 +26,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class NotebookView:
-    """Some lines of a notebook shown as cells.
+    """A page of a notebook shown as numbered lines.
 
     Attributes:
         lines: all lines of the view.
-        first: number of the first line on this page, from 1.
-        count: most lines of it.
+        first: number of the page's first line, from 1.
+        count: the most lines of the page.
     """
 
     shown: str
@@ -39,7 +40,7 @@ class NotebookView:
     count: int = 250
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return as many numbered lines as fit, and how to go on."""
+        """Return as many numbered lines as fit into `budget` characters, and how to read on."""
         page = self.lines[self.first - 1 : self.first - 1 + self.count]
         numbered = [f"{n:4}| {line}" for n, line in enumerate(page, self.first)]
         fitting = count_fitting(numbered, budget - FOR_NOTES)
@@ -53,13 +54,13 @@ class NotebookView:
 
 
 def view_notebook(descriptor: int, shown: str, first: int, count: int) -> NotebookView | None:
-    """Return the view of an opened notebook; None where it is none, or too large.
+    """Return the view of an opened notebook; None where it is no notebook, or too large.
 
     Args:
         descriptor: the opened file.
-        shown: how messages name it.
+        shown: its name for messages.
         first: the first line of the view to show, from 1.
-        count: most lines to show.
+        count: the most lines to show.
 
     Raises:
         RespondToModel: the view has no such line.
@@ -70,12 +71,12 @@ def view_notebook(descriptor: int, shown: str, first: int, count: int) -> Notebo
         file.seek(0)
         data = file.read()
     try:
-        notebook = json.loads(data)
-    except (ValueError, RecursionError):
+        notebook = load_json(data)
+    except ValueError:
         return None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         return None
-    lines = tuple(line for told in _told(notebook, shown) for line in _cut(told))
+    lines = tuple(line for entry in _describe(notebook, shown) for line in _cut(entry))
     if first > len(lines):
         raise RespondToModel(
             f"{shown}, shown as cells, has {number_of(len(lines), 'line')}, so there is no line "
@@ -84,27 +85,27 @@ def view_notebook(descriptor: int, shown: str, first: int, count: int) -> Notebo
     return NotebookView(shown, lines, first, count)
 
 
-def _told(notebook: Mapping[str, Any], shown: str) -> Iterator[str]:
+def _describe(notebook: Mapping[str, Any], shown: str) -> Iterator[str]:
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
     kinds = Counter(str(cell.get("cell_type")) for cell in cells)
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     kernel = _at(notebook, "metadata", "kernelspec", "name")
     with_kernel = f", kernel {kernel}" if kernel else ""
-    yield f"{shown}: {number_of(len(cells), 'cell')}{f' ({told})' if told else ''}{with_kernel}"
+    yield f"{shown}: {number_of(len(cells), 'cell')}{f' ({counts})' if counts else ''}{with_kernel}"
     for number, cell in enumerate(cells, 1):
         yield ""
         yield from _cell_lines(number, cell)
 
 
 def _cell_lines(number: int, cell: Mapping[str, Any]) -> Iterator[str]:
-    words = [f"[{number}] {cell.get('cell_type')}"]
+    heading = [f"[{number}] {cell.get('cell_type')}"]
     if cell.get("id"):
-        words.append(f"id={cell['id']}")
+        heading.append(f"id={cell['id']}")
     if cell.get("execution_count") is not None:
-        words.append(f"In [{cell['execution_count']}]")
+        heading.append(f"In [{cell['execution_count']}]")
     if tags := _at(cell, "metadata", "tags"):
-        words.append(f"tags={tags}")
-    yield "-- " + printable(", ".join(words))
+        heading.append(f"tags={tags}")
+    yield "-- " + printable(", ".join(heading))
     yield from _text(cell.get("source")).split("\n")
     outputs = cell.get("outputs")
     for output in outputs if isinstance(outputs, list) else ():
@@ -125,13 +126,13 @@ def _output_lines(output: Mapping[str, Any]) -> Iterator[str]:
         yield from _short(", ".join([*named, "text/plain"]), _text(forms.get("text/plain", "")))
 
 
-def _named(mime: str, value: Any) -> str:
+def _named(mime: str, value: object) -> str:
     size = len(value if isinstance(value, str) else _text(value) or json.dumps(value))
     return f"{mime} of {size:,} characters"
 
 
 def _short(label: str, text: str) -> Iterator[str]:
-    """Yield the start of an output under its label, and how much is left out."""
+    """Yield the label and the start of an output, and the count of characters left out."""
     text = _COLOURS.sub("", text).rstrip("\n")
     kept = text[:OUTPUT_CHARACTERS].split("\n")[:OUTPUT_LINES]
     yield f"=> {printable(label)}"
@@ -141,14 +142,14 @@ def _short(label: str, text: str) -> Iterator[str]:
         yield f"   … {left:,} more characters"
 
 
-def _text(source: Any) -> str:
-    """Return a multiline string, which a notebook may keep as a list of lines."""
+def _text(source: object) -> str:
+    """Return the text of a multiline string, which nbformat may store as a list of lines."""
     if isinstance(source, list):
         return "".join(part for part in source if isinstance(part, str))
     return source if isinstance(source, str) else ""
 
 
-def _at(found: Any, *keys: str) -> Any:
+def _at(found: object, *keys: str) -> Any:
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -1,17 +1,32 @@
-"""The `apply_patch` tool: several files changed in one step, all of them or none.
+"""The `apply_patch` tool: changes several files in one step, all of them or none.
 
 Law: only the very files are written that were named when the call was checked. What a path leads to
-may change until the call runs, even by an earlier call of the same answer, so it is looked at again
+may change until the call runs, even by an earlier call of the same answer, so it is resolved again
 before anything is read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import stat
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.patch import (
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.files.paths import (
+    entry_path,
+    literal_path,
+    resolve_path,
+    shown_path,
+    write_kind,
+)
+from agent_magics.patch.files import is_read_only
+from agent_magics.patch.grammar import PATCH_GRAMMAR, DeleteFile, UpdateFile
+from agent_magics.patch.plan import (
     Operation,
     PatchResult,
     plan_patch,
@@ -19,71 +34,118 @@ from agent_magics.backends.patch import (
     read_replacement,
     touched_paths,
 )
-from agent_magics.backends.patch_grammar import PATCH_GRAMMAR
-from agent_magics.backends.paths import (
-    is_denied_read,
-    literal_path,
-    resolve_path,
-    shown_path,
-    write_kind,
-)
-from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
-from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
+from agent_magics.tools.files.access import judge_of
 
 _CHECKED = "paths of patches as they were checked"
-# A change that is read in a question: lines and characters of its diff, bytes of each file.
+# The largest change shown in a question: lines and characters of its diff, bytes of a file.
 _MOST_LINES, _MOST_CHARACTERS, _MOST_BYTES = 200, 20_000, 1_000_000
 
 
 def assess_patch(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    """Say which files a patch would write, without reading any of them.
+    """Return the approval actions of a patch, without reading any file.
 
     Returns:
-        One action for each path, the source of a move included.
+        One write action for each path, the source of a move included.
 
     Raises:
-        RespondToModel: the text is no patch, or the arguments are of no one form.
+        RespondToModel: the text is no patch, or the arguments fit no form of the call.
     """
     return assess_operations(_operations(**arguments), arguments, ctx)
+
+
+def _by_place(
+    operations: Sequence[Operation], places: Mapping[str, Path], cwd: Path
+) -> tuple[tuple[Operation, ...], Callable[[str], Path]]:
+    """Return the operations with resolved paths as names, and a function from name to path.
+
+    A change through a link is thus reported for the file that the question named.
+    """
+    shown = {name: _named(path, name, cwd) for name, path in places.items()}
+    found = []
+    for each in operations:
+        renamed = replace(each, path=shown[each.path])
+        if isinstance(renamed, UpdateFile) and renamed.move_to is not None:
+            renamed = replace(renamed, move_to=shown[renamed.move_to])
+        found.append(renamed)
+    return tuple(found), {shown[name]: path for name, path in places.items()}.__getitem__
+
+
+def _named(path: Path, name: str, cwd: Path) -> str:
+    plain = literal_path(name, resolve_path(".", cwd))
+    return name if path == Path(os.path.normpath(plain)) else shown_path(path, cwd)
 
 
 def assess_operations(
     operations: Sequence[Operation], arguments: Mapping[str, Any], ctx: ToolContext
 ) -> list[Action]:
-    """Return one action for each path that a call with these `arguments` would write.
+    """Return one approval action for each path that operations would write.
 
     A question about them shows the diff against the files as they are when it is asked.
+
+    Args:
+        operations: the patch's operations.
+        arguments: the arguments of the call, which its fingerprint covers.
+        ctx: the call.
     """
+    links = _links_of(operations)
     names = touched_paths(operations)
-    paths = {name: resolve_path(name, ctx.cwd) for name in names}
+    paths = {name: _place_of(name, ctx.cwd, links) for name in names}
     ctx.extra.setdefault(_CHECKED, {})[ctx.call_id] = paths
-    show = partial(_diff_of, operations, paths, arguments, ctx.cwd)
-    return [_action(name, paths[name], arguments, show, ctx) for name in names]
+    show = partial(_diff_of, operations, paths, arguments, ctx)
+    return [
+        *_ruled_reads(names, paths, ctx),
+        *(_action(name, paths[name], arguments, show, ctx) for name in names),
+    ]
+
+
+def _links_of(operations: Sequence[Operation]) -> frozenset[str]:
+    """Return the paths at which a link itself is meant rather than its target (delete and move)."""
+    return frozenset(
+        each.path
+        for each in operations
+        if isinstance(each, DeleteFile)
+        or (isinstance(each, UpdateFile) and each.move_to is not None)
+    )
+
+
+def _place_of(name: str, cwd: Path, links: Container[str]) -> Path:
+    return entry_path(name, cwd) if name in links else resolve_path(name, cwd)
+
+
+def _ruled_reads(
+    names: Sequence[str], paths: Mapping[str, Path], ctx: ToolContext
+) -> Iterator[Action]:
+    """Yield read actions for files under read rules: whether a patch fits reveals their content."""
+    judge = judge_of(ctx)
+    for name in names:
+        for path in dict.fromkeys((paths[name], literal_path(name, ctx.cwd))):
+            if judge.ruled(str(path)):
+                yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=str(path))
 
 
 def _diff_of(
     operations: Sequence[Operation],
     paths: Mapping[str, Path],
     arguments: Mapping[str, Any],
-    cwd: Path,
+    ctx: ToolContext,
 ) -> str:
-    """Return the change as a diff, whole; "" where it is the arguments that should be read.
+    """Return the change as a whole diff, or "" where the arguments should be shown instead.
 
-    That is so of protected and unreadable files, of what does not fit and of long diffs, and of
-    carriage returns, which a diff does not show.
+    That is so for protected and unreadable files, for patches that do not fit, for long diffs, and
+    for carriage returns, which a diff does not show.
     """
     if any("\r" in text for text in arguments.values() if isinstance(text, str)):
         return ""
+    cwd, judge = ctx.cwd, judge_of(ctx)
     try:
         for name, path in paths.items():
-            protected = is_denied_read(path) or is_denied_read(literal_path(name, cwd))
+            protected = judge.denied(path) or judge.denied(literal_path(name, cwd))
             if protected or (path.exists() and path.stat().st_size > _MOST_BYTES):
                 return ""
-        diff = plan_patch(operations, paths.__getitem__).diff
+        diff = plan_patch(*_by_place(operations, paths, cwd)).diff
     except (RespondToModel, OSError):
         return ""
     short = len(diff) <= _MOST_CHARACTERS and diff.count("\n") <= _MOST_LINES
@@ -93,7 +155,7 @@ def _diff_of(
 def _operations(
     patch: str = "", file_path: str = "", original_content: str = "", updated_content: str = ""
 ) -> tuple[Operation, ...]:
-    """Return what either form of the arguments asks for."""
+    """Parse the arguments of either form (a patch, or one file's change) into operations."""
     contents = bool(original_content or updated_content)
     if bool(patch) == bool(file_path) or (patch and contents):
         raise RespondToModel(
@@ -114,21 +176,35 @@ def _action(
 ) -> Action:
     read_only = ctx.config.sandbox == SandboxPolicy.READ_ONLY
     # As written: a link named .git is git's own folder, wherever it leads.
-    written = literal_path(name, ctx.cwd)
-    allowed, reason = write_kind(written, ctx.config.roots, read_only)
+    written, follow = literal_path(name, ctx.cwd), not path.is_symlink()
+    allowed, reason = write_kind(written, ctx.config.roots, read_only, follow=follow)
     if allowed:  # and what will be opened: a link may have led elsewhere when that was found out
-        allowed, reason = write_kind(path, ctx.config.roots, read_only)
+        allowed, reason = write_kind(path, ctx.config.roots, read_only, follow=follow)
     if read_only:
         reason = "the sandbox policy is read-only"
+    elif allowed and (mode := _read_only_mode(path)):
+        allowed, reason = False, f"protected: it is read-only (mode {mode:04o})"
     kind = ActionKind.WRITE_INSIDE if allowed else ActionKind.WRITE_OUTSIDE
     # The whole patch is part of it: "always" is for this text in this place, not for the file.
     fingerprint = fingerprint_of(ctx.name, dict(arguments), str(path))
-    return Action(kind, shown_path(path, ctx.cwd), reason, fingerprint, show=show)
+    shown = shown_path(path, ctx.cwd)
+    return Action(kind, shown, reason, fingerprint, family=str(path) if allowed else "", show=show)
 
 
-def _place(name: str, ctx: ToolContext) -> Path:
-    """Return where `name` leads, if it still leads where it did when the call was checked."""
+def _read_only_mode(path: Path) -> int:
+    """Return the mode of a file that nobody may write, else 0."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0
+    return stat.S_IMODE(status.st_mode) if is_read_only(status) else 0
+
+
+def _place(name: str, ctx: ToolContext, links: Container[str]) -> Path:
+    """Resolve `name`, checking that it leads where it did when the call was checked."""
     path = ctx.validate_path(name, "write")
+    if name in links:
+        path = entry_path(name, ctx.cwd)
     checked = ctx.extra.get(_CHECKED, {}).get(ctx.call_id)
     # Without a check of its own it is part of another tool's call, and `validate_path` judges.
     if checked is not None and checked.get(name) != path:
@@ -187,14 +263,22 @@ def apply_patch(
 
 
 def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -> PatchResult:
-    """Change all files that `operations` name, or none; None for `ctx` is a call by hand.
+    """Change all files that `operations` name, or none.
+
+    Args:
+        operations: the patch's operations.
+        ctx: the call; None for one made by hand.
 
     Raises:
         RespondToModel: something does not fit; nothing was changed.
     """
+    names, links = touched_paths(operations), _links_of(operations)
     if ctx is None:
-        return plan_patch(operations, partial(resolve_path, cwd=Path.cwd())).apply()
-    plan = plan_patch(operations, partial(_place, ctx=ctx))
+        cwd = Path.cwd()
+        places = {name: _place_of(name, cwd, links) for name in names}
+        return plan_patch(*_by_place(operations, places, cwd)).apply()
+    places = {name: _place(name, ctx, links) for name in names}
+    plan = plan_patch(*_by_place(operations, places, ctx.cwd), judge_of(ctx))
     if ctx.cancelled.is_set():
         raise RespondToModel("The patch was not applied: the turn was interrupted.")
     ctx.emit(PatchApplyBegin, paths=plan.paths)

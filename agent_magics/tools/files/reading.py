@@ -5,25 +5,27 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent_magics.backends import files
-from agent_magics.backends.files import Text, Window
-from agent_magics.backends.text_encoding import Encoding
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.files import windows as files
+from agent_magics.files.encoding import Encoding
+from agent_magics.files.windows import Text, Window
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import (
+from agent_magics.tools.files.access import (
     FOR_NOTES,
     assess_read,
     cancel_check,
     count_fitting,
+    judge_of,
     number_of,
     place,
     refuse_unasked,
     require_at_least,
 )
-from agent_magics.tools.notebook_view import NotebookView, view_notebook
-from agent_magics.tools.table_views import TableView, view_csv, view_parquet
+from agent_magics.tools.files.notebook_view import NotebookView, view_notebook
+from agent_magics.tools.files.table_views import TableView, view_csv, view_parquet
 
 MOST_LINES = 250  # of one call by a model
 TABLES = (".csv", ".tsv", ".tab")
@@ -42,16 +44,15 @@ def read_file(
 ) -> "str | FilePage | TableView | NotebookView":
     """Read a text file, or a window of it; lines come numbered, at most 250 a call.
 
-    Lines over 2,000 characters are cut, and the answer says so. In a huge file `offset_bytes`
-    reaches any place at once. Of CSV and Parquet files the shape, the columns and the first rows
-    are shown, and start_line=1 reads a CSV file's lines; a notebook is shown as its cells.
+    Lines over 2,000 characters are cut. CSV and Parquet files are shown as shape, columns and first
+    rows (start_line=1 reads a CSV file's lines), notebooks as cells.
 
     Args:
-        path: the file; relative to the workspace, absolute, or starting with ~.
-        start_line: first line to read, counted from 1.
-        end_line: last line to read.
-        max_lines: most lines to read; 250 if not given.
-        offset_bytes: byte to start at, instead of start_line and end_line.
+        path: the file.
+        start_line: first line, counted from 1.
+        end_line: last line.
+        max_lines: most lines; 250 if not given.
+        offset_bytes: byte to start at instead, at once also in huge files.
 
     Returns:
         Called by hand: the text exactly as it stands in the file, whole if no window is given.
@@ -61,7 +62,7 @@ def read_file(
     """
     first, count = _window_asked_for(start_line, end_line, max_lines, offset_bytes)
     resolved, shown = place(path, ctx)
-    descriptor = files.open_regular(resolved, shown)
+    descriptor = files.open_regular(resolved, shown, judge_of(ctx).is_withheld)
     try:
         if ctx is not None:
             where = files.opened_path(descriptor) or resolved
@@ -76,7 +77,7 @@ def read_file(
             return found.text
         is_window = start_line or count or offset_bytes is not None
         count = min(count or MOST_LINES, MOST_LINES)
-        view = None
+        view: TableView | NotebookView | None = None
         if resolved.suffix.lower() in TABLES and not is_window:
             view = view_csv(descriptor, shown)
         elif resolved.suffix.lower() == ".ipynb" and offset_bytes is None:
@@ -97,8 +98,8 @@ def _is_parquet(descriptor: int) -> bool:
 def _warn_of(found: Text, shown: str) -> None:
     if found.lost:
         lost = number_of(found.lost, "byte")
-        told = f"{lost} of {shown} could not be decoded and read as \ufffd."
-        warnings.warn(told, UnicodeWarning, stacklevel=3)
+        warning = f"{lost} of {shown} could not be decoded and read as \ufffd."
+        warnings.warn(warning, UnicodeWarning, stacklevel=3)
     if found.encoding.guessed:
         warnings.warn(_guess_note(shown, found.encoding), UnicodeWarning, stacklevel=3)
 
@@ -110,7 +111,7 @@ def _guess_note(shown: str, encoding: Encoding) -> str:
 def _window_asked_for(
     start_line: int | None, end_line: int | None, max_lines: int | None, offset_bytes: int | None
 ) -> tuple[int, int | None]:
-    """Return (first line, most lines), or say what is wrong with the numbers."""
+    """Check the window's arguments; return (first line, most lines)."""
     require_at_least(1, start_line=start_line, end_line=end_line, max_lines=max_lines)
     require_at_least(0, offset_bytes=offset_bytes)
     if offset_bytes is not None and (start_line is not None or end_line is not None):
@@ -124,22 +125,27 @@ def _window_asked_for(
 
 @dataclass(frozen=True, slots=True)
 class FilePage:
-    """A window of a file as the model reads it."""
+    """A window of a file for the model."""
 
     window: Window
     shown: str
     from_byte: bool = False
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return as many numbered lines as fit, and how to go on."""
+        """Return as many numbered lines as fit into `budget` characters, and how to read on."""
         lines = list(self._numbered())
         count = count_fitting(lines, budget - FOR_NOTES)
         if count == 1:
             lines[0] = _cut(lines[0], max(budget - FOR_NOTES, 100))
         text = "\n".join((*lines[:count], *self._notes(count)))
         last = self.window.first + count - 1
-        details = {"path": self.shown, "first": self.window.first, "last": last}
-        return ToolOutput(text, details=details | {"total": self.window.total})
+        details: dict[str, Json] = {
+            "path": self.shown,
+            "first": self.window.first,
+            "last": last,
+            "total": self.window.total,
+        }
+        return ToolOutput(text, details=details)
 
     def _numbered(self) -> Iterator[str]:
         for number, line in enumerate(self.window.lines, start=self.window.first):

@@ -5,28 +5,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from agent_magics.backends import files, search
-from agent_magics.backends.search import FileCount, Found, Match
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output_guard import MAX_RESULTS, OutputGuard
+from agent_magics.dispatch.results.output_guard import MAX_RESULTS, OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import (
+from agent_magics.files import windows as files
+from agent_magics.files.search import matches as search
+from agent_magics.files.search.candidates import LONGEST_LINE
+from agent_magics.files.search.matches import FileCount, Found, Match
+from agent_magics.protocol.items import Json
+from agent_magics.tools.files.access import (
     FOR_NOTES,
-    MOST_READ_BY_HAND,
+    Readable,
     assess_read,
-    cancel_check,
+    begin_walk,
     count_fitting,
     ignored_note,
     number_of,
-    place,
-    refuse_unasked,
     require_at_least,
 )
 
 OutputMode = Literal["content", "files_with_matches", "count"]
 
 _MOST_CONTEXT = 20
+_MOST_NAMED = 5  # files that were not searched
+_LONGEST = f"{LONGEST_LINE >> 20} MiB"
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -43,18 +45,17 @@ def grep_files(
 ) -> "Matches | MatchingFiles":
     """Find the lines that match a regular expression, in a file or in all files below a folder.
 
-    Hidden files, .git, binary files and what .gitignore names are not searched, and links are not
-    followed. What is left out is searched when it is given as path.
+    Links are not followed. Hidden and binary files and what .gitignore names are left out, and are
+    searched when given as path.
 
     Args:
-        pattern: the regular expression, held against one line at a time.
-        path: the file or folder; relative to the workspace, absolute, or starting with ~.
-        file_pattern: search only files that match this glob, such as *.py, or src/**/*.{js,ts}.
-        case_sensitive: false to treat capital and small letters as equal.
-        max_results: most lines, or files, to return; 200 if not given; all are counted.
-        context: lines to show before and after each, up to 20.
-        output_mode: content for the lines; files_with_matches for the names of their files; count
-            for these with the number of lines.
+        pattern: the regular expression, matched against single lines.
+        path: the file or folder.
+        file_pattern: a glob that files must match, such as *.py or src/**/*.{js,ts}.
+        case_sensitive: false ignores case.
+        max_results: most lines or files to return; 200 if not given.
+        context: lines to show around each, up to 20.
+        output_mode: content for lines, files_with_matches for file names, count for numbers.
 
     Returns:
         Called by hand: a list of `Match`, or of `FileCount`, that prints well.
@@ -65,13 +66,12 @@ def grep_files(
     most = MAX_RESULTS if max_results is None else max_results
     guard = OutputGuard(max_results=most, max_files=most)
     require_at_least(0, context=context)
-    resolved, shown = place(path, ctx)
-    reason = refuse_unasked(resolved, shown, ctx)
-    if not resolved.is_dir():
-        os.close(files.open_regular(resolved, shown))
+    walk = begin_walk(path, ctx)
+    if not walk.path.is_dir():
+        os.close(files.open_regular(walk.path, walk.shown, walk.is_withheld))
     with_lines = output_mode == "content"
     found = search.search(
-        resolved,
+        walk.path,
         pattern,
         cwd=Path.cwd() if ctx is None else ctx.cwd,
         file_pattern=file_pattern,
@@ -79,17 +79,18 @@ def grep_files(
         max_results=guard.most_items if with_lines else 0,
         max_files=0 if with_lines else guard.most_files,
         context=min(context, _MOST_CONTEXT) if with_lines else 0,
-        guarded=ctx is not None and not reason,
-        distrusted=() if ctx is None else ctx.config.roots,
-        is_cancelled=cancel_check(ctx),
+        judge=walk.judge,
+        is_withheld=walk.is_withheld,
+        roots=() if ctx is None else ctx.config.roots,
+        is_cancelled=walk.is_cancelled,
     )
     if with_lines:
-        return Matches(found, pattern, shown)
-    return MatchingFiles(found, pattern, shown, with_counts=output_mode == "count")
+        return Matches(found, pattern, walk.shown)
+    return MatchingFiles(found, pattern, walk.shown, with_counts=output_mode == "count")
 
 
-class _Told:
-    """What both kinds of result say of the search."""
+class _SearchReport(Readable):
+    """The text about a search that both kinds of result share."""
 
     found: Found
     pattern: str
@@ -105,6 +106,10 @@ class _Told:
             yield f"No line matches {self.pattern!r} in {self.shown} ({searched})."
         if not found.complete:
             yield f"Stopped after {search.SECONDS:.0f} s: there may be more. Narrow the search."
+        if found.too_long:
+            names = ", ".join(found.too_long[:_MOST_NAMED])
+            files = number_of(len(found.too_long), "file")
+            yield f"{files} not searched, for a line of more than {_LONGEST}: {names}."
         if found.protected:
             yield f"{number_of(found.protected, 'protected place')} left out (files and folders)."
         if found.ignored:
@@ -117,30 +122,23 @@ class _Told:
         return "" if rest is None else f"; the first {rest.shown:,} follow, {rest.hint}"
 
     @property
-    def _details(self) -> dict[str, int]:
+    def _details(self) -> dict[str, Json]:
         return {"total": self.found.total, "files": self.found.files}
 
 
-class MatchingFiles(_Told, list[FileCount]):
+class MatchingFiles(_SearchReport, list[FileCount]):
     """The files in which lines matched, the first ones if there are many.
 
     Attributes:
         found: the true counts.
-        pattern: what was looked for.
-        shown: the name of the file or folder that was searched.
+        pattern: the regular expression.
+        shown: the name of the searched file or folder.
     """
 
     def __init__(self, found: Found, pattern: str, shown: str, *, with_counts: bool) -> None:
         super().__init__(found.counts)
         self.found, self.pattern, self.shown = found, pattern, shown
         self._with_counts = with_counts
-
-    def __repr__(self) -> str:
-        return self._text(MOST_READ_BY_HAND)
-
-    def to_output(self, budget: int) -> ToolOutput:
-        """Return the counts and as many files as fit."""
-        return ToolOutput(self._text(budget), details=self._details)
 
     def _text(self, budget: int) -> str:
         lines = [str(file) if self._with_counts else file.path for file in self]
@@ -149,25 +147,18 @@ class MatchingFiles(_Told, list[FileCount]):
         return "\n".join((*self._sums(rest), *lines[:count]))
 
 
-class Matches(_Told, list[Match]):
-    """The lines a search found, the first ones if there are many.
+class Matches(_SearchReport, list[Match]):
+    """The matching lines, the first ones if there are many.
 
     Attributes:
         found: the matches with the true counts.
-        pattern: what was looked for.
-        shown: the name of the file or folder that was searched.
+        pattern: the regular expression.
+        shown: the name of the searched file or folder.
     """
 
     def __init__(self, found: Found, pattern: str, shown: str) -> None:
         super().__init__(found.matches)
         self.found, self.pattern, self.shown = found, pattern, shown
-
-    def __repr__(self) -> str:
-        return self._text(MOST_READ_BY_HAND)
-
-    def to_output(self, budget: int) -> ToolOutput:
-        """Return the counts and as many matches as fit."""
-        return ToolOutput(self._text(budget), details=self._details)
 
     def _text(self, budget: int) -> str:
         lines = list(self._lines())

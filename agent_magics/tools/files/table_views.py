@@ -1,7 +1,7 @@
-"""What a model is shown of a table in a file: its shape, its columns and its first rows.
+"""Formats a table file for the model: its shape, columns and first rows.
 
-A CSV file says nothing of its columns' types, so those are guessed from the first rows, and the
-view says so. Parquet says all of it; pyarrow reads it where it is installed.
+A CSV file states no column types, so those are guessed from the first rows, and the view says so. A
+Parquet file states them; pyarrow reads it where it is installed.
 """
 
 import csv
@@ -15,12 +15,12 @@ from datetime import date, datetime
 from importlib.util import find_spec
 from typing import Any
 
-from agent_magics.backends import files
-from agent_magics.backends.text_encoding import Encoding
-from agent_magics.backends.text_lines import count_lines
+from agent_magics.files import windows as files
+from agent_magics.files.encoding import Encoding
+from agent_magics.files.lines import count_lines
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import FOR_NOTES, count_fitting, number_of
+from agent_magics.tools.files.access import FOR_NOTES, count_fitting, number_of
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SHOWN_ROWS = 10
@@ -36,7 +36,7 @@ _MISSING = frozenset(("", "na", "nan", "n/a", "null", "none"))
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table in a file as a model reads it.
+    """The model's view of a table file.
 
     Attributes:
         lines: the view, line by line.
@@ -51,7 +51,7 @@ class TableView:
         return "\n".join((*self.lines, self.note))
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return as many lines as fit, and the note."""
+        """Return as many lines as fit into `budget` characters, and the note."""
         count = count_fitting(self.lines, budget - FOR_NOTES)
         return ToolOutput("\n".join((*self.lines[:count], self.note)), details={"path": self.shown})
 
@@ -62,8 +62,12 @@ class TableView:
 def view_csv(descriptor: int, shown: str) -> TableView | None:
     """Return the view of an opened CSV or TSV file; None where it is no table.
 
+    Args:
+        descriptor: the opened file.
+        shown: its name for messages.
+
     Raises:
-        RespondToModel: the file is no text.
+        RespondToModel: the file is not text.
     """
     size = os.fstat(descriptor).st_size
     start = files.read_start(descriptor, shown, _SAMPLED_BYTES)
@@ -85,7 +89,7 @@ def view_csv(descriptor: int, shown: str) -> TableView | None:
     lines = [
         f"{shown}: {total} x {len(names):,} columns, separated by {SEPARATORS[separator]}; "
         + ("line 1 names the columns." if has_names else "the columns have no names."),
-        *_told_columns(names, body, is_whole=is_whole and len(rows) == count),
+        *_column_lines(names, body, is_whole=is_whole and len(rows) == count),
         *_head_lines(names, body),
         *_oddities(names, body, start.encoding),
     ]
@@ -93,7 +97,7 @@ def view_csv(descriptor: int, shown: str) -> TableView | None:
 
 
 def _parsed(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]], int]:
-    """Return the first rows of a text, and how many it has."""
+    """Return the first rows of a CSV text, and the count of all its rows."""
     reader = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
     rows = list(itertools.islice(reader, _SAMPLED_ROWS + 1))
     count = len(rows) + sum(1 for _ in reader)
@@ -101,7 +105,7 @@ def _parsed(text: str, separator: str, is_whole: bool) -> tuple[list[list[str]],
 
 
 def _separator_of(text: str, shown: str) -> str:
-    """Return the separator by which most of the first lines have the same number of cells."""
+    """Guess the separator: the one by which most of the first lines have equally many cells."""
     if shown.lower().endswith((".tsv", ".tab")):
         return "\t"
 
@@ -119,7 +123,7 @@ def _separator_of(text: str, shown: str) -> str:
 
 
 def _is_header(first: Sequence[str]) -> bool:
-    """Tell names from values: they are texts, and all different."""
+    """Return whether a row holds column names: texts, all different."""
     if len(set(first)) < len(first) or any(_kind_of(cell) != "text" for cell in first if cell):
         return False
     return any(first)
@@ -131,7 +135,7 @@ def _counted_lines(descriptor: int, size: int, has_names: bool) -> str:
     return f"{count_lines(descriptor) - has_names:,} lines of rows"
 
 
-def _told_columns(
+def _column_lines(
     names: Sequence[str], rows: Sequence[Sequence[str]], *, is_whole: bool
 ) -> Iterator[str]:
     counted = "all" if is_whole else f"the first {len(rows):,}"
@@ -139,8 +143,8 @@ def _told_columns(
     for at, name in enumerate(names[:_LISTED_COLUMNS] if rows else ()):
         cells = [row[at] if at < len(row) else "" for row in rows]
         missing = sum(cell.strip().lower() in _MISSING for cell in cells)
-        told = f", {missing:,} missing" if missing else ""
-        yield f"  {_one_line(name)}: {_type_of(cells)}{told}"
+        note = f", {missing:,} missing" if missing else ""
+        yield f"  {_one_line(name)}: {_type_of(cells)}{note}"
     if rows and len(names) > _LISTED_COLUMNS:
         yield f"  … {len(names) - _LISTED_COLUMNS:,} more columns"
 
@@ -157,7 +161,7 @@ def _type_of(cells: Sequence[str]) -> str:
 
 
 def _kind_of(cell: str) -> str:
-    """Return what a cell may be; "" where it is missing."""
+    """Guess the type of a cell's text; "" where it is missing."""
     folded = cell.lower()
     if folded in _MISSING:
         return ""
@@ -195,6 +199,10 @@ def _oddities(
 def view_parquet(descriptor: int, shown: str) -> TableView:
     """Return the view of an opened Parquet file.
 
+    Args:
+        descriptor: the opened file.
+        shown: its name for messages.
+
     Raises:
         RespondToModel: pyarrow is not installed, or the file is damaged.
     """
@@ -215,17 +223,17 @@ def view_parquet(descriptor: int, shown: str) -> TableView:
 
 
 def _parquet_lines(file: Any, shown: str) -> Iterator[str]:
-    told, schema = file.metadata, file.schema_arrow
-    groups = number_of(told.num_row_groups, "row group")
-    yield f"{shown}: {told.num_rows:,} rows x {len(schema):,} columns in {groups}."
+    metadata, schema = file.metadata, file.schema_arrow
+    groups = number_of(metadata.num_row_groups, "row group")
+    yield f"{shown}: {metadata.num_rows:,} rows x {len(schema):,} columns in {groups}."
     yield "Columns:"
     for field in list(schema)[:_LISTED_COLUMNS]:
         yield f"  {_one_line(field.name)}: {field.type}{'' if field.nullable else ', never null'}"
     if len(schema) > _LISTED_COLUMNS:
         yield f"  … {len(schema) - _LISTED_COLUMNS:,} more columns"
-    if not told.num_rows:
+    if not metadata.num_rows:
         return
-    if told.row_group(0).total_byte_size > _PARQUET_GROUP_BYTES:
+    if metadata.row_group(0).total_byte_size > _PARQUET_GROUP_BYTES:
         yield "Its first row group is too large to be unpacked for a look."
         return
     names = [field.name for field in schema][:SHOWN_COLUMNS]
@@ -239,7 +247,7 @@ def _parquet_lines(file: Any, shown: str) -> Iterator[str]:
 
 
 def _head_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the first rows under the names, aligned."""
+    """Yield column names and first rows as aligned text."""
     if not rows:
         return
     head = rows[:SHOWN_ROWS]
@@ -254,6 +262,6 @@ def _head_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
 
 
 def _one_line(cell: str) -> str:
-    """Return a cell's text, short, and without what would break the table."""
+    """Return a cell's text on one line, shortened."""
     text = " ".join(cell.split()) if not cell.isprintable() else cell
     return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"

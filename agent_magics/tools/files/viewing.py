@@ -1,7 +1,7 @@
-"""``view_image``: a picture, made small enough for a model to look at.
+"""``view_image``: reads an image and scales it down for a model.
 
-It is always encoded anew: what else stands in an image file (where a photo was taken, say) is not
-sent to anybody.
+The image is always encoded anew, so that metadata of the file (such as a photo's place) is not
+sent.
 """
 
 import base64
@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from agent_magics.backends import files
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.handles import is_handle
-from agent_magics.dispatch.output import type_name
+from agent_magics.dispatch.results.stored import is_handle
+from agent_magics.dispatch.results.values import bases_of, describe_value, made_by, type_name
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.values import bases_of, describe_value
+from agent_magics.files import windows as files
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.file_access import assess_read, place, refuse_unasked
+from agent_magics.tools.files.access import assess_read, judge_of, place, refuse_unasked
 
 Detail = Literal["auto", "low", "high", "original"]
 
@@ -43,10 +42,10 @@ class Picture:
         data: the bytes, encoded anew.
         mime: "image/png" or "image/jpeg".
         size: (width, height) in pixels, of `data`.
-        original: the same of the file.
-        shown: the file's name.
-        detail: how closely the model is asked to look.
-        is_first: whether the file has more pictures, as an animation does.
+        original: (width, height) in pixels, of the file.
+        shown: the file's name for messages.
+        detail: the level of detail requested of the model.
+        is_first: whether the file has more images, as an animation does.
     """
 
     data: bytes
@@ -58,19 +57,19 @@ class Picture:
     is_first: bool = False
 
     def __repr__(self) -> str:
-        words = [f"{self.shown}: {self.original[0]} x {self.original[1]} pixels"]
+        parts = [f"{self.shown}: {self.original[0]} x {self.original[1]} pixels"]
         if self.size != self.original:
-            words.append(f"shown at {self.size[0]} x {self.size[1]}")
+            parts.append(f"shown at {self.size[0]} x {self.size[1]}")
         if self.is_first:
-            words.append("the first of several pictures")
-        return ", ".join(words)
+            parts.append("the first of several pictures")
+        return ", ".join(parts)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         encoded = base64.b64encode(self.data).decode("ascii")
         return {self.mime: encoded, "text/plain": repr(self)}
 
     def to_output(self, budget: int) -> ToolOutput:
-        """Return what the model reads and sees; the budget is one of text."""
+        """Return the image with a line of text; `budget` limits the text, in characters."""
         encoded = base64.b64encode(self.data).decode("ascii")
         image = InputImage(f"data:{self.mime};base64,{encoded}", self.detail)
         content = (InputText(repr(self)[:budget]), image)
@@ -82,9 +81,9 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
     """Look at a picture: a PNG, JPEG, GIF (its first picture) or WebP file, or one in the kernel.
 
     Args:
-        path: the file, relative to the workspace, absolute, or starting with ~; or the name of a
-            kept result such as @r1, or of a variable: a figure, an image, or an array of pixels.
-        detail: low is enough for what it shows in the large; otherwise leave it out.
+        path: the file, or the name of a kept result such as @r1 or of a variable: a figure, an
+            image, or an array of pixels.
+        detail: low is enough for an overview.
 
     Returns:
         Called by hand: a `Picture`, which a notebook shows.
@@ -96,7 +95,7 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
     if found:
         return _encoded_anew(_picture_of(value, path), path, detail)
     resolved, shown = place(path, ctx)
-    descriptor = files.open_regular(resolved, shown)
+    descriptor = files.open_regular(resolved, shown, judge_of(ctx).is_withheld)
     with os.fdopen(descriptor, "rb") as file:
         where = files.opened_path(descriptor) or resolved
         status = os.fstat(descriptor)
@@ -112,7 +111,7 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """A picture as Pillow has it, upright and in plain colours."""
+    """An image decoded by Pillow, upright and in RGB, RGBA or grey."""
 
     image: Any
     is_photo: bool = False
@@ -177,7 +176,7 @@ def _too_many_pixels(shown: str, pillow: Any) -> str:
 
 
 def _in_kernel(path: str, ctx: ToolContext | None) -> tuple[bool, Any]:
-    """Return (True, value) where `path` names a kept result or a variable, and no file."""
+    """Return (True, value) where `path` names a stored result or a variable and no file."""
     if is_handle(path) and ctx is not None:
         return True, ctx.handles.value_of(path)
     if not path.isidentifier() or ((Path.cwd() if ctx is None else ctx.cwd) / path).exists():
@@ -193,14 +192,12 @@ def _namespace(ctx: ToolContext | None) -> Mapping[str, Any]:
 
 
 def _picture_of(value: Any, shown: str) -> _Decoded:
-    """Return the picture that a value is.
+    """Convert a value (figure, image or array) to an image.
 
     Raises:
-        RespondToModel: it is none.
+        RespondToModel: it is no image.
     """
-    known = {
-        (str(base.__module__).partition(".")[0], base.__name__) for base in bases_of(type(value))
-    }
+    known = set(map(made_by, bases_of(type(value))))
     try:
         if ("matplotlib", "Axes") in known:
             return _drawn(value.get_figure(), shown)
@@ -231,7 +228,7 @@ def _drawn(figure: Any, shown: str) -> _Decoded:
 
 
 def _from_pixels(array: Any, shown: str) -> _Decoded:
-    """Return the picture of an array: height x width, of grey, or of 3 or 4 colours."""
+    """Convert an array of shape (height, width), or with 3 or 4 channels, to an image."""
     pillow = _pillow()
     if (
         array.ndim not in (2, 3)
@@ -255,7 +252,7 @@ def _from_pixels(array: Any, shown: str) -> _Decoded:
 
 
 def _in_plain_colours(image: Any) -> Any:
-    """Return the picture in red, green and blue, with its transparency where it has any."""
+    """Convert an image to RGB, or to RGBA where it has transparency."""
     if image.mode in ("RGB", "RGBA", "L"):
         return image.copy()
     has_alpha = "transparency" in image.info or image.mode in ("LA", "PA", "La", "RGBa")

@@ -1,7 +1,8 @@
-"""A tool called by hand: what its server asks meanwhile is put to whoever waits for the call."""
+"""Answers questions of an MCP server during a call that a person makes by hand."""
 
 import asyncio
 import contextvars
+import logging
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,26 +10,29 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from agent_magics.dispatch.consent.flood import QuestionLimit
 from agent_magics.protocol.events import ElicitationRequested
-from agent_magics.protocol.mcp import Elicitation, ElicitationAnswer, McpDesk, Sampling
+from agent_magics.protocol.mcp import Elicitation, ElicitationAnswer, McpCallbacks, Sampling
 from agent_magics.protocol.ops import Answer
-from agent_magics.tools.mcp_desk import answer_of
+from agent_magics.tools.mcp.callbacks import answer_of
+
+_LOG = logging.getLogger("agent_magics")
 
 # Answers a question on the thread it is called on, which it may keep waiting.
 Ask = Callable[[ElicitationRequested], Answer]
-# Starts the call with a desk, on the engine's loop; from any other thread.
-Start = Callable[[McpDesk], "Future[Any]"]
+# Starts the call with its callbacks, on the engine's loop; from any other thread.
+Start = Callable[[McpCallbacks], "Future[Any]"]
 
 
 def decline(question: ElicitationRequested) -> Answer:
-    """Answer where there is nobody to ask."""
+    """Decline a server's question because there is nobody to ask."""
     return Answer(question_id=question.question_id, decision="deny", by="policy")
 
 
 def wait_for_call(start: Start, ask: Ask) -> Any:
-    """Make a call and return its result; questions are answered on this thread meanwhile."""
+    """Make a call and return its result, answering the server's questions on this thread."""
     waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-    pending = start(_Desk(ask, waiting.put))
+    pending = start(_DirectCallbacks(ask, waiting.put))
     pending.add_done_callback(lambda _: waiting.put(None))
     try:
         while (answer := waiting.get()) is not None:
@@ -40,29 +44,35 @@ def wait_for_call(start: Start, ask: Ask) -> Any:
 
 
 async def await_call(start: Start, ask: Ask) -> Any:
-    """Make a call and return its result; questions are answered on this loop meanwhile."""
+    """Make a call and return its result, answering the server's questions on this loop."""
     loop = asyncio.get_running_loop()
     # The cell's own context: what is shown and typed in belongs to it.
     hand_over = partial(loop.call_soon_threadsafe, context=contextvars.copy_context())
-    return await asyncio.wrap_future(start(_Desk(ask, hand_over)))
+    return await asyncio.wrap_future(start(_DirectCallbacks(ask, hand_over)))
 
 
-class _Desk:
-    """The desk of one call; news are not shown, and our model answers no server."""
+class _DirectCallbacks:
+    """Handles a server's requests during one call by hand: asks, shows no progress, no sampling."""
 
     def __init__(self, ask: Ask, hand_over: Callable[[Callable[[], None]], Any]) -> None:
         self._ask = ask
         self._hand_over = hand_over
+        self._limit: QuestionLimit | None = None
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        """Show nothing."""
+        """Ignore progress."""
 
     def log(self, level: str, text: str) -> None:
-        """Keep nothing."""
+        """Ignore log messages."""
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Have it answered on the thread of whoever called."""
-        asked = ElicitationRequested(
+        """Ask on the thread of the caller."""
+        if self._limit is None:
+            self._limit = QuestionLimit(_LOG.warning, question.server)
+        return answer_of(question, await self._limit.put(partial(self._put, question)))
+
+    async def _put(self, question: Elicitation) -> Answer:
+        event = ElicitationRequested(
             question_id=uuid.uuid4().hex,
             call_id="",
             server=question.server,
@@ -71,11 +81,11 @@ class _Desk:
             url=question.url,
         )
         reply: Future[Answer] = Future()
-        self._hand_over(partial(_answer, self._ask, asked, reply))
-        return answer_of(question, await asyncio.wrap_future(reply))
+        self._hand_over(partial(_answer, self._ask, event, reply))
+        return await asyncio.wrap_future(reply)
 
     async def sample(self, request: Sampling) -> str | None:
-        """Refuse."""
+        """Refuse: None."""
         return None
 
 

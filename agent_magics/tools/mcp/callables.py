@@ -8,14 +8,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from agent_magics.dispatch.foreign_schema import sanitize_json_schema
-from agent_magics.dispatch.foreign_signature import bound_arguments, function_of, type_of
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_json_schema
+from agent_magics.dispatch.foreign_schemas.signature import bound_arguments, function_of, type_of
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.mcp import McpDesk, McpTool
-from agent_magics.tools.mcp_by_hand import Ask, await_call, decline, wait_for_call
-from agent_magics.tools.mcp_handler import McpToolHandler
-from agent_magics.tools.mcp_joining import McpTools
-from agent_magics.tools.mcp_results import is_wrapped, value_of
+from agent_magics.protocol.mcp import McpCallbacks, McpTool
+from agent_magics.tools.mcp.by_hand import Ask, await_call, decline, wait_for_call
+from agent_magics.tools.mcp.handler import McpToolHandler
+from agent_magics.tools.mcp.joining import McpTools
+from agent_magics.tools.mcp.results import is_wrapped, value_of
 
 # Makes the callable for a tool out of a function with its signature: (name, function).
 Caller = Callable[[str, Callable[..., Any]], Callable[..., Any]]
@@ -24,17 +24,17 @@ Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 
 
 class McpToolError(RuntimeError):
-    """A tool of an MCP server says that it failed."""
+    """A tool of an MCP server reported a failure (``isError``)."""
 
 
 class McpNamespace:
-    """The servers by name: ``mcp.github``, or ``mcp["my-server"]``.
+    """The MCP servers by name: ``mcp.github``, or ``mcp["my-server"]``.
 
     Args:
-        tools: what the servers offer.
+        tools: the tools of the servers.
         spawn: starts a coroutine on the engine's loop.
-        caller: makes the callables; None lets them call the server directly, as a person does.
-        ask: answers what servers ask while they are called directly.
+        caller: wraps each tool as a callable; None calls the server directly, as a person does.
+        ask: answers servers' questions during direct calls.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class McpNamespace:
 
 
 class McpServerTools:
-    """The tools of one server by name; one that is starting is waited for."""
+    """The tools of one server by name; waits for a server that is starting."""
 
     def __init__(
         self, server: str, tools: McpTools, spawn: Spawn, caller: Caller | None, ask: Ask
@@ -110,7 +110,7 @@ class McpServerTools:
         return "\n".join([f"MCP server {self._server}:", *(lines or ["  no tools (yet)"])])
 
     def _handlers(self) -> dict[str, McpToolHandler]:
-        """Return the tools, after the server's start where they are not known yet."""
+        """Return the server's tools, waiting for its start where they are not known yet."""
         known = self._tools.handlers_of(self._server)
         if not known:
             self._why = _waited(self._spawn(self._tools.arrived(self._server)))
@@ -125,8 +125,8 @@ class McpServerTools:
         if self._caller is not None:
             return self._caller(handler.options.name, function_for(handler, _refused))
 
-        def start(arguments: dict[str, Any], desk: McpDesk) -> "Future[Any]":
-            return self._spawn(_call(self._tools, handler.card.tool, arguments, desk))
+        def start(arguments: dict[str, Any], callbacks: McpCallbacks) -> "Future[Any]":
+            return self._spawn(_call(self._tools, handler.card.tool, arguments, callbacks))
 
         def call(arguments: dict[str, Any]) -> Any:
             return wait_for_call(partial(start, arguments), self._ask)
@@ -139,15 +139,17 @@ class McpServerTools:
         signature = inspect.signature(function)
         aio.__name__ = aio.__qualname__ = function.__name__
         aio.__doc__ = function.__doc__
-        aio.__signature__ = signature  # type: ignore[attr-defined] - read by inspect
-        function.aio = aio  # type: ignore[attr-defined] - as the person's own tools have it
+        aio.__dict__["__signature__"] = signature  # read by inspect
+        function.__dict__["aio"] = aio  # as on the person's own tools
         return function
 
 
-async def _call(tools: McpTools, tool: McpTool, arguments: dict[str, Any], desk: McpDesk) -> Any:
-    """Call a tool as a person does: without approval."""
+async def _call(
+    tools: McpTools, tool: McpTool, arguments: dict[str, Any], callbacks: McpCallbacks
+) -> Any:
+    """Call a tool directly, without approval, on behalf of the person."""
     try:
-        result = await tools.manager.call_tool(tool.server, tool.name, arguments, desk)
+        result = await tools.manager.call_tool(tool.server, tool.name, arguments, callbacks)
     except RespondToModel as error:
         raise McpToolError(str(error)) from None
     value = value_of(result, tool)
@@ -171,7 +173,7 @@ def _refused(arguments: dict[str, Any]) -> Any:
 def function_for(
     handler: McpToolHandler, call: Callable[[dict[str, Any]], Any]
 ) -> Callable[..., Any]:
-    """Return a function with the signature and the docstring of a tool, which `call` answers."""
+    """Return a function with a tool's signature and docstring that passes arguments to `call`."""
     tool = handler.card.tool
     return function_of(
         attribute_of(tool.name),
@@ -195,7 +197,7 @@ def _defaults(tool: McpTool) -> dict[str, Any]:
 
 
 def _returned(tool: McpTool) -> Any:
-    """Return the type of what code gets, where the server says it."""
+    """Return the annotation of a tool's result, from its output schema where it has one."""
     if tool.output_schema is None:
         return inspect.Signature.empty
     schema = sanitize_json_schema(tool.output_schema)
@@ -205,7 +207,7 @@ def _returned(tool: McpTool) -> Any:
 
 
 def attribute_of(name: str) -> str:
-    """Return the Python name for that of a server or a tool."""
+    """Convert the name of a server or a tool to a Python identifier."""
     plain = re.sub(r"[^a-zA-Z0-9_]", "_", name)
     if keyword.iskeyword(plain):
         return f"{plain}_"

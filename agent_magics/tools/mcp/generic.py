@@ -9,10 +9,11 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.servers import AgentServers
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.mcp_results import contents_output
+from agent_magics.tools.mcp.results import contents_output
 
 _NO_SERVERS = "There are no MCP servers here."
 
@@ -30,10 +31,9 @@ async def mcp_call_tool(
     Args:
         tool: its name there; without one, the server's tools are listed.
     """
-    ctx = _inside(ctx)
-    servers = ctx.turn.servers
+    ctx, servers = _inside(ctx)
     if server not in (state.config.name for state in servers.states):
-        raise RespondToModel(_unknown(server, ctx))
+        raise RespondToModel(_unknown(server, servers))
     why = await servers.arrived(server)
     if why:
         raise RespondToModel(why)
@@ -41,9 +41,8 @@ async def mcp_call_tool(
     if name is None and servers.handler(tool) is not None and tool.startswith("mcp__"):
         name = tool  # as it is offered
     if name is not None:
-        output: ToolOutput = await ctx.call(name, arguments or {})
-        return output
-    listed = _list_tools(server, ctx)
+        return await ctx.call(name, arguments or {})
+    listed = servers.list_tools(server)
     if not tool:
         return ToolOutput(listed)
     raise RespondToModel(f"{server} has no tool named {tool!r}. {listed}")
@@ -59,8 +58,8 @@ async def list_mcp_resources(
         server: only this one.
         cursor: where its earlier list goes on.
     """
-    ctx = _inside(ctx)
-    return await _listed(ctx.turn.servers.manager.list_resources, server, cursor, ctx)
+    _, servers = _inside(ctx)
+    return await _listed(servers.manager.list_resources, server, cursor, servers)
 
 
 @tool(mutating=False, parallel=True)
@@ -68,58 +67,46 @@ async def list_mcp_resource_templates(
     server: str = "", cursor: str = "", *, ctx: ToolContext | None = None
 ) -> ToolOutput:
     """List patterns of addresses to read; {...} is filled in. Like list_mcp_resources."""
-    ctx = _inside(ctx)
-    return await _listed(ctx.turn.servers.manager.list_resource_templates, server, cursor, ctx)
+    _, servers = _inside(ctx)
+    return await _listed(servers.manager.list_resource_templates, server, cursor, servers)
 
 
 @tool(mutating=False, parallel=True)
 async def read_mcp_resource(server: str, uri: str, *, ctx: ToolContext | None = None) -> ToolOutput:
     """Read a resource of an MCP server."""
-    ctx = _inside(ctx)
+    ctx, servers = _inside(ctx)
     try:
-        contents = await ctx.turn.servers.manager.read_resource(server, uri)
+        contents = await servers.manager.read_resource(server, uri)
     except FatalError as error:
         raise RespondToModel(str(error)) from error
     return contents_output(contents, ctx)
 
 
-def _inside(ctx: ToolContext | None) -> ToolContext:
+def _inside(ctx: ToolContext | None) -> tuple[ToolContext, AgentServers]:
     if ctx is None:
         raise RespondToModel("This works inside a turn; by hand use agent.mcp.")
     if ctx.turn.servers is None:
         raise RespondToModel(_NO_SERVERS)
-    return ctx
+    return ctx, ctx.turn.servers
 
 
-def _unknown(server: str, ctx: ToolContext) -> str:
-    names = ", ".join(state.config.name for state in ctx.turn.servers.states)
+def _unknown(server: str, servers: AgentServers) -> str:
+    names = ", ".join(state.config.name for state in servers.states)
     return f"There is no MCP server named {server!r}; there are: {names}."
-
-
-def _list_tools(server: str, ctx: ToolContext) -> str:
-    handlers = ctx.turn.servers.handlers_of(server)
-    if not handlers:
-        return "It offers no tools."
-    lines = [
-        f"{name}({', '.join(each.card.parameters.get('properties', {}))}): "
-        f"{each.card.description.partition(chr(10))[0]}"
-        for name, each in handlers.items()
-    ]
-    return "Its tools:\n" + "\n".join(lines)
 
 
 # -- resources -------------------------------------------------------------------------------------
 
 
 async def _listed(
-    ask: Callable[[str, str], Awaitable[McpPage]], server: str, cursor: str, ctx: ToolContext
+    ask: Callable[[str, str], Awaitable[McpPage]], server: str, cursor: str, servers: AgentServers
 ) -> ToolOutput:
-    """List one page of one server, or the first page of each."""
+    """List one page of one server's resources, or the first page of each server's."""
     if cursor and not server:
         raise RespondToModel("cursor: it belongs to one server; say which (server=...).")
-    states = ctx.turn.servers.states
+    states = servers.states
     if server and server not in (state.config.name for state in states):
-        raise RespondToModel(_unknown(server, ctx))
+        raise RespondToModel(_unknown(server, servers))
     names = [server] if server else [s.config.name for s in states if s.has_resources]
     lines: list[str] = []
     found: list[McpResource] = []
@@ -143,6 +130,6 @@ def _line(each: McpResource) -> str:
     about = [each.mime_type, "" if each.size is None else f"{each.size:,} bytes"]
     kind = ", ".join(filter(None, about))
     title = each.title or (each.name if each.name != each.uri else "")
-    words = " - ".join(filter(None, (title, " ".join(each.description.split())[:200])))
+    text = " - ".join(filter(None, (title, " ".join(each.description.split())[:200])))
     line = f"{each.server}: {each.uri}"
-    return line + (f" ({kind})" if kind else "") + (f" {words}" if words else "")
+    return line + (f" ({kind})" if kind else "") + (f" {text}" if text else "")

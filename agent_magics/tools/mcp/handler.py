@@ -1,25 +1,25 @@
-"""Answers the calls of one tool of an MCP server.
+"""Runs the calls of one tool of an MCP server.
 
 Law: what a server says of its tool (its hints, its description) is a claim. A lasting approval is
-bound to all that it says, so that a tool that is described otherwise is asked about again.
+bound to all of it, so that a changed description is asked about again.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_magics.backends.mcp import McpConnectionManager
-from agent_magics.dispatch.actions import Action, ActionKind, fingerprint_of
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
+from agent_magics.approval.rules import ProposedRule
+from agent_magics.dispatch.consent.edits import arguments_of
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.dynamic import NOT_STRICT
-from agent_magics.dispatch.edits import arguments_of
-from agent_magics.dispatch.foreign_schema import sanitize_parameters
-from agent_magics.dispatch.handles import HandleStore, is_handle
-from agent_magics.dispatch.output import whole_text
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.dispatch.handlers.dynamic import NOT_STRICT
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.dispatch.rules import ProposedRule
+from agent_magics.dispatch.results.output import whole_text
+from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.tool import ToolOptions
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import McpServerConfig, McpTool
@@ -31,8 +31,8 @@ from agent_magics.protocol.tools import (
     ToolOutput,
     ToolPayload,
 )
-from agent_magics.tools.mcp_desk import CallDesk
-from agent_magics.tools.mcp_results import output_of
+from agent_magics.tools.mcp.callbacks import ContextCallbacks
+from agent_magics.tools.mcp.results import output_of
 
 # Characters of a tool's description that the model reads.
 LONGEST_DESCRIPTION = 2_000
@@ -40,11 +40,11 @@ LONGEST_DESCRIPTION = 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolCard:
-    """A tool as we read it; making one takes time in the size of its schema.
+    """A server's tool as parsed; parsing takes time linear in the size of its schema.
 
     Attributes:
         parameters: its schema in the subset that is sent.
-        digest: changes with all that the server says of it.
+        digest: a hash of all that the server says of the tool.
     """
 
     tool: McpTool
@@ -53,7 +53,7 @@ class ToolCard:
 
     @property
     def description(self) -> str:
-        """What the model reads of it."""
+        """The description for the model, shortened where it is very long."""
         text = self.tool.description or self.tool.title or self.tool.name
         if len(text) <= LONGEST_DESCRIPTION:
             return text
@@ -61,30 +61,39 @@ class ToolCard:
 
     @property
     def only_reads(self) -> bool:
-        """Whether the server says so, and nothing against it."""
+        """Whether the server's hints say that the tool is read-only and not destructive."""
         return self.tool.read_only is True and self.tool.destructive is not True
 
 
 def card_of(tool: McpTool) -> ToolCard:
-    """Return the card of a tool."""
-    said = (tool.server, tool.name, tool.title, tool.description, tool.input_schema)
+    """Parse a tool's schema and hash its definition."""
+    definition = (tool.server, tool.name, tool.title, tool.description, tool.input_schema)
     hints = (tool.read_only, tool.destructive)
-    digest = fingerprint_of(tool.name, *said, *hints).rpartition(":")[2]
+    digest = fingerprint_of(tool.name, *definition, *hints).rpartition(":")[2]
     return ToolCard(tool, sanitize_parameters(tool.input_schema), digest)
 
 
+def family_of(server: str, cards: Sequence[ToolCard]) -> str:
+    """Return a server's name with a hash of the definitions of all its tools."""
+    digest = fingerprint_of(server, sorted(card.digest for card in cards)).rpartition(":")[2]
+    return f"{server}@{digest}"
+
+
 class McpToolHandler:
-    """Answers the calls of one tool.
+    """Runs the calls of one MCP tool.
 
     Args:
-        card: the tool.
+        card: the parsed tool.
         name: the name that the model calls.
-        config: of its server.
-        manager: reaches it.
+        config: the configuration of its server.
+        manager: the connections to the servers.
+
+    Attributes:
+        family: its server, as "NAME@HASH" of all the tools that it describes now.
     """
 
     kind = "mcp"
-    action = None  # its arguments are what an approval is about
+    action: Action | None = None  # its arguments are what an approval is about
 
     def __init__(
         self, card: ToolCard, name: str, config: McpServerConfig, manager: McpConnectionManager
@@ -98,6 +107,7 @@ class McpToolHandler:
         self.spec = FunctionToolSpec(
             name, card.description, card.parameters, strict=False, strict_reason=NOT_STRICT
         )
+        self.family = ""
         self._config = config
         self._manager = manager
         self._kind = _KINDS.get(config.approval_mode) or (
@@ -105,17 +115,18 @@ class McpToolHandler:
         )
 
     def matches_kind(self, payload: ToolPayload) -> bool:
-        """JSON arguments only."""
+        """Return whether the payload is JSON arguments."""
         return isinstance(payload, FunctionPayload | McpPayload)
 
     def how_to_call(self) -> str:
-        """Say that this is a function tool."""
+        """Return the hint for a call of the wrong kind."""
         return f"Call {self.options.name} as a function, with its arguments as one JSON object."
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
-        """Check that the arguments are a JSON object, and that none is missing.
+        """Check that the arguments are a JSON object and that no required one is missing.
 
-        Not more: the schema that is offered may say less than its author's, and the server checks.
+        No more is checked: the schema that is sent may be a subset of the server's, which checks,
+        too.
         """
         arguments = arguments_of(call)
         required = self.card.parameters.get("required", ())
@@ -131,7 +142,7 @@ class McpToolHandler:
         return ToolInvocation(call, context, (arguments,))
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
-        """Say what is known: the server's own hints, and what the person configured."""
+        """Return the approval action, from the server's hints and the person's configuration."""
         name, digest = self.options.name, self.card.digest
         pinned = f"{name}@{digest[:16]}"
         return [
@@ -141,28 +152,29 @@ class McpToolHandler:
                 fingerprint=f"{name}:{digest}",
                 identity=fingerprint_of(name, digest, invocation.args[0]),
                 subject=name,
+                family="" if self.card.tool.destructive else self.family,
                 pinned=pinned,
                 proposed_rule=ProposedRule("mcp", pinned),
             )
         ]
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
-        """Unless the server says that it only reads."""
-        return self.options.mutating
+        """Return whether the tool may change something: yes, unless its hints deny it."""
+        return bool(self.options.mutating)
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
-        """Have the server answer."""
+        """Call the tool on its server."""
         context, tool = invocation.context, self.card.tool
-        desk = CallDesk(context, tool.server)
+        callbacks = ContextCallbacks(context, tool.server)
         arguments = _with_values(invocation.args[0], context.handles)
         try:
-            result = await self._manager.call_tool(tool.server, tool.name, arguments, desk)
-        except FatalError as error:  # for the person to mend, but the turn can go on without
+            result = await self._manager.call_tool(tool.server, tool.name, arguments, callbacks)
+        except FatalError as error:  # only the person can repair it, but the turn can go on without
             raise RespondToModel(f"{error} Only the person can mend this; tell them.") from error
         output = output_of(result, tool, context)
-        if not desk.logged:
+        if not callbacks.logged:
             return output
-        return replace(output, details={"server": tool.server, "log": desk.logged})
+        return replace(output, details={"server": tool.server, "log": callbacks.logged})
 
 
 _KINDS = {"prompt": ActionKind.MCP_ASKING, "approve": ActionKind.MCP_ALLOWED}
@@ -175,11 +187,11 @@ def _text_of(payload: ToolPayload) -> str:
 
 
 def _with_values(arguments: Mapping[str, Json], handles: HandleStore) -> dict[str, Any]:
-    """Return the arguments with what names such as ``@r7`` stand for, in any place."""
+    """Replace references such as ``@r7`` in the arguments, at any depth, by the stored values."""
     return {name: _value(each, handles) for name, each in arguments.items()}
 
 
-def _value(given: Any, handles: HandleStore) -> Any:
+def _value(given: object, handles: HandleStore) -> Any:
     if isinstance(given, dict):
         return _with_values(given, handles)
     if isinstance(given, list):

@@ -1,25 +1,25 @@
-"""The tools of an agent's MCP servers: they join when their server is ready, and leave with it.
+"""Registers the tools of MCP servers when their server is ready, and removes them with it.
 
-Servers start beside the turns. The names of their tools, and what is offered, follow from all that
-has been read of them; a selection leaves out some of it and changes no name.
+Servers start beside the turns. Names and specifications of tools are computed from all that has
+been read of the servers; a selection hides some of them and changes no name.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent_magics.backends.mcp import McpConnectionManager
-from agent_magics.dispatch.function import FunctionToolHandler
+from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolHandler
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 from agent_magics.protocol.tools import ConfiguredToolSpec
-from agent_magics.tools import mcp_generic
-from agent_magics.tools.mcp_handler import McpToolHandler
-from agent_magics.tools.mcp_names import PREFIX, may_belong_to, qualified_names
-from agent_magics.tools.mcp_news import news_of_the_gone, server_news
-from agent_magics.tools.mcp_reading import McpReader, ReadTools
-from agent_magics.tools.mcp_selection import WORD, Selection, no_such_tool
+from agent_magics.tools.mcp import generic as mcp_generic
+from agent_magics.tools.mcp.handler import McpToolHandler, family_of
+from agent_magics.tools.mcp.listings import McpReader, ReadTools
+from agent_magics.tools.mcp.names import PREFIX, may_belong_to, qualified_names
+from agent_magics.tools.mcp.notifications import describe_changes, describe_removed
+from agent_magics.tools.mcp.selection import WORD, Selection, no_such_tool
 
 STARTING = frozenset((McpStatus.STARTING, McpStatus.RESTARTING))
 
@@ -36,10 +36,10 @@ GENERIC = frozenset(fn.tool_options.name for fn in (*_ALWAYS, *_OF_RESOURCES))
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What follows from all that was read; made anew when something has changed.
+    """Data computed from all tool lists; rebuilt when one changes.
 
     Attributes:
-        key: what it was made from.
+        key: the inputs that it was computed from.
         by_tool: (server, tool) -> name.
     """
 
@@ -50,17 +50,17 @@ class _Index:
 
 
 class McpTools:
-    """The tools of the servers of one manager; safe from every thread but for what is async.
+    """The tools of one manager's servers; its synchronous methods are thread-safe.
 
     Args:
-        manager: reaches the servers.
-        hidden: returns the names that are neither offered nor answered: the same set as long as
-            nothing changes.
-        reader: reads what they offer.
-        selection: the tools that are there, where not all shall be.
+        manager: the connections to the servers.
+        hidden: returns the names that are neither offered nor answered: the same set object as long
+            as nothing changes.
+        reader: parses the servers' tool lists.
+        selection: the tools to offer, where not all shall be.
 
     Attributes:
-        named: tools that were asked for one by one.
+        named: tools that were requested by their full names.
     """
 
     def __init__(
@@ -86,17 +86,17 @@ class McpTools:
             self._generic |= {name: FunctionToolHandler(fn) for name, fn in _ALIASES.items()}
 
     def start(self) -> None:
-        """Have the servers started; returns at once."""
+        """Start the servers in the background."""
         self.manager.start(self._servers())
 
     def select(self, names: Sequence[str]) -> "McpTools":
-        """Return these tools alone; the same object for the same names.
+        """Return a view of these tools alone; the same object for the same names.
 
         Args:
             names: names of tools, patterns, and "mcp" for all.
 
         Raises:
-            FatalError: one of them belongs to no server, or its server does not have it.
+            FatalError: a name belongs to no server, or its server does not have it.
         """
         if WORD in names:
             return self
@@ -109,10 +109,10 @@ class McpTools:
         return found
 
     def check(self) -> None:
-        """Look whether there is what was asked for by name, as far as that is known by now.
+        """Check that the tools requested by name exist, as far as that is known by now.
 
         Raises:
-            FatalError: it is not; says what there is.
+            FatalError: one does not; the sentence names those that exist.
         """
         if self._selection is None:
             return
@@ -127,21 +127,22 @@ class McpTools:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that can be called now."""
+        """The names of the tools that can be called now."""
         return tuple(spec.spec.name for spec in self.specs())
 
     def specs(self) -> tuple[ConfiguredToolSpec, ...]:
-        """Return what can be offered now; the same tuple as long as nothing changes."""
+        """Return the specifications that can be offered; the same tuple while nothing changes."""
         return self._index().specs
 
     def handler(self, name: str) -> ToolHandler | None:
-        """Return who answers `name`, or None."""
+        """Return the handler of the tool `name`, or None."""
         if name in self._hidden():
             return None
-        return self._generic.get(name) or self._index().handlers.get(name)
+        generic: ToolHandler | None = self._generic.get(name)
+        return generic or self._index().handlers.get(name)
 
     def may_come(self, name: str) -> bool:
-        """Tell whether `name` may be a tool of a server whose tools are not known now."""
+        """Return whether `name` may be a tool of a server whose tools are not known now."""
         if self._selection is not None and name not in self._selection:
             return False
         return name.startswith(PREFIX) and bool(self._candidates(name))
@@ -150,7 +151,7 @@ class McpTools:
         """Wait for the servers that `name` may belong to.
 
         Raises:
-            RespondToModel: none of them has such a tool; says why.
+            RespondToModel: none of them has such a tool; the sentence says why.
         """
         why = ""
         for server in self._candidates(name):
@@ -174,7 +175,7 @@ class McpTools:
 
     @property
     def starting(self) -> list[str]:
-        """The servers whose tools are not known yet."""
+        """The names of the servers whose tools are not known yet."""
         return [
             state.config.name
             for state in self.states
@@ -190,24 +191,24 @@ class McpTools:
 
     @property
     def states(self) -> tuple[McpServerState, ...]:
-        """How the servers stand."""
+        """The states of the servers."""
         states, chosen = self.manager.states(), self._selection
         if chosen is None:
             return states
         return tuple(state for state in states if chosen.names_server(state.config.name))
 
     def reserve(self, names: Sequence[str]) -> None:
-        """Keep these names for the tools that have them: none of ours takes one of them."""
+        """Reserve names that other tools have: no MCP tool takes one of them."""
         taken = frozenset(name for name in names if name.startswith(PREFIX))
         if taken != self._taken:
             self._taken = taken
 
     def name_of(self, server: str, tool: str) -> str | None:
-        """Return what a server's tool is called here; None where it is not known."""
+        """Return the name that the model calls for a server's tool; None where it is not known."""
         return self._index().by_tool.get((server, tool))
 
     def handlers_of(self, server: str) -> dict[str, McpToolHandler]:
-        """Return who answers the tools of a server, by the server's own names of them."""
+        """Return the handlers of a server's tools, by the server's own names."""
         index = self._index()
         return {
             tool: index.handlers[name]
@@ -215,31 +216,43 @@ class McpTools:
             if owner == server and name in index.handlers
         }
 
+    def list_tools(self, server: str) -> str:
+        """Return the tools of a server as text, one line each."""
+        handlers = self.handlers_of(server)
+        if not handlers:
+            return "It offers no tools."
+        lines = [
+            f"{name}({', '.join(each.card.parameters.get('properties', {}))}): "
+            f"{each.card.description.partition(chr(10))[0]}"
+            for name, each in handlers.items()
+        ]
+        return "Its tools:\n" + "\n".join(lines)
+
     async def require(self) -> None:
-        """Wait for the servers that a run cannot do without.
+        """Wait for the servers that are configured as required.
 
         Raises:
-            FatalError: one of them is not there.
+            FatalError: one of them is not available.
         """
         await self.manager.require(self._servers())
         for state in self.states:
             if state.config.required and state.config.enabled:
                 await self.arrived(state.config.name)
 
-    def news(self, told: dict[str, str]) -> list[str]:
-        """Return what the model does not know yet of the servers; see `engine.setup.Servers`."""
+    def notifications(self, reported: dict[str, str]) -> list[str]:
+        """Return the server changes that not yet reported to the model; see `describe_changes`."""
         index = self._index()
         counts: dict[str, int] = {}
         for server, tool in index.by_tool:
             counts[server] = counts.get(server, 0) + (index.by_tool[server, tool] in index.handlers)
         known = [state for state in self.states if not self._reader.pending(state.config.name)]
         configured = {state.config.name for state in self.manager.states()}
-        return [*news_of_the_gone(configured, told), *server_news(known, counts, told)]
+        return [*describe_removed(configured, reported), *describe_changes(known, counts, reported)]
 
     # -- what follows from what was read -----------------------------------------------------------
 
     def refresh(self) -> None:
-        """Read what servers offer anew, where that has changed; returns at once."""
+        """Parse the servers' tool lists anew where they have changed, in the background."""
         self._reader.refresh()
 
     def _index(self) -> _Index:
@@ -259,6 +272,7 @@ class McpTools:
         cards = {
             (server, card.tool.name): card for server, each in read.items() for card in each.cards
         }
+        families = {server: family_of(server, each.cards) for server, each in read.items()}
         by_tool = qualified_names(list(cards), self._taken)
         if self._selection is not None:
             by_tool = {place: name for place, name in by_tool.items() if name in self._selection}
@@ -270,6 +284,7 @@ class McpTools:
                 continue
             if known is None or known.card is not cards[place]:
                 known = McpToolHandler(cards[place], name, configs[place[0]], self.manager)
+            known.family = families[place[0]]
             handlers[name] = known
         with_resources = self._reader.has_resources and self._selection is None
         generic = (*_ALWAYS, *(_OF_RESOURCES if with_resources else ()))
@@ -284,7 +299,7 @@ class McpTools:
         return _Index(key, handlers, by_tool, tuple(specs))
 
     def _servers(self) -> list[str] | None:
-        """Return the servers that tools were selected of; None where it is all."""
+        """Return the servers of the selection; None means all."""
         return None if self._selection is None else [s.config.name for s in self.states]
 
     def _names_of(self, servers: Collection[str]) -> list[str]:

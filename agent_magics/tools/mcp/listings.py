@@ -1,4 +1,4 @@
-"""Reads what servers offer, on a thread, since a schema may be large; each list of tools once."""
+"""Parses servers' tool lists on a thread, since schemas may be large; each list once."""
 
 import threading
 from concurrent.futures import Future
@@ -6,27 +6,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from agent_magics.backends.mcp import McpConnectionManager
 from agent_magics.dispatch.pool import POOL
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.mcp import McpStatus, McpTool
-from agent_magics.tools.mcp_handler import ToolCard, card_of
+from agent_magics.tools.mcp.handler import ToolCard, card_of
 
 _USABLE = frozenset((McpStatus.READY, McpStatus.RESTARTING))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTools:
-    """What was read of one server; `tools` is the very list that it was read from."""
+    """The parsed tools of one server; `tools` is the list object that they were parsed from."""
 
     tools: tuple[McpTool, ...]
     cards: tuple[ToolCard, ...]
 
 
 class McpReader:
-    """What is known of the tools of a manager's servers; safe from every thread.
+    """Parses and keeps the tools of a manager's servers; thread-safe.
 
     Attributes:
-        has_resources: some server has, or had, resources.
+        has_resources: whether some server has, or had, resources.
     """
 
     def __init__(self, manager: McpConnectionManager) -> None:
@@ -37,17 +37,17 @@ class McpReader:
         self.has_resources = False
 
     def known(self) -> dict[str, ReadTools]:
-        """Return what has been read, by server, in the order of their arrival."""
+        """Return the parsed tools by server, in the order of their arrival."""
         with self._lock:
             return dict(self._read)
 
     def pending(self, server: str) -> "Future[None] | None":
-        """Return what is done when the tools of a server have been read; None where they are."""
+        """Return a future of the running parse of a server's tools; None where none runs."""
         reading = self._reading.get(server)
         return None if reading is None else reading[1]
 
     def refresh(self) -> None:
-        """Read what servers offer anew, where that has changed; returns at once."""
+        """Parse the servers' tool lists anew where they have changed, in the background."""
         states = {state.config.name: state for state in self._manager.states()}
         usable = {name for name, state in states.items() if state.status in _USABLE}
         with self._lock:

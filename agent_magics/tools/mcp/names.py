@@ -1,7 +1,7 @@
-"""What tools of MCP servers are called: ``mcp__SERVER__TOOL``, as every provider takes it.
+"""Names the tools of MCP servers: ``mcp__SERVER__TOOL``, valid for every provider.
 
-Two names that would become one both get a hash of what they really are, so that none of them can
-stand in for the other; and no name is one that the house, or the person, has given already.
+Where two names would become equal, both get a hash of the original ones, so that neither can stand
+in for the other; and no name equals that of a built-in or registered tool.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ def qualified_names(
     """Return (server, tool) -> the name that the model calls.
 
     Args:
-        tools: names of servers and of their tools, as these call them.
-        taken: names that other tools have.
+        tools: pairs of a server's name and its tool's name, in their own spelling.
+        taken: names of other tools.
     """
     plain = {each: _plain(*each) for each in tools}
     often = Counter(plain.values())
@@ -50,10 +50,10 @@ def _hashed(name: str, tool: tuple[str, str]) -> str:
 
 
 def start_of(server: str) -> str:
-    """Return how the names of a server's tools begin."""
+    """Return the common prefix of the names of a server's tools."""
     return PREFIX + _REFUSED.sub("_", server) + "__"
 
 
 def may_belong_to(name: str, server: str) -> bool:
-    """Tell whether `name` may be a tool of `server`, whose tools are not known yet."""
+    """Return whether `name` may be a tool of `server`, whose tool list is not known yet."""
     return name.startswith(start_of(server)[: LONGEST_NAME - _HASH - 1])

@@ -1,4 +1,4 @@
-"""What a tool of an MCP server gave back, as the model reads it and as code gets it."""
+"""Converts results of MCP tools for the model and for code."""
 
 import base64
 import binascii
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.output import cut_text
+from agent_magics.dispatch.results.output import cut_text
 from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText, Json
 from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
 from agent_magics.protocol.tools import ToolOutput
 
 NOTHING = "Done; the tool gave nothing back."
-_WRAPPED = "result"  # what the SDKs put a value into that is no object
+_WRAPPED = "result"  # the property into which SDKs wrap a value that is no object
 
 
 def output_of(result: McpResult, tool: McpTool, context: ToolContext) -> ToolOutput:
-    """Return a result with all its parts; what is too long for the model is kept whole.
+    """Convert a result with all its parts; text too long for the model becomes a stored result.
 
     Args:
-        result: what the server said.
-        tool: which tool said it.
-        context: the call; its conversation keeps what the model cannot read.
+        result: the server's result.
+        tool: the tool that was called.
+        context: the call, in whose conversation results are stored.
     """
     parts = list(result.content)
     structured = _structured_text(result)
@@ -37,7 +37,7 @@ def output_of(result: McpResult, tool: McpTool, context: ToolContext) -> ToolOut
 
 
 def fit_parts(parts: Sequence[ContentPart], context: ToolContext) -> Content:
-    """Return parts within the call's budget of text; where that cuts, the whole text is kept."""
+    """Cut parts to the call's budget of text; the whole text is then kept as a stored result."""
     texts = [part.text for part in parts if isinstance(part, InputText)]
     whole = "\n".join(texts)
     if len(whole) <= context.output_budget:
@@ -54,7 +54,7 @@ def fit_parts(parts: Sequence[ContentPart], context: ToolContext) -> Content:
 
 
 def contents_output(contents: Sequence[McpContents], context: ToolContext) -> ToolOutput:
-    """Return a resource that was read: its texts, and its files under names."""
+    """Convert a resource's contents: text as it is, files as stored results."""
     parts: list[ContentPart] = []
     values: list[Any] = []
     for each in contents:
@@ -81,7 +81,7 @@ def _blob_parts(blob: McpBlob, file: bytes | None, context: ToolContext) -> list
 
 
 def _structured_text(result: McpResult) -> str:
-    """Return `structuredContent` as text; "" where the text says the same already."""
+    """Return `structuredContent` as text; "" where the text parts contain the same value."""
     if result.structured is None:
         return ""
     texts = [part.text for part in result.content if isinstance(part, InputText)]
@@ -94,7 +94,7 @@ def _structured_text(result: McpResult) -> str:
 
 
 def _says(texts: Sequence[str], value: Json) -> bool:
-    """Tell whether texts are this value: as JSON, as it is, or one text for each element."""
+    """Return whether texts represent this value: as JSON, plainly, or one text per element."""
     if len(texts) == 1 and (texts[0] == value or _same_json(texts[0], value)):
         return True
     if not isinstance(value, list) or len(value) != len(texts):
@@ -116,7 +116,7 @@ def _same_json(text: str, value: Json) -> bool:
 
 
 def value_of(result: McpResult, tool: McpTool) -> Any:
-    """Return what code gets: the structured value, else the text, else all parts in a list."""
+    """Return the value for code: the structured content, else the text, else a list of parts."""
     structured = result.structured
     if isinstance(structured, Mapping) and is_wrapped(tool) and _WRAPPED in structured:
         return structured[_WRAPPED]
@@ -130,7 +130,7 @@ def value_of(result: McpResult, tool: McpTool) -> Any:
 
 
 def is_wrapped(tool: McpTool) -> bool:
-    """Tell whether a tool's value stands in an object only because it must be one."""
+    """Return whether a tool's value is the only property, ``result``, of its output object."""
     schema = tool.output_schema
     properties = schema.get("properties") if schema else None
     return isinstance(properties, Mapping) and set(properties) == {_WRAPPED}
@@ -163,7 +163,7 @@ def _decoded(data: str) -> bytes | None:
 
 
 def _kept(blob: McpBlob, file: bytes | None, context: ToolContext) -> str:
-    """Keep a file and say under which name."""
+    """Store a file as a result and return a line that names it."""
     what = " ".join(filter(None, (blob.mime_type or "a file", blob.uri)))
     if file is None:
         return f"[{what}: the server sent it in a form that cannot be read (no base64)]"

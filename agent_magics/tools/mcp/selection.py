@@ -1,47 +1,22 @@
-"""Which tools of MCP servers a list of tools names: one by one, by patterns, or all by a word.
+"""Selects tools of MCP servers by name, pattern or server.
 
 ``mcp__time__get_current_time``, ``mcp__time__*``, ``mcp``: the names as the model knows them.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp_names import PREFIX, may_belong_to, start_of
+from agent_magics.tools.mcp.names import PREFIX, may_belong_to, start_of
 
 WORD = "mcp"  # all tools of all servers
 _SPECIAL = re.compile(r"[*?\[]")
 
-Entry = str | Callable[..., Any]
-
-
-def split_tools(
-    wanted: Sequence[Entry] | str | None, namespace: Mapping[str, Any]
-) -> tuple[Sequence[Entry] | str | None, tuple[str, ...]]:
-    """Return what of a list of tools is not of MCP servers, and the names that are.
-
-    Args:
-        wanted: names, sets and functions; None names nothing.
-        namespace: functions by name; one of these is none of a server's.
-    """
-    entries = [wanted] if isinstance(wanted, str) else wanted
-    if entries is None or callable(entries):
-        return wanted, ()
-    named = [each for each in entries if _is_of_server(each) and not callable(namespace.get(each))]
-    if not named:
-        return wanted, ()
-    return [each for each in entries if each not in named], tuple(dict.fromkeys(named))
-
-
-def _is_of_server(entry: Any) -> bool:
-    return isinstance(entry, str) and (entry == WORD or entry.startswith(PREFIX))
-
 
 class Selection:
-    """Some tools of MCP servers.
+    """A selection of MCP tools by name or pattern.
 
     Args:
         names: names of tools, patterns of such names, and `WORD`.
@@ -58,14 +33,14 @@ class Selection:
         )
 
     def names_server(self, server: str) -> bool:
-        """Tell whether one of the tools may belong to this server."""
+        """Return whether one of the tools may belong to this server."""
         return any(_may_name(each, server) for each in self._patterns)
 
     def check(self, servers: Sequence[str]) -> None:
-        """Refuse a name that belongs to no server.
+        """Check that every name belongs to a server.
 
         Raises:
-            FatalError: there is one; says what there is.
+            FatalError: one does not; the sentence lists the servers.
         """
         for each in self._patterns:
             if each != WORD and not any(_may_name(each, server) for server in servers):
@@ -88,8 +63,8 @@ def _no_server(name: str, servers: Sequence[str]) -> str:
             f"There is no tool named {name!r}: there are no MCP servers. "
             "%agent mcp add NAME -- COMMAND adds one."
         )
-    asked = name.removeprefix(PREFIX).partition("__")[0]
-    near = difflib.get_close_matches(asked, servers, n=3, cutoff=0.6)
+    server_part = name.removeprefix(PREFIX).partition("__")[0]
+    near = difflib.get_close_matches(server_part, servers, n=3, cutoff=0.6)
     hint = f" Did you mean {_joined(near)}?" if near else ""
     return (
         f"There is no tool named {name!r}: no MCP server begins its tools' names so.{hint} "
@@ -98,7 +73,7 @@ def _no_server(name: str, servers: Sequence[str]) -> str:
 
 
 def no_such_tool(name: str, server: str, tools: Iterable[str]) -> str:
-    """Return the sentence for a tool that a server, which is ready, does not have."""
+    """Return the error sentence for a tool that a ready server does not have, with near names."""
     start = start_of(server)  # not compared: all of them have it in common
     plain = {each.removeprefix(start): each for each in tools}
     near = difflib.get_close_matches(name.removeprefix(start), plain, n=3, cutoff=0.6)

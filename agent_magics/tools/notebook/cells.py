@@ -1,19 +1,23 @@
-"""``notebook_read``, and what all notebook tools share: the open notebook, and words for its cells.
+"""``notebook_read``, and what all notebook tools share: the open document, and views of its cells.
 
-They work on the live document, in the page where the person has it open, never on its file: what
-the editor holds would win, or ask the person which of two to keep.
+They work on the live document, in the page where the person has it open, never on its file: the
+editor's version would overwrite the file, or ask the person which of the two to keep.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from agent_magics.dispatch.context import LiveDocument, ToolContext
-from agent_magics.dispatch.output import cut_text
-from agent_magics.dispatch.references import refer
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.live import LiveDocument
+from agent_magics.files.beneath import real_path
+from agent_magics.files.paths import open_notebook
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.tools.files.access import judge_of
 
 MOST_CELLS = 50
 # Characters shown of one cell and of one of its outputs where many cells are read.
@@ -21,10 +25,10 @@ _CELL, _OUTPUT = 2_000, 400
 
 
 def document_of(ctx: ToolContext | None) -> LiveDocument:
-    """Return the open notebook.
+    """Return the notebook that is open in the person's page.
 
     Raises:
-        RespondToModel: there is none to work on.
+        RespondToModel: none is open.
     """
     kernel = None if ctx is None else ctx.turn.live_kernel
     document = getattr(kernel, "document", None)
@@ -33,6 +37,9 @@ def document_of(ctx: ToolContext | None) -> LiveDocument:
             "There is no open notebook here: the notebook tools work for agents in cells of a "
             "notebook that is open in JupyterLab."
         )
+    path = open_notebook()
+    if ctx is not None and path and (reason := judge_of(ctx).ruled(real_path(path))):
+        raise RespondToModel(f"The open notebook is not shown: {reason}.")
     found: LiveDocument = document
     return found
 
@@ -75,22 +82,22 @@ def _output(whole: str, images: list[str], ctx: ToolContext) -> ToolOutput:
     content: str | tuple[ContentPart, ...] = text
     if images:
         content = (InputText(text), *map(InputImage, images))
-    return ToolOutput(content, details={"output": shown}, value=whole)
+    return ToolOutput(content, details={"output": shown}, value=whole, is_fitted=True)
 
 
 def _cell_text(document: LiveDocument, cell: Mapping[str, Any], own: str, *, whole: bool) -> str:
-    """Return one cell as the model reads it, with a head that names it."""
-    version = document.remember(cell["id"], cell["source"])
-    words = [f"[{cell['index'] + 1}] {cell['type']} cell {cell['id']}", f"version {version}"]
+    """Return the model's view of one cell, with a heading that names it."""
+    version = document.remember(cell["id"], cell["source"], cell["type"])
+    heading = [f"[{cell['index'] + 1}] {cell['type']} cell {cell['id']}", f"version {version}"]
     if cell["count"] is not None:
-        words.append(f"run as [{cell['count']}]")
+        heading.append(f"run as [{cell['count']}]")
     if cell["running"]:
-        words.append("running")
+        heading.append("running")
     if cell["read_only"]:
-        words.append("read-only")
+        heading.append("read-only")
     if cell["id"] == own:
-        words.append("your own cell, which you cannot change")
-    lines = [", ".join(words), cut_text(cell["source"], 10**9 if whole else _CELL)[0]]
+        heading.append("your own cell, which you cannot change")
+    lines = [", ".join(heading), cut_text(cell["source"], 10**9 if whole else _CELL)[0]]
     for output in cell["outputs"]:
         text = cut_text(output["text"], 10**9 if whole else _OUTPUT)[0].rstrip()
         if output.get("image") and not text.startswith("["):
@@ -100,6 +107,6 @@ def _cell_text(document: LiveDocument, cell: Mapping[str, Any], own: str, *, who
 
 
 def images_of(cells: list[Mapping[str, Any]]) -> list[str]:
-    """Return the pictures among the outputs of cells, as ``data:`` addresses."""
+    """Return the images among the outputs of cells, as ``data:`` URLs."""
     outputs = [output for cell in cells for output in cell["outputs"]]
     return [output["image"] for output in outputs if output.get("image")]

@@ -1,4 +1,4 @@
-"""``notebook_insert_cell``, ``_edit_cell``, ``_delete_cell``, ``_run_cell``: the open notebook.
+"""``notebook_insert_cell``, ``_edit_cell``, ``_delete_cell``, ``_run_cell``, on the open notebook.
 
 Each change is one step of the notebook's own undo, shown to the person beforehand as a diff.
 """
@@ -8,14 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from agent_magics.dispatch.actions import Action, ActionKind
-from agent_magics.dispatch.context import LiveDocument, ToolContext
+from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.live import LiveDocument
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyEnd
-from agent_magics.protocol.items import InputImage, Json
+from agent_magics.protocol.items import InputImage, InputText, Json
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.notebook_cells import document_of
+from agent_magics.tools.notebook.cells import document_of
 
 _REASON = "it changes the notebook that is open in front of you"
 _AGENT = re.compile(r"\s*%%agent\b")
@@ -41,19 +42,21 @@ def _change(verb: str, where: str, diff: str) -> list[Action]:
 
 
 def _assess_insert(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
-    document_of(ctx)
     kind = arguments.get("kind", "code")
     after = arguments.get("after", "")
+    source = document_of(ctx).as_written(kind, arguments["source"])
     where = f"below cell {after}" if after else "below the agent's cell"
-    return _change(f"insert a {kind} cell", where, _diff("", arguments["source"], "new cell"))
+    return _change(f"insert a {kind} cell", where, _diff("", source, "new cell"))
 
 
 def _assess_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     cell_id = arguments["cell_id"]
     before = _known(cell_id, arguments["version"], ctx)
-    if before == arguments["source"]:
+    document = document_of(ctx)
+    source = document.as_written(document.kind_of(cell_id), arguments["source"], before)
+    if before == source:
         raise RespondToModel("The cell reads so already: there is nothing to change.")
-    return _change("edit", f"cell {cell_id}", _diff(before, arguments["source"], cell_id))
+    return _change("edit", f"cell {cell_id}", _diff(before, source, cell_id))
 
 
 def _assess_delete(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
@@ -63,7 +66,7 @@ def _assess_delete(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Actio
 
 
 def _known(cell_id: str, version: str, ctx: ToolContext) -> str:
-    """Return the cell's text as the model has read it; its own cell is not for it to change."""
+    """Return the cell's text in the version that the model read; refuse the model's own cell."""
     document = document_of(ctx)
     if cell_id == document.asker(ctx.turn_id):
         raise RespondToModel(
@@ -99,12 +102,14 @@ async def notebook_insert_cell(
     """
     document = document_of(ctx)
     assert ctx is not None
+    written = document.as_written(kind, source)
     above = after or document.asker(ctx.turn_id)
-    made = await document.request(ctx.turn_id, "insert", after=above, kind=kind, source=source)
-    version = document.remember(made["id"], source)
-    ctx.emit(PatchApplyEnd, success=True, diff=_diff("", source, "new cell"))
+    made = await document.request(ctx.turn_id, "insert", after=above, kind=kind, source=written)
+    version = document.remember(made["id"], written, kind)
+    ctx.emit(PatchApplyEnd, success=True, diff=_diff("", written, "new cell"))
+    place = f"cell {made['id']}, number {made['index'] + 1}, version {version}"
     return ToolOutput(
-        f"Inserted as cell {made['id']}, number {made['index'] + 1}, version {version}.",
+        f"Inserted as {place}.{_note_of_rewriting(source, written)}",
         details={"output": ""},
     )
 
@@ -124,12 +129,23 @@ async def notebook_edit_cell(
     document = document_of(ctx)
     assert ctx is not None
     before = document.read_as(cell_id, version)
-    await document.request(ctx.turn_id, "edit", cell=cell_id, expected=before, source=source)
-    ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, source, cell_id))
+    kind = document.kind_of(cell_id)
+    written = document.as_written(kind, source, before)
+    wish = {"cell": cell_id, "kind": kind, "expected": before, "source": written}
+    await document.request(ctx.turn_id, "edit", **wish)
+    ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, written, cell_id))
+    now = document.remember(cell_id, written, kind)
     return ToolOutput(
-        f"Cell {cell_id} is changed; it is now version {document.remember(cell_id, source)}.",
+        f"Cell {cell_id} is changed; it is now version {now}.{_note_of_rewriting(source, written)}",
         details={"output": ""},
     )
+
+
+def _note_of_rewriting(source: str, written: str) -> str:
+    """Return a note where a cell's text differs from what the model wrote; else ""."""
+    if written == source:
+        return ""
+    return f" Pictures, HTML and signs that could act are written otherwise; it reads:\n{written}"
 
 
 @tool(assess=_assess_delete)
@@ -173,7 +189,7 @@ async def notebook_run_cell(
     document = document_of(ctx)
     assert ctx is not None
     source = document.read_as(cell_id, version)
-    # Before the code runs: it must be a cell that can show what comes of it.
+    # Checked before the code runs: the cell must be able to show the outputs.
     await _show(document, ctx, cell_id, source, [])
     output = await ctx.call("python", {"code": source, "where": "live"})
     if output.text.startswith("The person changed the code to:"):
@@ -184,13 +200,14 @@ async def notebook_run_cell(
             note = f"[Cell {cell_id} shows this.]"
         except RespondToModel as error:
             note = f"[It ran, but the cell does not show it. {error}]"
-    # What came of it stands in the cell, and in the call of python.
+    # The outputs are shown in the cell, and in the call of python.
     details = {**output.details, "output": note}
     if isinstance(output.content, str):
         return ToolOutput(f"{output.content.rstrip()}\n{note}", output.success, details)
     first, *rest = output.content
-    content = (type(first)(f"{first.text.rstrip()}\n{note}"), *rest)  # type: ignore[union-attr]
-    return ToolOutput(content, output.success, details)
+    if isinstance(first, InputText):
+        first = InputText(f"{first.text.rstrip()}\n{note}")
+    return ToolOutput((first, *rest), output.success, details)
 
 
 async def _show(
@@ -200,9 +217,9 @@ async def _show(
 
 
 def _outputs_of(output: ToolOutput) -> list[Json]:
-    """Return what a run came to as outputs of a cell: text and pictures, in their order.
+    """Convert a tool's output to notebook outputs: text and images, in their order.
 
-    Nothing else: HTML of a model's making could press a button in the page.
+    Nothing else is kept: HTML written by a model could press a button in the page.
     """
     content = output.content
     images = [] if isinstance(content, str) else [p for p in content if isinstance(p, InputImage)]

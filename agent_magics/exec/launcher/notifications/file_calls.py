@@ -1,7 +1,7 @@
-"""Changes modes, owners and sizes of files on behalf of a command: Landlock does not govern them.
+"""Changes modes, owners and sizes of files on behalf of a command, which Landlock does not control.
 
-The file is found once, as a descriptor; that descriptor is judged, and the change is made through
-it. There is no second look-up, hence nothing to exchange in between.
+The file is opened once; its descriptor is judged, and the change is made through the descriptor.
+There is no second path look-up, so the file cannot be exchanged in between.
 """
 
 import errno
@@ -10,12 +10,12 @@ import stat
 import struct
 from dataclasses import dataclass
 
-from agent_magics.backends.launcher.descriptors import path_of
-from agent_magics.backends.launcher.landlock import SHARED_MEMORY, is_below
-from agent_magics.backends.launcher.linux import syscall
-from agent_magics.backends.launcher.question import AT_FDCWD, Question, Refused
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.descriptors import path_of
+from agent_magics.exec.launcher.linux import syscall
+from agent_magics.exec.launcher.notifications.question import AT_FDCWD, Refused, SystemCall
+from agent_magics.exec.launcher.rules.landlock import SHARED_MEMORY, is_below
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
 
 # <linux/fcntl.h>
 _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
@@ -24,7 +24,7 @@ _LONG = struct.Struct("=q")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Where a call has its arguments: the folder's (or file's) descriptor, path, rest, flags."""
+    """Positions of a call's arguments: descriptor of folder or file, path, further ones, flags."""
 
     base: int | None
     path: int | None
@@ -46,8 +46,8 @@ _FORMS = {
 }
 
 
-def change_file(question: Question, name: str, confinement: Confinement) -> int:
-    """Make the call `name`; return 0.
+def change_file(question: SystemCall, name: str, confinement: Confinement) -> int:
+    """Perform the call `name`; return 0.
 
     Raises:
         Refused: the file is not below a writable folder, or the mode has a setuid bit.
@@ -74,7 +74,7 @@ def change_file(question: Question, name: str, confinement: Confinement) -> int:
     return 0
 
 
-def _open_target(question: Question, form: _Form) -> int:
+def _open_target(question: SystemCall, form: _Form) -> int:
     flags = 0 if form.flags is None else question.integer(form.flags)
     if flags & ~(_AT_SYMLINK_NOFOLLOW | _AT_EMPTY_PATH):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -95,7 +95,7 @@ def _change_mode(fd: int, mode: int, where: str) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
     setid = mode & (stat.S_ISUID | stat.S_ISGID)
-    # On a folder the group's bit is no privilege: it says which group new files get.
+    # On a folder the setgid bit is no privilege: it determines the group of new files.
     if setid and not (stat.S_ISDIR(status.st_mode) and setid == stat.S_ISGID):
         raise Refused(f"chmod {mode:o} {where}")
     os.chmod(f"/proc/self/fd/{fd}", mode)

@@ -1,9 +1,9 @@
-"""Answers the system calls that the filter hands to the supervisor: makes them itself, or refuses.
+"""Answers the system calls that the filter forwards to the supervisor: performs or refuses them.
 
-The asking thread stands still until it has its answer; the supervisor never does: what takes long
-is begun without waiting and answered when it is done. Every call made here is made on a copy of
-the arguments and on descriptors, so that nothing can be exchanged between the judgement and the
-deed (man 2 seccomp_unotify).
+The calling thread blocks until it is answered; the supervisor never blocks: long calls are started
+in non-blocking mode and answered when they are done. Every call is performed with a copy of the
+arguments and with descriptors, so that nothing can be exchanged between the check and the use (man
+2 seccomp_unotify).
 """
 
 import errno
@@ -14,16 +14,22 @@ import stat
 import struct
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 
-from agent_magics.backends.launcher.descriptors import process_of
-from agent_magics.backends.launcher.file_calls import change_file
-from agent_magics.backends.launcher.linux import syscall
-from agent_magics.backends.launcher.question import NOTIFICATION, Later, Question, Refused
-from agent_magics.backends.launcher.seccomp import KILL_CALLS, MODE_CALLS, TIOCGPTPEER
-from agent_magics.backends.launcher.sending import send
-from agent_magics.backends.launcher.socket_calls import connect, listen
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.descriptors import process_of
+from agent_magics.exec.launcher.linux import syscall
+from agent_magics.exec.launcher.notifications.file_calls import change_file
+from agent_magics.exec.launcher.notifications.question import (
+    NOTIFICATION,
+    Deferred,
+    Refused,
+    SystemCall,
+)
+from agent_magics.exec.launcher.notifications.sending import send
+from agent_magics.exec.launcher.notifications.socket_calls import connect, listen
+from agent_magics.exec.launcher.rules.seccomp import KILL_CALLS, MODE_CALLS, TIOCGPTPEER
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
 
 # <linux/seccomp.h>
 _RECEIVE, _SEND, _ID_VALID, _ADD_FD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
@@ -34,7 +40,7 @@ _ADD_AND_ANSWER = 1 << 1  # SECCOMP_ADDFD_FLAG_SEND, Linux 5.14
 
 _PTMX = os.makedev(5, 2)  # Documentation/admin-guide/devices.txt
 _MOST_REFUSED = 20
-_TICK = 50_000_000  # nanoseconds between looks at calls that wait
+_TICK = 50_000_000  # nanoseconds between retries of waiting calls
 _MOST_EVENTS = 64
 
 Tree = Callable[[], Collection[int]]
@@ -44,61 +50,64 @@ class _Answered(Exception):
     """The handler has sent the answer itself."""
 
 
-class _LetItGo(Exception):
-    """The call may be made by the asking process itself: its arguments are numbers only."""
+class _Continue(Exception):
+    """The calling process may execute the call itself, since its arguments are only numbers."""
 
 
-class Notary:
-    """Answers the questions of one command.
+class SeccompNotifier:
+    """Answers the forwarded system calls of one command.
 
     Attributes:
-        refused: what was refused, for people: at most 20, each once.
+        refused: refused operations, for people: at most 20, each once.
     """
 
     def __init__(self, listener: int, confinement: Confinement, tree: Tree):
-        """Take over `listener`.
+        """Take ownership of `listener`.
 
         Args:
-            listener: what `confine.enter` returned in the command.
-            confinement: what the command may do.
-            tree: returns the process ids of the command and all below it.
+            listener: from `confine.enter` in the command.
+            confinement: what the command may access.
+            tree: returns the process ids of the command and all its descendants.
         """
         self.refused: list[str] = []
         self._listener = listener
         self._confinement = confinement
         self._tree = tree
-        self._waiting: dict[int, tuple[Question, Later]] = {}
+        self._waiting: dict[int, tuple[SystemCall, Deferred]] = {}
         self._timer: int | None = None
         self._events = select.epoll()
         self._events.register(listener, select.EPOLLIN)
         self._handlers = self._make_handlers()
 
-    def _make_handlers(self) -> dict[int, Callable[[Question], int | Later]]:
+    def _make_handlers(self) -> dict[int, Callable[[SystemCall], int | Deferred]]:
         confinement = self._confinement
-        handlers: dict[str, Callable[[Question], int | Later]] = {
+        handlers: dict[str, Callable[[SystemCall], int | Deferred]] = {
             "ioctl": self._open_peer,
             "connect": lambda question: connect(question, confinement),
             "listen": listen,
         }
         for name in (*MODE_CALLS, "truncate"):
-            handlers[name] = lambda question, name=name: change_file(question, name, confinement)
+            handlers[name] = partial(change_file, name=name, confinement=confinement)
         for name in KILL_CALLS:
-            handlers[name] = lambda question, name=name: self._judge_kill(question, name)
+            handlers[name] = partial(self._judge_kill, name=name)
         for name in ("sendto", "sendmsg", "sendmmsg"):
-            handlers[name] = lambda question, name=name: send(question, name)
-        return {number_of(name): handler for name, handler in handlers.items() if number_of(name)}
+            handlers[name] = partial(send, name=name)
+        numbers = {name: number_of(name) for name in handlers}
+        return {number: handlers[name] for name, number in numbers.items() if number is not None}
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when `answer` has something to do."""
+        """Return a descriptor that is readable when `answer` has work to do."""
         return self._events.fileno()
 
     def answer(self) -> None:
-        """Answer what can be answered now; never blocks, and never raises for what is asked."""
+        """Answer the calls that can be answered now; never blocks, and no request makes it
+        raise.
+        """
         for fd, event in self._events.poll(0, _MOST_EVENTS):
             if fd == self._listener:
                 if event & select.EPOLLIN:
                     self._answer_one()
-                else:  # nobody is left who could ask
+                else:  # the last process below the filter has ended
                     self._events.unregister(fd)
             elif fd == self._timer:
                 os.read(fd, 8)
@@ -107,7 +116,7 @@ class Notary:
                 self._try_again(fd)
 
     def close(self) -> None:
-        """Close the listener: whoever still asks is refused (ENOSYS)."""
+        """Close the listener; later calls fail with ENOSYS."""
         for _, later in self._waiting.values():
             later.close()
         self._waiting.clear()
@@ -122,30 +131,30 @@ class Notary:
             fcntl.ioctl(self._listener, _RECEIVE, data)
         except OSError:  # it was killed meanwhile
             return
-        question = Question(bytes(data), self._confirm)
+        question = SystemCall(bytes(data), self._confirm)
         try:
             answer = self._handlers[question.number](question)
         except _Answered:
             return
-        except _LetItGo:
+        except _Continue:
             self._reply(question, flags=_CONTINUE)
         except Refused as refusal:
             self._note(refusal.what)
             self._reply(question, error=errno.EPERM)
         except OSError as error:
             self._reply(question, error=error.errno or errno.EPERM)
-        except Exception:  # a bug of ours must neither end the supervisor nor let the call go
+        except Exception:  # a bug must neither end the supervisor nor allow the call
             self._reply(question, error=errno.EPERM)
         else:
-            if isinstance(answer, Later):
+            if isinstance(answer, Deferred):
                 self._wait(question, answer)
             else:
                 self._reply(question, value=answer)
 
-    def _confirm(self, question: Question) -> None:
+    def _confirm(self, question: SystemCall) -> None:
         fcntl.ioctl(self._listener, _ID_VALID, struct.pack("=Q", question.id))
 
-    def _reply(self, question: Question, value: int = 0, error: int = 0, flags: int = 0) -> None:
+    def _reply(self, question: SystemCall, value: int = 0, error: int = 0, flags: int = 0) -> None:
         with suppress(OSError):  # it is gone
             response = _RESPONSE.pack(question.id, value, -error, flags)
             fcntl.ioctl(self._listener, _SEND, response)
@@ -156,7 +165,7 @@ class Notary:
 
     # Calls that take long
 
-    def _wait(self, question: Question, later: Later) -> None:
+    def _wait(self, question: SystemCall, later: Deferred) -> None:
         self._waiting[question.id] = question, later
         if later.descriptor is not None:
             self._events.register(later.descriptor, select.EPOLLOUT)
@@ -191,7 +200,7 @@ class Notary:
             else:
                 self._ask_again(question, later)
 
-    def _ask_again(self, question: Question, later: Later) -> None:
+    def _ask_again(self, question: SystemCall, later: Deferred) -> None:
         try:
             value = later.again()
         except BlockingIOError:
@@ -203,7 +212,7 @@ class Notary:
             self._end_waiting(question)
             self._reply(question, value=value)
 
-    def _end_waiting(self, question: Question) -> None:
+    def _end_waiting(self, question: SystemCall) -> None:
         _, later = self._waiting.pop(question.id)
         if later.descriptor is not None:
             self._events.unregister(later.descriptor)
@@ -213,8 +222,8 @@ class Notary:
 
     # Calls that are judged here
 
-    def _judge_kill(self, question: Question, name: str) -> int:
-        """Let a signal go to the command's own processes and groups only."""
+    def _judge_kill(self, question: SystemCall, name: str) -> int:
+        """Allow signals only to the command's own processes and groups."""
         target = question.integer(0)
         tree = set(self._tree())
         if target > 0:
@@ -222,7 +231,7 @@ class Notary:
                 target = process_of(target) if name == "tkill" else target
             allowed = target in tree
         elif target < -1 and name == "kill":
-            # A group lies in one session, and the command's sessions are its own.
+            # A group belongs to one session, and the command's sessions contain only its processes.
             allowed = any(_group_of(pid) == -target for pid in tree)
         else:  # 0 is one's own group, -1 is everybody
             allowed = target == 0
@@ -230,10 +239,10 @@ class Notary:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         if not allowed:
             raise Refused(f"{name} {target}")
-        raise _LetItGo
+        raise _Continue
 
-    def _open_peer(self, question: Question) -> int:
-        """Open the other end of a terminal that the command has made, without its path."""
+    def _open_peer(self, question: SystemCall) -> int:
+        """Open the other end of a terminal that the command has created, without its path."""
         assert question.integer(1) == TIOCGPTPEER
         master = question.take(question.integer(0))
         try:
@@ -263,7 +272,7 @@ def _group_of(pid: int) -> int:
 
 
 def _has_signal(thread: int) -> bool:
-    """Whether a signal that it does not block waits for `thread`."""
+    """Tell whether `thread` has a pending signal that it does not block."""
     fields = {}
     with suppress(OSError), open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as f:
         fields = dict(line.split(":\t", 1) for line in f if ":\t" in line)

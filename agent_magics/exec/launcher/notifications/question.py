@@ -1,6 +1,6 @@
-"""A system call that waits for the supervisor's answer, and what can be learned about it.
+"""Represents a system call that waits for the supervisor's answer.
 
-Memory of the asking process is read once, into copies: what it changes afterwards changes nothing.
+Memory of the calling process is read once, into copies: later changes to it have no effect.
 """
 
 import errno
@@ -10,14 +10,14 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent_magics.backends.launcher.descriptors import open_in_root, take_descriptor
+from agent_magics.exec.launcher.descriptors import open_in_root, take_descriptor
 
 AT_FDCWD = -100  # <linux/fcntl.h>
 _PAGE = 4096
 _PATH_MAX = 4096  # <linux/limits.h>
 _INT = struct.Struct("=i")
 
-# These links of /proc mean the asking process; resolved by us they would mean us.
+# These links refer to the calling process; resolved by the supervisor they would refer to itself.
 _OWN_DESCRIPTOR = re.compile(
     rb"/(?:proc/(?:self|thread-self)|dev)/fd/([0-9]{1,9})(/.*)?", re.DOTALL
 )
@@ -27,7 +27,7 @@ class Refused(PermissionError):
     """The policy refuses the call.
 
     Attributes:
-        what: for people, such as "connect 127.0.0.1:22"; empty when nobody need hear of it.
+        what: description for people, such as "connect 127.0.0.1:22"; "" is not reported.
     """
 
     def __init__(self, what: str):
@@ -36,13 +36,13 @@ class Refused(PermissionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """The answer is not known yet.
+class Deferred:
+    """The result of a call that is still in progress.
 
     Attributes:
         again: returns the value, or raises OSError; BlockingIOError means "not yet".
-        descriptor: becomes writable when it is worth asking again; None: now and then.
-        close: frees what it holds.
+        descriptor: becomes writable when a retry is worthwhile; None means periodically.
+        close: frees its resources.
     """
 
     again: Callable[[], int]
@@ -50,37 +50,40 @@ class Later:
     close: Callable[[], None]
 
 
-class Question:
+class SystemCall:
     """One notification of the kernel (struct seccomp_notif of <linux/seccomp.h>).
 
     Attributes:
-        id: the kernel's name for it.
-        thread: who asks.
+        id: the kernel's identifier of the notification.
+        thread: the id of the calling thread.
         number: the system call.
-        arguments: six of them, unsigned.
+        arguments: its six arguments, unsigned.
     """
 
-    def __init__(self, data: bytes, confirm: Callable[["Question"], None]):
+    def __init__(self, data: bytes, confirm: Callable[["SystemCall"], None]):
         self.id, self.thread, _, self.number, _, _, *self.arguments = NOTIFICATION.unpack(data)
         self._confirm = confirm
 
     def confirm(self) -> None:
-        """Make sure that what was read so far came from who asks, not from one with its old id.
+        """Check that the call is still pending, so that all data read so far came from its caller.
+
+        Without this check the data might come from a new process with the same id.
 
         Raises:
-            OSError: it is gone (ENOENT).
+            OSError: it is not pending any more (ENOENT).
         """
         self._confirm(self)
 
     def integer(self, index: int) -> int:
         """Return an argument as C's int."""
-        return _INT.unpack_from(struct.pack("=Q", self.arguments[index]))[0]
+        value: int = _INT.unpack_from(struct.pack("=Q", self.arguments[index]))[0]
+        return value
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes of the asking process.
+        """Read `size` bytes of the calling process's memory.
 
         Raises:
-            OSError: EFAULT when they are not all there; EPERM where it may not be traced.
+            OSError: EFAULT when not all are mapped; EPERM where it may not be traced.
         """
         data = self._read_some(address, size)
         if len(data) < size:
@@ -88,7 +91,7 @@ class Question:
         return data
 
     def read_path(self, address: int) -> bytes:
-        """Return the path at `address`, without its end mark.
+        """Read the NUL-terminated path at `address`.
 
         Raises:
             OSError: EFAULT, ENAMETOOLONG, or EPERM where it may not be traced.
@@ -119,7 +122,7 @@ class Question:
             os.close(memory)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write into the asking process.
+        """Write into the calling process's memory.
 
         Raises:
             OSError: EFAULT.
@@ -133,7 +136,7 @@ class Question:
             os.close(memory)
 
     def take(self, number: int) -> int:
-        """Return a copy of its descriptor `number`.
+        """Copy the calling process's descriptor `number`.
 
         Raises:
             OSError: EBADF; EPERM where it may not be traced.
@@ -141,7 +144,8 @@ class Question:
         return take_descriptor(self.thread, number)
 
     def open_descriptor(self, number: int) -> int:
-        """Return an O_PATH descriptor of the file behind its descriptor `number` (or AT_FDCWD).
+        """Return an O_PATH descriptor of the file behind the caller's descriptor `number` (or
+        AT_FDCWD).
 
         Raises:
             OSError: EBADF.
@@ -152,7 +156,7 @@ class Question:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def open_path(self, base: int, path: bytes, *, follow: bool) -> int:
-        """Return an O_PATH descriptor of `path` as the asking process would find it.
+        """Return an O_PATH descriptor of `path` as the calling process would resolve it.
 
         Args:
             base: descriptor of the folder that it is relative to, or AT_FDCWD.
@@ -160,7 +164,7 @@ class Question:
             follow: whether a symlink at its end is followed.
 
         Raises:
-            OSError: it cannot be resolved; other links of /proc than one's descriptors: ELOOP.
+            OSError: it cannot be resolved; ELOOP for links of /proc other than its own descriptors.
         """
         own = _OWN_DESCRIPTOR.fullmatch(path)
         if own and not own[2] and follow:

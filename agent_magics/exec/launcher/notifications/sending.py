@@ -1,8 +1,9 @@
-"""Sends on behalf of a command that has network, in the calls that may carry an address.
+"""Sends on behalf of a command with network access, in the calls that may carry an address.
 
-Whether there is one stands behind a pointer. So all of them are made here, from a copy: an address
-is taken only on a datagram socket and if it is a nameserver's; descriptors that travel along, on
-local sockets only, are copied too. What is sent on a connection by write or send never comes here.
+The address is behind a pointer, which the filter cannot read. So all such calls are performed here,
+from a copy: an address is accepted only on a datagram socket and if it is a nameserver's;
+descriptors in the message, on local sockets only, are copied too. write and send on a connection
+are not forwarded.
 """
 
 import errno
@@ -11,8 +12,8 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
-from agent_magics.backends.launcher.question import Later, Question, Refused
-from agent_magics.backends.launcher.socket_calls import (
+from agent_magics.exec.launcher.notifications.question import Deferred, Refused, SystemCall
+from agent_magics.exec.launcher.notifications.socket_calls import (
     LONGEST_ADDRESS,
     finish,
     host_and_port,
@@ -28,7 +29,7 @@ _CONTROL = struct.Struct("=Qii")  # struct cmsghdr
 _INT = struct.Struct("=i")
 _ALIGNMENT = 8  # CMSG_ALIGN
 _MOST_VECTORS = 1024  # UIO_MAXIOV
-_MOST_BYTES = 1 << 18  # of a stream the rest is sent by the next call
+_MOST_BYTES = 1 << 18  # on a stream the next call sends the rest
 _MOST_MESSAGES = 16
 _MOST_CONTROL = 4096
 _FLAGS = (
@@ -43,16 +44,16 @@ _FLAGS = (
 
 @dataclass(slots=True)
 class _Message:
-    """What is to be sent, copied."""
+    """A copy of a message to send."""
 
     address: bytes
     data: bytes
-    whole: bool  # False: there was more than is sent at once
+    whole: bool  # False: the message exceeds the limit
     fds: list[int] = field(default_factory=list)
 
 
-def send(question: Question, name: str) -> int | Later:
-    """Make one of the calls sendto, sendmsg, sendmmsg.
+def send(question: SystemCall, name: str) -> int | Deferred:
+    """Perform one of the calls sendto, sendmsg, sendmmsg.
 
     Raises:
         Refused: the address is not that of a nameserver.
@@ -74,13 +75,13 @@ def send(question: Question, name: str) -> int | Later:
     return _send_one(connection, message, flags)
 
 
-def _read_plain(question: Question) -> _Message:
+def _read_plain(question: SystemCall) -> _Message:
     _, place, size, _, address, length = question.arguments
     data = question.read(place, min(size, _MOST_BYTES))
     return _Message(_read_address(question, address, length), data, size == len(data))
 
 
-def _read_address(question: Question, place: int, size: int) -> bytes:
+def _read_address(question: SystemCall, place: int, size: int) -> bytes:
     if not place or not size:
         return b""
     if size > LONGEST_ADDRESS:
@@ -88,7 +89,7 @@ def _read_address(question: Question, place: int, size: int) -> bytes:
     return question.read(place, size)
 
 
-def _read_message(question: Question, place: int, connection: socket.socket) -> _Message:
+def _read_message(question: SystemCall, place: int, connection: socket.socket) -> _Message:
     fields = _MESSAGE.unpack(question.read(place, _MESSAGE.size))
     name, name_size, vectors, count, control, control_size, _ = fields
     if count > _MOST_VECTORS or control_size > _MOST_CONTROL:
@@ -101,14 +102,14 @@ def _read_message(question: Question, place: int, connection: socket.socket) -> 
         whole = whole and size <= room
     message = _Message(_read_address(question, name, name_size), bytes(data), whole)
     if control and control_size:
-        message.fds = _take_passengers(question, connection, question.read(control, control_size))
+        message.fds = _copy_descriptors(question, connection, question.read(control, control_size))
     return message
 
 
-def _take_passengers(question: Question, connection: socket.socket, control: bytes) -> list[int]:
-    """Copies of the descriptors that travel with a message (SCM_RIGHTS, man 7 unix)."""
+def _copy_descriptors(question: SystemCall, connection: socket.socket, control: bytes) -> list[int]:
+    """Copy the descriptors in a message (SCM_RIGHTS, man 7 unix)."""
     if connection.family != socket.AF_UNIX:
-        raise Refused("")  # options of a packet could say another way for it
+        raise Refused("")  # packet options could reroute the message
     fds: list[int] = []
     try:
         while len(control) >= _CONTROL.size:
@@ -131,7 +132,7 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-def _send_one(connection: socket.socket, message: _Message, flags: int) -> int | Later:
+def _send_one(connection: socket.socket, message: _Message, flags: int) -> int | Deferred:
     try:
         address = _judge(connection, message)
     except BaseException:
@@ -146,18 +147,20 @@ def _send_one(connection: socket.socket, message: _Message, flags: int) -> int |
     return finish(connection, act, lambda: _close_all(message.fds), wait=wait)
 
 
-def _send_now(connection: socket.socket, message: _Message, flags: int, address: list) -> int:
+def _send_now(
+    connection: socket.socket, message: _Message, flags: int, address: list[tuple[str, int]]
+) -> int:
     controls = []
     if message.fds:
-        passengers = b"".join(map(_INT.pack, message.fds))
-        controls.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, passengers))
-    # Others (MSG_FASTOPEN connects) are left out. A SIGPIPE would hit the supervisor.
+        descriptors = b"".join(map(_INT.pack, message.fds))
+        controls.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors))
+    # Other flags are dropped (MSG_FASTOPEN connects). A SIGPIPE would reach the supervisor.
     kept = flags & _FLAGS | socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
     return connection.sendmsg([message.data], controls, kept, *address)
 
 
 def _judge(connection: socket.socket, message: _Message) -> list[tuple[str, int]]:
-    """The address to send to, if any: a list of none or one.
+    """Return the address to send to, as a list of none or one.
 
     Raises:
         Refused: it is not that of a nameserver.
@@ -176,8 +179,8 @@ def _judge(connection: socket.socket, message: _Message) -> list[tuple[str, int]
     return [(f"::ffff:{host}" if mapped else str(host), port)]
 
 
-def _send_many(question: Question, connection: socket.socket) -> int:
-    """Send several messages (man 2 sendmmsg), never waiting; return how many were sent."""
+def _send_many(question: SystemCall, connection: socket.socket) -> int:
+    """Send several messages (man 2 sendmmsg) without waiting; return how many were sent."""
     place, count, flags = question.arguments[1], question.arguments[2], question.integer(3)
     sent = 0
     with connection:

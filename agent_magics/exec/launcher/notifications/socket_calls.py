@@ -1,8 +1,8 @@
 """Connects on behalf of a command: to local sockets below its folders, to the web if allowed.
 
-The address is copied, judged, and used here, on the command's own socket: the command's own call
-never runs, so that it cannot exchange the address in between. Landlock's rule for TCP ports binds
-the command and not the supervisor; the ports are therefore judged here as well.
+The address is copied, judged, and used here, on the command's own socket: the command's own call is
+never executed, so it cannot exchange the address in between. Landlock's rule for TCP ports applies
+to the command and not to the supervisor, so the ports are judged here as well.
 """
 
 import errno
@@ -13,12 +13,17 @@ import socket
 import struct
 from collections.abc import Callable
 
-from agent_magics.backends.launcher.descriptors import path_of
-from agent_magics.backends.launcher.landlock import PORTS, SHARED_MEMORY, is_below
-from agent_magics.backends.launcher.linux import syscall
-from agent_magics.backends.launcher.question import AT_FDCWD, Later, Question, Refused
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.descriptors import path_of
+from agent_magics.exec.launcher.linux import syscall
+from agent_magics.exec.launcher.notifications.question import (
+    AT_FDCWD,
+    Deferred,
+    Refused,
+    SystemCall,
+)
+from agent_magics.exec.launcher.rules.landlock import PORTS, SHARED_MEMORY, is_below
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
 
 LONGEST_ADDRESS = 128  # struct sockaddr_storage
 _FAMILY = struct.Struct("=H")
@@ -26,15 +31,16 @@ _PORT = struct.Struct("!H")  # at 2 in both struct sockaddr_in and sockaddr_in6
 _DNS = 53
 _RESOLVER = "/etc/resolv.conf"
 
-# libc asks these about users and hosts, and goes on without them: nobody need hear of it.
+# Sockets that libc tries for users and hosts and can do without: refusals are not reported.
 _NAME_SERVICES = ("/run/nscd", "/var/run/nscd", "/var/lib/sss/pipes", "/run/systemd")
 
-# Addresses of clouds that hand out the machine's credentials and are not link-local.
+# Cloud metadata services, which give out the machine's credentials, with addresses that are not
+# link-local.
 _METADATA = tuple(
     map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
 )
 
-# "This network", broadcast, and v4 addresses in the disguise of a v6 one: compatible, NAT64, 6to4,
+# "This network", broadcast, and IPv4 addresses embedded in IPv6 ones: compatible, NAT64, 6to4,
 # Teredo.
 _NEVER = tuple(
     map(
@@ -46,8 +52,8 @@ _NEVER = tuple(
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def connect(question: Question, confinement: Confinement) -> int | Later:
-    """Make the call connect(2).
+def connect(question: SystemCall, confinement: Confinement) -> int | Deferred:
+    """Perform the call connect(2).
 
     Raises:
         Refused: the address is not one that `confinement` allows.
@@ -70,8 +76,8 @@ def connect(question: Question, confinement: Confinement) -> int | Later:
         raise
 
 
-def take_socket(question: Question) -> socket.socket:
-    """Return a copy of the socket that is the first argument.
+def take_socket(question: SystemCall) -> socket.socket:
+    """Copy the socket that is the call's first argument.
 
     Raises:
         OSError: EBADF, ENOTSOCK.
@@ -85,8 +91,8 @@ def take_socket(question: Question) -> socket.socket:
 
 
 def _connect_local(
-    question: Question, connection: socket.socket, address: bytes, confinement: Confinement
-) -> int | Later:
+    question: SystemCall, connection: socket.socket, address: bytes, confinement: Confinement
+) -> int | Deferred:
     name = address[_FAMILY.size :]
     path = name.partition(b"\0")[0]
     if _FAMILY.unpack_from(address)[0] != socket.AF_UNIX:
@@ -111,7 +117,7 @@ def _shown(name: bytes) -> str:
 
 
 def _connect_now(connection: socket.socket, address: bytes) -> int:
-    """Connect without waiting, whatever the socket is set to, which the command shares."""
+    """Connect in non-blocking mode, then restore the flags, which the command shares."""
     fd = connection.fileno()
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK)
@@ -127,14 +133,14 @@ def finish(
     close: Callable[[], None] = lambda: None,
     *,
     wait: bool = True,
-) -> int | Later:
-    """Do `act`; where that would have to wait, and the command wants to, make a Later of it.
+) -> int | Deferred:
+    """Perform `act`; if it would block, and the command's socket may, return a `Deferred`.
 
     Args:
         connection: a copy of the command's socket; closed when it is done.
-        act: what to do; it never waits, but raises BlockingIOError.
+        act: the operation; it never blocks, but raises BlockingIOError.
         close: called when it is done.
-        wait: False: the command does not want to wait.
+        wait: whether the command allows waiting.
     """
 
     def close_all() -> None:
@@ -142,18 +148,19 @@ def finish(
         close()
 
     wait = wait and not fcntl.fcntl(connection.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
-    later: Later | None = None
+    later: Deferred | None = None
     try:
         return act()
     except BlockingIOError as error:  # EAGAIN, EINPROGRESS, EALREADY
         if not wait:
             raise
         if error.errno == errno.EAGAIN and connection.family == socket.AF_UNIX:
-            later = Later(act, None, close_all)  # a queue is full; nothing tells when it is not
+            # a queue is full, with no event for when it is not
+            later = Deferred(act, None, close_all)
         elif error.errno == errno.EAGAIN:
-            later = Later(act, connection.fileno(), close_all)
+            later = Deferred(act, connection.fileno(), close_all)
         else:
-            later = Later(lambda: _outcome(connection), connection.fileno(), close_all)
+            later = Deferred(lambda: _outcome(connection), connection.fileno(), close_all)
         return later
     finally:
         if later is None:
@@ -161,7 +168,7 @@ def finish(
 
 
 def _outcome(connection: socket.socket) -> int:
-    """What became of a connection that was begun: 0, or an error."""
+    """Return 0 for an established connection, or raise its error."""
     error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if error:
         raise OSError(error, os.strerror(error))
@@ -175,7 +182,7 @@ def _outcome(connection: socket.socket) -> int:
 # The internet
 
 
-def _connect_internet(connection: socket.socket, address: bytes) -> int | Later:
+def _connect_internet(connection: socket.socket, address: bytes) -> int | Deferred:
     family = _FAMILY.unpack_from(address)[0]
     if family == socket.AF_UNSPEC:  # ends a connection; libc does it between candidates
         return finish(connection, lambda: _connect_now(connection, address))
@@ -207,12 +214,12 @@ def host_and_port(address: bytes) -> tuple[Address, int]:
 
 
 def place_of(host: Address, port: int) -> str:
-    """Return host and port for people."""
+    """Format host and port for people."""
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def _is_local(host: Address) -> bool:
-    """Whether `host` is this machine, its link, or a cloud's door to the machine's credentials."""
+    """Tell whether `host` is this machine, its link, or a cloud metadata service."""
     special = host.is_loopback or host.is_link_local or host.is_unspecified
     if special or host.is_multicast or host in _METADATA:
         return True
@@ -222,23 +229,23 @@ def _is_local(host: Address) -> bool:
 
 
 def _is_own_address(host: Address) -> bool:
-    """Whether a packet to `host` would leave from `host`: then it is one of this machine."""
+    """Tell whether `host` is an address of this machine: packets to it would come from it."""
     family = socket.AF_INET if host.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as trial:
             trial.connect((str(host), _DNS))  # sends nothing
             return ipaddress.ip_address(trial.getsockname()[0].partition("%")[0]) == host
-    except OSError:  # there is no way to it
+    except OSError:  # unreachable
         return False
 
 
 def is_nameserver(host: Address, port: int) -> bool:
-    """Whether this is where names of hosts are looked up."""
+    """Tell whether this is the DNS port of a configured nameserver."""
     return port == _DNS and host in _nameservers()
 
 
 def _nameservers() -> list[Address]:
-    """The nameservers of man 5 resolv.conf; without any it is the one of this machine."""
+    """Return the nameservers of man 5 resolv.conf; this machine if there are none."""
     found: list[Address] = []
     try:
         with open(_RESOLVER, encoding="utf-8", errors="replace") as file:
@@ -254,11 +261,11 @@ def _nameservers() -> list[Address]:
     return found or [ipaddress.IPv4Address("127.0.0.1")]
 
 
-def listen(question: Question) -> int:
-    """Make the call listen(2), for local sockets only.
+def listen(question: SystemCall) -> int:
+    """Perform the call listen(2), for local sockets only.
 
     Raises:
-        Refused: it is a socket of the internet.
+        Refused: it is an internet socket.
         OSError: as the call itself.
     """
     with take_socket(question) as connection:

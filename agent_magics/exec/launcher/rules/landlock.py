@@ -1,9 +1,9 @@
 """Builds the Landlock ruleset: which files a confined command may read, run and write.
 
-Landlock only grants, a hole below a granted folder is impossible. So everything is granted but
-`hidden` and /dev by granting what stands beside them in each folder on the way there; what appears
-there later is not granted, hence `Ruleset.is_stale` (Documentation/userspace-api/landlock.rst,
-<linux/landlock.h>).
+Landlock can only grant access; an exception below a granted folder is impossible. So everything
+except `hidden` and /dev is granted by granting their siblings, in each folder on the path to them.
+Siblings that are created later are not granted, hence `Plan.is_stale`
+(Documentation/userspace-api/landlock.rst, <linux/landlock.h>).
 """
 
 import errno
@@ -14,18 +14,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent_magics.backends.launcher.descriptors import open_plain
-from agent_magics.backends.launcher.linux import landlock_abi, syscall
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.descriptors import open_plain
+from agent_magics.exec.launcher.linux import landlock_abi, syscall
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
 
 # LANDLOCK_ACCESS_FS_*, bit by bit
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
-# What may be granted on something that is not a folder.
+# Rights that apply to anything but a folder.
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-# How many of those bits each version has: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
+# Number of these bits per ABI version: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
 _BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 _ALL_BITS = 16
 
@@ -39,13 +39,13 @@ READ = _EXECUTE | _READ_FILE | _READ_DIR
 WRITE = ((1 << _ALL_BITS) - 1) & ~(_MAKE_CHAR | _MAKE_BLOCK)
 _DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
 
-SHARED_MEMORY = "/dev/shm"  # multiprocessing's locks are there
+SHARED_MEMORY = "/dev/shm"  # used by multiprocessing's locks
 TERMINALS = "/dev/pts"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx")
 _SOURCES = ("/dev/random", "/dev/urandom")
 PORTS = (443, 80)
 
-# A change within the tick of the kernel's clock that a folder was read in leaves no mark on it.
+# A change within the same tick of the kernel's clock as the listing may not alter the time stamp.
 _TICK = 0.05  # seconds
 
 Stamp = tuple[int, int, int] | None
@@ -53,12 +53,12 @@ Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be granted, in terms of paths.
+    """The access to grant, in terms of paths.
 
     Attributes:
         grants: path and rights.
         ports: TCP ports that may be connected to.
-        stamps: folder that was listed -> how it looked; None when that cannot be relied on.
+        stamps: listed folder -> its stamp; None when that is unreliable.
         roots: writable path -> its device and inode.
     """
 
@@ -68,13 +68,13 @@ class Plan:
     roots: dict[str, tuple[int, int] | None]
 
     def is_stale(self) -> bool:
-        """Whether a folder beside a hidden path, or a writable root, has changed since."""
+        """Tell whether a listed folder, or a writable root, has changed since."""
         changed = any(stamp is None or _stamp(f) != stamp for f, stamp in self.stamps.items())
         return changed or any(_identity(path) != was for path, was in self.roots.items())
 
 
 def plan_rules(confinement: Confinement) -> Plan:
-    """Decide what to grant for `confinement`."""
+    """Compute the access to grant for `confinement`."""
     stamps: dict[str, Stamp] = {}
     grants = [("/", _READ_DIR)]
     grants += ((path, READ) for path in _beside_hidden(confinement, stamps))
@@ -82,7 +82,7 @@ def plan_rules(confinement: Confinement) -> Plan:
     grants += ((os.path.realpath(path), _DEVICE) for path in _DEVICES)
     grants += ((path, _READ_FILE | _IOCTL_DEV) for path in _SOURCES)
     grants.append((os.path.realpath(SHARED_MEMORY), READ | WRITE))
-    if confinement.tier == 2:  # its own ones
+    if confinement.tier == 2:  # its own terminals
         grants.append((TERMINALS, READ | WRITE))
     grants += ((path, READ | WRITE) for path in confinement.writable)
     roots = {path: _identity(path) for path in confinement.writable}
@@ -90,11 +90,11 @@ def plan_rules(confinement: Confinement) -> Plan:
 
 
 def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterator[str]:
-    """Whatever is neither hidden nor on the way to something hidden."""
-    # In tier 2 what is hidden is covered by mounts, and every command would pay for the rules anew.
+    """Yield the siblings of hidden paths and of the folders above them."""
+    # In tier 2 mounts cover hidden paths; rules for them would cost time in every command.
     hidden = confinement.hidden if confinement.tier < 2 else ()
     holes = {"/dev", *map(os.path.realpath, hidden)}
-    # Below a writable folder nothing can be held back; what is in a hole is in no other.
+    # Exceptions below a writable folder are impossible; nested ones are redundant.
     holes = {path for path in holes if not is_below(path, confinement.writable)}
     holes -= {path for path in holes if holes & set(_folders_above(path))}
     on_the_way = {folder for hole in holes for folder in _folders_above(hole)}
@@ -104,7 +104,7 @@ def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterat
         settled = stamp is None or not -_TICK < now - stamp[2] / 1e9 < _TICK
         try:
             names = os.listdir(folder)
-        except OSError:  # not there, or not ours to read: nothing in it is granted
+        except OSError:  # missing or unreadable: nothing in it is granted
             names = []
         stamps[folder] = stamp if settled else None
         paths = (os.path.join(folder, name) for name in names)
@@ -118,17 +118,17 @@ def _folders_above(path: str) -> Iterator[str]:
 
 
 def is_below(path: str, roots: tuple[str, ...]) -> bool:
-    """Whether absolute `path` is one of `roots` or below one."""
+    """Tell whether absolute `path` is one of `roots` or below one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def _stamp(folder: str) -> Stamp:
-    """What changes when a name in `folder` does. (-1, …) is a folder that is not there."""
+    """Return what changes with the names in `folder`; (-1, …) for a missing folder."""
     try:
         status = os.stat(folder)
     except OSError:
         return (-1, 0, 0)
-    # Not the time of modification: whoever may write there can set that back.
+    # Not the modification time, which anyone who may write there can reset.
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
@@ -141,14 +141,14 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def build_ruleset(plan: Plan, terminal: int | None = None) -> int:
-    """Return the descriptor of a ruleset that grants `plan`, and handles all else it can.
+    """Return the descriptor of a ruleset that grants `plan` and denies everything else it can.
 
-    What is not there, or is a symlink, is left out: then it is not granted.
+    Paths that do not exist, or are symlinks, are skipped and so not granted.
 
     Args:
         plan: what to grant.
-        terminal: descriptor of the command's own terminal, to be granted too: what opens
-            /dev/stderr opens that anew.
+        terminal: descriptor of the command's own terminal, granted too: opening /dev/stderr
+            reopens it.
 
     Raises:
         OSError: there is no Landlock (ENOSYS, EOPNOTSUPP).
@@ -199,7 +199,7 @@ def _grant(ruleset: int, fd: int, rights: int) -> None:
     try:
         _add_rule(ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, fd))
     except OSError as error:
-        # EBADFD: file systems of the kernel itself, which Landlock does not govern.
+        # EBADFD: internal file systems of the kernel, which Landlock does not control.
         if error.errno != errno.EBADFD:
             raise
 
@@ -209,7 +209,7 @@ def _add_rule(ruleset: int, kind: int, attributes: bytes) -> None:
 
 
 def restrict_self(ruleset: int) -> None:
-    """Put this process below `ruleset` for good; it wants no_new_privs.
+    """Apply `ruleset` to this process irrevocably; requires no_new_privs.
 
     Raises:
         OSError: the kernel refuses.

@@ -1,13 +1,13 @@
-"""Tier 2: namespaces around the other rules, where this machine lets a user make them.
+"""Tier 2: adds namespaces to the other rules, where this machine lets a user create them.
 
-Own processes, System V objects and, without network, an own empty network. Own mounts: all is
-read-only but `writable`; `protected` is read-only, `hidden` is covered; /dev/shm, /dev/pts and
-/proc are new. What is protected but absent cannot be held (that would take a file to mount on, left
-behind in the person's folder): the tripwire of the kernel process looks after it. Folders on the
-way from a writable root to something protected are mounts of their own, so that they cannot be
-renamed away and made anew; across them a rename fails with EXDEV, and mv copies.
+The command gets its own processes, System V objects and, without network, an empty network. In its
+mount namespace all is read-only except `writable`; `protected` is read-only, `hidden` is covered;
+/dev/shm, /dev/pts and /proc are new. Protected paths that do not exist cannot be mounted over (that
+would take a file in the person's folder): the tripwire of the kernel process watches them. Folders
+between a writable root and a protected path are mount points, so that they cannot be renamed and
+replaced; renaming across them fails with EXDEV, and mv copies.
 
-Mounts are made on descriptors of paths without symlinks: nobody can slip another folder in (man 7
+Mounts are made on descriptors of paths without symlinks, so that no folder can be exchanged (man 7
 user_namespaces, mount_namespaces, pid_namespaces).
 """
 
@@ -22,13 +22,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from agent_magics.backends.launcher import linux
-from agent_magics.backends.launcher.descriptors import open_plain
-from agent_magics.backends.launcher.landlock import SHARED_MEMORY, TERMINALS, is_below
-from agent_magics.backends.launcher.linux import die_with_parent, prctl, syscall
-from agent_magics.backends.launcher.privileges import give_up_privileges
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher import linux
+from agent_magics.exec.launcher.descriptors import open_plain
+from agent_magics.exec.launcher.linux import die_with_parent, prctl, syscall
+from agent_magics.exec.launcher.rules.landlock import SHARED_MEMORY, TERMINALS, is_below
+from agent_magics.exec.launcher.rules.privileges import give_up_privileges
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
 
 # <linux/sched.h>
 _NEWNS, _NEWIPC, _NEWUSER = 0x00020000, 0x08000000, 0x10000000
@@ -43,12 +43,12 @@ _ATTR_RDONLY = 1
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _ATTRIBUTES = struct.Struct("=QQQQ")  # struct mount_attr: set, clear, propagation, user namespace
 
-_TINY = "mode=000,size=4k"  # nobody may list it: an error says more than an empty folder
+_TINY = "mode=000,size=4k"  # not listable: an error is clearer than an empty folder
 
 
 @contextmanager
 def _step(name: str) -> Iterator[None]:
-    """Name the step in an error: "Operation not permitted" alone helps nobody."""
+    """Add the name of a failed step to its OSError."""
     try:
         yield
     except OSError as error:
@@ -56,20 +56,20 @@ def _step(name: str) -> Iterator[None]:
 
 
 def enter(confinement: Confinement, folder: str, folder_fd: int) -> None:
-    """Move into namespaces of one's own; returns in a grandchild of this process.
+    """Move into new namespaces; returns in a grandchild of this process.
 
     Args:
         confinement: of tier 2.
-        folder: the current folder to be, entered anew through the new mounts.
-        folder_fd: the same; it is compared.
+        folder: the future current folder, entered again through the new mounts.
+        folder_fd: the same folder, for comparison.
 
     Raises:
-        OSError: the machine refuses a step, which is named; or the folder is another one (ESTALE).
+        OSError: a step failed, which is named; or the folder is another one (ESTALE).
     """
     parent = os.getppid()
     wanted = os.fstat(folder_fd)
     _leave_namespaces(confinement.network)
-    die_with_parent(parent, signal.SIGKILL)  # new credentials have ended that
+    die_with_parent(parent, signal.SIGKILL)  # reset by the new credentials
     _arrange_mounts(confinement)
     _start_command(folder, wanted)
 
@@ -79,7 +79,7 @@ def _leave_namespaces(network: bool) -> None:
     with _step("unshare"):
         flags = _NEWUSER | _NEWNS | _NEWIPC | _NEWPID | (0 if network else _NEWNET)
         syscall(number_of("unshare"), flags)
-    prctl(linux.PR_SET_DUMPABLE, 1)  # new credentials have ended that
+    prctl(linux.PR_SET_DUMPABLE, 1)  # reset by the new credentials
     with _step("the map of users"):
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
@@ -102,7 +102,7 @@ def _arrange_mounts(confinement: Confinement) -> None:
         _mount(None, "/", None, _REC | _PRIVATE)
     roots = _outermost(confinement.writable)
     with _step("read-only mounts"):
-        # Copied while still writable; to be put in place when all else is read-only.
+        # Copied while still writable; mounted again after all else is read-only.
         copies = [(root, _copy_tree(root)) for root in roots]
         _set_read_only(_AT_FDCWD, b"/")
         for root, copy in copies:
@@ -120,12 +120,14 @@ def _arrange_mounts(confinement: Confinement) -> None:
 
 
 def _outermost(paths: tuple[str, ...]) -> list[str]:
-    """`paths` without those below others of them."""
+    """Return `paths` without those below others of them."""
     return [p for p in set(paths) if not is_below(p, tuple(o for o in set(paths) if o != p))]
 
 
 def _copy_tree(path: str) -> int | None:
-    """Return what is mounted at `path` and below, as it is; None if it is not there."""
+    """Return a copy of the mounts at `path` and below, as a descriptor; None if it does not
+    exist.
+    """
     try:
         fd = open_plain(path)
     except OSError:
@@ -138,7 +140,7 @@ def _copy_tree(path: str) -> int | None:
 
 
 def _put(tree: int, path: str) -> None:
-    """Mount `tree` at `path`; closes it."""
+    """Mount `tree` at `path`, and close it."""
     try:
         target = open_plain(path)
         try:
@@ -151,7 +153,7 @@ def _put(tree: int, path: str) -> None:
 
 
 def _set_read_only(folder: int, path: bytes) -> None:
-    """Make a mount and those below it read-only."""
+    """Make a mount and all below it read-only."""
     attributes = _ATTRIBUTES.pack(_ATTR_RDONLY, 0, 0, 0)
     flags = _AT_RECURSIVE | (0 if path else _AT_EMPTY_PATH)
     number = number_of("mount_setattr")
@@ -171,7 +173,7 @@ def _protect(confinement: Confinement, roots: list[str]) -> None:
 
 
 def _between(path: str, roots: list[str]) -> list[str]:
-    """The folders below the writable root of `path` and above it, the outermost first."""
+    """Return the folders between the writable root of `path` and `path`, the outermost first."""
     folders: list[str] = []
     while path not in roots:
         path = os.path.dirname(path)
@@ -188,14 +190,14 @@ def _mount_on_itself(path: str, *, read_only: bool) -> None:
 
 
 def _hide(paths: tuple[str, ...], scratch: str) -> None:
-    """Cover folders with an empty one, files with an empty one, which `scratch` holds no more."""
+    """Cover folders with an empty one, and files with an empty file that is made in `scratch`."""
     empty = os.path.join(scratch, "empty")
     os.close(os.open(empty, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
     try:
         for path in sorted(paths):
             try:
                 fd = open_plain(path)
-            except OSError:  # not there, or below one that is covered by now
+            except OSError:  # missing, or below a covered folder
                 continue
             try:
                 folder = stat.S_ISDIR(os.fstat(fd).st_mode)
@@ -205,6 +207,7 @@ def _hide(paths: tuple[str, ...], scratch: str) -> None:
                 _cover_folder(path)
             else:
                 tree = _copy_tree(empty)
+                assert tree is not None  # created above
                 _set_read_only(tree, b"")
                 _put(tree, path)
     finally:
@@ -230,13 +233,14 @@ def _mount(
 
 # Processes
 
-_OUTCOME = struct.Struct("=i?")  # the command's wait status; whether it left nobody behind
+_OUTCOME = struct.Struct("=i?")  # the command's wait status; whether no other process is left
 
 
 def _start_command(folder: str, wanted: os.stat_result) -> None:
-    """Fork the first process of the new namespace, and from it the one that returns.
+    """Fork the first process of the new pid namespace, and from it the one that returns.
 
-    A first process ignores what it has no handler for, Ctrl-C too: so it is not the command.
+    A namespace's first process ignores signals without a handler, Ctrl-C too, so it is not the
+    command.
     """
     reader, writer = os.pipe()
     # Signals to the group are meant for the command.
@@ -260,7 +264,7 @@ def _start_command(folder: str, wanted: os.stat_result) -> None:
 
 
 def _check_reader(writer: int) -> None:
-    """End when nobody reads: the parent was gone before it could be our end too."""
+    """End if nobody reads: the parent ended before the death signal was set."""
     poll = select.poll()
     poll.register(writer, 0)
     if poll.poll(0):
@@ -279,7 +283,7 @@ def _enter_folder(folder: str, wanted: os.stat_result) -> None:
 
 
 def _tend(command: int, writer: int) -> NoReturn:
-    """Be the first process: collect orphans, tell how the command ended, end."""
+    """Run as the namespace's first process: reap orphans, report how the command ended, end."""
     _close_all_but(writer)
     linux.forbid_inspection()
     give_up_privileges()
@@ -288,7 +292,7 @@ def _tend(command: int, writer: int) -> NoReturn:
         pid, status = os.wait()
     alone = not _anybody_left()
     if not alone:
-        # They shall be found and counted by the supervisor: without us they would just vanish.
+        # The supervisor has to find and count them; ending now would kill them unnoticed.
         prctl(linux.PR_SET_PDEATHSIG, 0)
     os.write(writer, _OUTCOME.pack(status, alone))
     os.close(writer)
@@ -298,7 +302,7 @@ def _tend(command: int, writer: int) -> NoReturn:
 
 
 def _anybody_left(*, wait: bool = False) -> bool:
-    """Collect children that have ended; return whether any is left."""
+    """Reap ended children; return whether any is left."""
     try:
         while os.waitpid(-1, 0 if wait else os.WNOHANG)[0]:
             pass
@@ -308,12 +312,12 @@ def _anybody_left(*, wait: bool = False) -> bool:
 
 
 def _relay(first: int, reader: int) -> NoReturn:
-    """Wait until the command has ended, and end as it did."""
+    """Wait until the command has ended, and end in the same way."""
     _close_all_but(reader)
     data = os.read(reader, _OUTCOME.size)
     if len(data) == _OUTCOME.size:
         status, alone = _OUTCOME.unpack(data)
-        if alone:  # else who counts what is left would count the first process
+        if alone:  # else the first process would be counted as left over
             os.waitpid(first, 0)
     else:  # it was killed
         status = signal.SIGKILL
@@ -332,6 +336,6 @@ def _end_by(number: int) -> NoReturn:
 
 
 def _close_all_but(kept: int) -> None:
-    """Let go of the command's streams, so that its output ends with it."""
+    """Close the command's streams in this process, so that its output ends with it."""
     os.closerange(0, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,10 +1,10 @@
-"""Gives up what root may do: a command of uid 0 (Colab, containers) is as bound as any other."""
+"""Drops root's privileges: a command of uid 0 (Colab, containers) is confined like any other."""
 
 import errno
 import struct
 
-from agent_magics.backends.launcher.linux import PR_SET_NO_NEW_PRIVS, prctl, syscall
-from agent_magics.backends.launcher.syscalls import number_of
+from agent_magics.exec.launcher.linux import PR_SET_NO_NEW_PRIVS, prctl, syscall
+from agent_magics.exec.launcher.syscalls import number_of
 
 # <linux/prctl.h>, <linux/securebits.h>
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 24, 28
@@ -17,20 +17,20 @@ _NO_CAPABILITIES = bytes(24)
 
 
 def give_up_privileges() -> None:
-    """Drop every capability for good; no exec brings one back, of whatever program.
+    """Drop every capability irrevocably; no exec of any program restores one.
 
     Raises:
         OSError: the kernel refuses.
     """
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     try:
-        # Else an exec by uid 0 gives all back.
+        # Else an exec by uid 0 restores all.
         prctl(_PR_SET_SECUREBITS, _SECUREBITS)
         for capability in range(_MOST_CAPABILITIES):
             prctl(_PR_CAPBSET_DROP, capability)
     except OSError as error:
-        # EINVAL: that was the last one. EPERM: we have no CAP_SETPCAP; what matters then is that
-        # under no_new_privs an exec cannot give more than there was, which is none.
+        # EINVAL: that was the last one. EPERM: we have no CAP_SETPCAP; then no_new_privs still
+        # ensures that an exec cannot give more than there was, which is none.
         if error.errno not in (errno.EINVAL, errno.EPERM):
             raise
     syscall(number_of("capset"), _CAPABILITY_HEADER, _NO_CAPABILITIES)

@@ -1,9 +1,10 @@
-"""Builds the seccomp filter: which system calls a confined command may make, and which are asked.
+"""Builds the seccomp filter: which system calls a confined command may make, and which are
+forwarded.
 
-Landlock decides about files by path; this filter closes what Landlock does not see. Most rules
-refuse. Some hand the call to the supervisor (`notify.py`), which makes it itself or refuses. The
-first rule of a call whose tests all hold decides; a call without such a rule is allowed. Filters
-see numbers only, never what a pointer points to (man 2 seccomp, Documentation/userspace-api/
+Landlock controls files by path; this filter covers what Landlock does not. Most rules
+refuse. Some forward the call to the supervisor (`notifications`), which performs or refuses it. The
+first rule of a call whose tests all match decides; a call without such a rule is allowed. Filters
+see numbers only, never the memory behind a pointer (man 2 seccomp, Documentation/userspace-api/
 seccomp_filter.rst).
 """
 
@@ -14,8 +15,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent_magics.backends.launcher import linux
-from agent_magics.backends.launcher.syscalls import NEWEST, number_of
+from agent_magics.exec.launcher import linux
+from agent_magics.exec.launcher.syscalls import NEWEST, number_of
 
 # <linux/seccomp.h>
 ALLOW = 0x7FFF0000
@@ -44,14 +45,14 @@ _WORD = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Whether a word of an argument, masked, is (or is not) one of `values`.
+    """A condition: whether half of an argument, masked, is (or is not) one of `values`.
 
     Attributes:
         argument: 0 to 5.
         values: what it is compared with.
-        mask: the bits that count.
-        inside: True: it is one of them; False: it is none of them.
-        high: the upper half of the argument, for pointers; of an int the kernel ignores it.
+        mask: the bits to compare.
+        inside: True: it must be one of them; False: none of them.
+        high: the upper half of the argument, for pointers; the kernel ignores it for an int.
     """
 
     argument: int
@@ -62,15 +63,15 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What happens to system call `name` when all `tests` hold."""
+class FilterRule:
+    """The action for system call `name` when all `tests` match."""
 
     name: str
     action: int
     tests: tuple[Test, ...] = ()
 
 
-# Never needed by a command, and each a way out or a way into the kernel.
+# Calls that no command needs, each a way out of the sandbox or an attack surface of the kernel.
 _REFUSED = (
     # other processes
     "ptrace",
@@ -84,7 +85,7 @@ _REFUSED = (
     "rt_sigqueueinfo",
     "rt_tgsigqueueinfo",
     "migrate_pages",
-    # io_uring would do all the rest past this filter
+    # io_uring bypasses this filter
     "io_uring_setup",
     "io_uring_enter",
     "io_uring_register",
@@ -103,11 +104,11 @@ _REFUSED = (
     "fspick",
     "mount_setattr",
     "open_tree_attr",
-    # a file by its handle is a file past its path
+    # a file handle bypasses rules by path
     "name_to_handle_at",
     "open_by_handle_at",
     "lookup_dcookie",
-    # System V objects and POSIX queues have no path: the kernel process's own would be in reach
+    # System V objects and POSIX queues have no path: those of other processes would be accessible
     "shmget",
     "shmat",
     "shmctl",
@@ -157,7 +158,7 @@ _REFUSED = (
     "_sysctl",
 )
 
-# As on file systems without them; nobody takes that amiss.
+# Fail as on file systems without attributes, which programs handle.
 _ATTRIBUTES = (
     "setxattr",
     "lsetxattr",
@@ -170,7 +171,7 @@ _ATTRIBUTES = (
     "file_setattr",
 )
 
-# Landlock (through ABI 7 at least) does not see these; the supervisor makes them.
+# Landlock (through ABI 7 at least) does not control these; the supervisor performs them.
 MODE_CALLS = ("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat")
 KILL_CALLS = ("kill", "tkill", "tgkill")
 
@@ -217,104 +218,106 @@ def build_filter(*, tier: int, network: bool, abi: int) -> bytes:
     """Return the filter as BPF instructions.
 
     Args:
-        tier: 2 where namespaces stand around it: own processes, own terminals.
-        network: whether sockets to the outside may be made.
-        abi: version of Landlock; what older ones do not see is closed here.
+        tier: 2 with namespaces: own processes, own terminals.
+        network: whether internet sockets may be created.
+        abi: version of Landlock; the filter covers what older ones do not.
 
     Raises:
-        OSError: the architecture is not known (ENOSYS).
+        OSError: the architecture is not supported (ENOSYS).
     """
     return _compile([*_rules(tier, network, abi)])
 
 
-def _rules(tier: int, network: bool, abi: int) -> Iterator[Rule]:
-    # Its flags stand behind a pointer; libc then takes clone.
-    yield Rule("clone3", ENOSYS)
-    # So do its mode (setuid bits) and flags; those who use it fall back on openat.
-    yield Rule("openat2", ENOSYS)
+def _rules(tier: int, network: bool, abi: int) -> Iterator[FilterRule]:
+    # Its flags are behind a pointer; libc then uses clone.
+    yield FilterRule("clone3", ENOSYS)
+    # So are its mode (setuid bits) and flags; its users fall back to openat.
+    yield FilterRule("openat2", ENOSYS)
     for name in _REFUSED:
-        yield Rule(name, EPERM)
+        yield FilterRule(name, EPERM)
     for name in _ATTRIBUTES:
-        yield Rule(name, EOPNOTSUPP)
+        yield FilterRule(name, EOPNOTSUPP)
     for name in MODE_CALLS:
-        yield Rule(name, NOTIFY)
+        yield FilterRule(name, NOTIFY)
     yield from _file_rules(abi)
     yield from _process_rules(tier, abi)
     yield from _ioctl_rules(tier, abi)
     yield from _socket_rules(network)
 
 
-def _file_rules(abi: int) -> Iterator[Rule]:
+def _file_rules(abi: int) -> Iterator[FilterRule]:
     creating = (_O_CREAT, _O_TMPFILE_BIT, _O_CREAT | _O_TMPFILE_BIT)
     for name, flags in (("open", 1), ("openat", 2)):
-        # The mode is garbage unless a file may be made.
+        # The mode is undefined unless a file may be created.
         makes = Test(flags, creating, mask=_O_CREAT | _O_TMPFILE_BIT)
-        yield Rule(name, EPERM, (makes, Test(flags + 1, (0,), mask=_S_SETID, inside=False)))
-        # Access mode 3 opens for ioctl only: Landlock sees neither a read nor a write in it.
-        yield Rule(name, EPERM, (Test(flags, (3,), mask=_O_ACCMODE),))
-        if abi < 3:  # not seen by Landlock: emptied by opening for reading
+        yield FilterRule(name, EPERM, (makes, Test(flags + 1, (0,), mask=_S_SETID, inside=False)))
+        # Access mode 3 opens for ioctl only, which Landlock treats as neither read nor write.
+        yield FilterRule(name, EPERM, (Test(flags, (3,), mask=_O_ACCMODE),))
+        if abi < 3:  # Landlock does not control truncation by opening for reading
             only_read = Test(flags, (_O_TRUNC,), mask=_O_TRUNC | _O_ACCMODE)
-            yield Rule(name, EPERM, (only_read,))
+            yield FilterRule(name, EPERM, (only_read,))
     for name, mode in (("creat", 1), ("mknod", 1), ("mknodat", 2)):
-        yield Rule(name, EPERM, (Test(mode, (0,), mask=_S_SETID, inside=False),))
+        yield FilterRule(name, EPERM, (Test(mode, (0,), mask=_S_SETID, inside=False),))
     if abi < 3:
-        yield Rule("truncate", NOTIFY)
+        yield FilterRule("truncate", NOTIFY)
 
 
-def _process_rules(tier: int, abi: int) -> Iterator[Rule]:
-    yield Rule("clone", EPERM, (Test(0, (0,), mask=_CLONE_NAMESPACES, inside=False),))
-    # A listener of its own could answer our questions, once ours is gone.
-    yield Rule("seccomp", EPERM, (Test(1, (0,), mask=_NEW_LISTENER, inside=False),))
-    # Only one's own process. (sched_setscheduler and sched_setaffinity are left alone: they are
-    # given thread ids by libzmq and OpenMP.)
+def _process_rules(tier: int, abi: int) -> Iterator[FilterRule]:
+    yield FilterRule("clone", EPERM, (Test(0, (0,), mask=_CLONE_NAMESPACES, inside=False),))
+    # The command's own listener could answer forwarded calls, once ours is gone.
+    yield FilterRule("seccomp", EPERM, (Test(1, (0,), mask=_NEW_LISTENER, inside=False),))
+    # Only one's own process. (sched_setscheduler and sched_setaffinity are allowed: libzmq and
+    # OpenMP pass them thread ids.)
     for name in ("prlimit64", "move_pages"):
-        yield Rule(name, EPERM, (Test(0, (0,), inside=False),))
+        yield FilterRule(name, EPERM, (Test(0, (0,), inside=False),))
     for name, user in (("setpriority", _PRIO_USER), ("ioprio_set", _IOPRIO_WHO_USER)):
-        yield Rule(name, EPERM, (Test(0, (user,)),))  # 0 means the user here: the kernel process
-        yield Rule(name, EPERM, (Test(1, (0,), inside=False),))
-    if abi < 6 and tier < 2:  # no scope of Landlock for signals, nor a pid namespace
+        yield FilterRule(
+            name, EPERM, (Test(0, (user,)),)
+        )  # 0 means the user here: the kernel process
+        yield FilterRule(name, EPERM, (Test(1, (0,), inside=False),))
+    if abi < 6 and tier < 2:  # neither a Landlock scope for signals nor a pid namespace
         for name in KILL_CALLS:
-            yield Rule(name, NOTIFY)
-        # The kernel sends the signal of F_SETSIG, any, to the owner of a descriptor.
-        yield Rule("fcntl", EPERM, (Test(1, (_F_SETOWN, _F_SETOWN_EX)),))
+            yield FilterRule(name, NOTIFY)
+        # The kernel sends any signal set by F_SETSIG to the owner of a descriptor.
+        yield FilterRule("fcntl", EPERM, (Test(1, (_F_SETOWN, _F_SETOWN_EX)),))
 
 
-def _ioctl_rules(tier: int, abi: int) -> Iterator[Rule]:
-    yield Rule("ioctl", EPERM, (Test(1, (_TIOCSTI, _TIOCLINUX, _TIOCSETD)),))
+def _ioctl_rules(tier: int, abi: int) -> Iterator[FilterRule]:
+    yield FilterRule("ioctl", EPERM, (Test(1, (_TIOCSTI, _TIOCLINUX, _TIOCSETD)),))
     if abi < 6 and tier < 2:
-        yield Rule("ioctl", EPERM, (Test(1, (_FIOSETOWN, _SIOCSPGRP)),))
-    if tier < 2:  # the other end of one's own terminal, without a way to those of others
-        yield Rule("ioctl", NOTIFY, (Test(1, (TIOCGPTPEER,)),))
+        yield FilterRule("ioctl", EPERM, (Test(1, (_FIOSETOWN, _SIOCSPGRP)),))
+    if tier < 2:  # the other end of one's own terminal, without access to other terminals
+        yield FilterRule("ioctl", NOTIFY, (Test(1, (TIOCGPTPEER,)),))
     families = Test(1, _FILE_FAMILIES, mask=_FAMILY)
-    yield Rule("ioctl", EOPNOTSUPP, (families, Test(1, _FILE_IOCTLS, inside=False)))
+    yield FilterRule("ioctl", EOPNOTSUPP, (families, Test(1, _FILE_IOCTLS, inside=False)))
 
 
-def _socket_rules(network: bool) -> Iterator[Rule]:
+def _socket_rules(network: bool) -> Iterator[FilterRule]:
     # A datagram socket could send to any path, so local sockets are streams or packets.
     local = (Test(0, (_AF_UNIX,)), Test(1, (_STREAM, _SEQPACKET), mask=_TYPE))
-    yield Rule("socket", ALLOW, local)
-    yield Rule("socketpair", ALLOW, local)
+    yield FilterRule("socket", ALLOW, local)
+    yield FilterRule("socketpair", ALLOW, local)
     if network:
         internet = Test(0, (_AF_INET, _AF_INET6))
         for kind, protocol in ((_STREAM, _TCP), (_DGRAM, _UDP)):
             tests = (internet, Test(1, (kind,), mask=_TYPE), Test(2, (0, protocol)))
-            yield Rule("socket", ALLOW, tests)
-    yield Rule("socket", EPERM)
-    yield Rule("socketpair", EPERM)
-    yield Rule("connect", NOTIFY)
+            yield FilterRule("socket", ALLOW, tests)
+    yield FilterRule("socket", EPERM)
+    yield FilterRule("socketpair", EPERM)
+    yield FilterRule("connect", NOTIFY)
     # sendto without an address is send; asyncio's self-pipe needs it.
-    yield Rule("sendto", ALLOW, (Test(4, (0,)), Test(4, (0,), high=True)))
+    yield FilterRule("sendto", ALLOW, (Test(4, (0,)), Test(4, (0,), high=True)))
     if network:
-        # The address stands behind a pointer: the supervisor looks at a copy and sends itself.
+        # The address is behind a pointer: the supervisor checks a copy and sends itself.
         for name in ("sendto", "sendmsg", "sendmmsg", "listen"):
-            yield Rule(name, NOTIFY)
+            yield FilterRule(name, NOTIFY)
     else:
         # Local streams and packets ignore or refuse an address.
-        yield Rule("sendto", EPERM)
+        yield FilterRule("sendto", EPERM)
 
 
-def _compile(rules: list[Rule]) -> bytes:
-    by_number: dict[int, list[Rule]] = {}
+def _compile(rules: list[FilterRule]) -> bytes:
+    by_number: dict[int, list[FilterRule]] = {}
     for rule in rules:
         number = number_of(rule.name)
         if number is not None:
@@ -322,9 +325,9 @@ def _compile(rules: list[Rule]) -> bytes:
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _AUDIT_ARCH[linux.ARCHITECTURE]),
-        (_RETURN, 0, 0, KILL),  # the 32-bit calls have other numbers
+        (_RETURN, 0, 0, KILL),  # 32-bit calls have other numbers
         (_LOAD, 0, 0, _NUMBER),
-        # Calls nobody has judged yet, and on x86_64 those of x32.
+        # Calls newer than this list, and on x86_64 those of x32.
         (_AT_LEAST, 0, 1, NEWEST + 1),
         (_RETURN, 0, 0, ENOSYS),
     ]
@@ -337,8 +340,10 @@ def _compile(rules: list[Rule]) -> bytes:
     return b"".join(_INSTRUCTION.pack(*step) for step in program)
 
 
-def _steps(rule: Rule) -> list[tuple[int, int, int, int]]:
-    """The instructions of one rule: to its end when a test fails, else they return its action."""
+def _steps(rule: FilterRule) -> list[tuple[int, int, int, int]]:
+    """Return the instructions of one rule: jump to its end when a test fails, else return its
+    action.
+    """
     steps = [(_RETURN, 0, 0, rule.action)]
     for test in reversed(rule.tests):
         steps = _test_steps(test, len(steps)) + steps
@@ -346,7 +351,7 @@ def _steps(rule: Rule) -> list[tuple[int, int, int, int]]:
 
 
 def _test_steps(test: Test, rest: int) -> list[tuple[int, int, int, int]]:
-    """The instructions of one test, which jump over `rest` more when it fails."""
+    """Return the instructions of one test, which jump over `rest` more when it fails."""
     steps = [(_LOAD, 0, 0, _ARGUMENTS + 8 * test.argument + (4 if test.high else 0))]
     if test.mask != _WORD:
         steps.append((_AND, 0, 0, test.mask))
@@ -367,7 +372,8 @@ class _Program(ctypes.Structure):
 
 
 def install(program: bytes) -> int:
-    """Put this process below `program` for good; return the descriptor that hears its questions.
+    """Apply `program` to this process irrevocably; return the descriptor that receives forwarded
+    calls.
 
     Raises:
         OSError: the kernel refuses: EINVAL where user notification is missing (before Linux 5.0),
@@ -375,8 +381,8 @@ def install(program: bytes) -> int:
     """
     header = _Program(len(program) // _INSTRUCTION.size, program)
     number = number_of("seccomp")
-    # While the supervisor acts, only a fatal signal may break in: else the call would be repeated,
-    # and what was sent on behalf sent twice (Linux 5.19).
+    # While the supervisor performs a call, only a fatal signal may interrupt it: otherwise the call
+    # would be repeated, and data sent twice (Linux 5.19).
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
         try:
             return linux.syscall(number, _SET_MODE_FILTER, flags, header)

@@ -1,4 +1,4 @@
-"""``%agent mcp read`` and ``prompt``: what servers hold, as Python values."""
+"""``%agent mcp read`` and ``prompt``: returns servers' resources and prompts as Python values."""
 
 import base64
 import binascii
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.backends.mcp import McpConnectionManager
-from agent_magics.kernel.mcp_waiting import wait_for
-from agent_magics.kernel.table import table
+from agent_magics.kernel.commands.mcp.waiting import wait_for
+from agent_magics.kernel.commands.table import table
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, text_of
 from agent_magics.protocol.mcp import McpContents, McpPrompt, McpResource, McpServerState
@@ -20,7 +20,7 @@ from agent_magics.render.visible import show_shortened
 
 _MOST_LISTED = 200
 _LONGEST = 300
-# Pictures that are no programs; an SVG is text, and stays it.
+# Image types without scripts; an SVG is returned as text.
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
 
@@ -30,15 +30,15 @@ _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/
 def resource_of(
     agent: Agent, manager: McpConnectionManager, words: Sequence[str]
 ) -> tuple[str, Any]:
-    """Return what to show and what to return of ``%agent mcp read``.
+    """Return the text and the value of ``%agent mcp read``.
 
     Args:
-        agent: whose servers.
+        agent: the agent whose servers are read.
         manager: its connections.
-        words: a URI, or a server and a URI; nothing lists what there is.
+        words: a URI, or a server and a URI; none lists the resources.
 
     Raises:
-        FatalError: it cannot be read, or it is not clear from which server.
+        FatalError: it cannot be read, or several servers may have it.
     """
     manager.start()
     if not words:
@@ -52,11 +52,10 @@ def resource_of(
 
 
 def value_of(contents: McpContents) -> Any:
-    """Return a part of a resource as the Python value that it stands for.
+    """Convert a part of a resource to a Python value.
 
-    JSON becomes an object, CSV a pandas DataFrame where pandas is there, a picture an
-    `IPython.display.Image`, other bytes `bytes`; everything else, and what cannot be read as what
-    it says it is, its text.
+    JSON becomes an object, CSV a pandas DataFrame where pandas is installed, an image an
+    `IPython.display.Image`, other bytes `bytes`; everything else, and malformed data, is text.
     """
     kind = contents.mime_type.partition(";")[0].strip().lower()
     if contents.blob is not None:
@@ -72,7 +71,7 @@ def value_of(contents: McpContents) -> Any:
 
         try:
             return pandas.read_csv(io.StringIO(text))
-        except ValueError:  # its errors of parsing are ones
+        except ValueError:  # parsing errors are ValueErrors
             return text
     return text
 
@@ -113,7 +112,7 @@ async def _server_of(manager: McpConnectionManager, uri: str) -> str:
 
 
 async def _ready(manager: McpConnectionManager) -> list[McpServerState]:
-    """Return the servers that can be asked, once those that start have started."""
+    """Return the connected servers, after waiting for those that are starting."""
     found = []
     for state in manager.states():
         try:
@@ -137,11 +136,11 @@ async def _list_resources(manager: McpConnectionManager) -> str:
 
 
 def _resource_row(one: McpResource) -> tuple[str, ...]:
-    said = one.description or one.title or one.name
-    return code_span(one.server), _shown(one.uri), _shown(one.mime_type), _shown(said)
+    description = one.description or one.title or one.name
+    return code_span(one.server), _shown(one.uri), _shown(one.mime_type), _shown(description)
 
 
-def _listed(head: Sequence[str], rows: list[tuple[str, ...]], what: str) -> str:
+def _listed(head: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> str:
     if not rows:
         return f"No MCP server that is ready has {what}."
     listed = table(head, rows[:_MOST_LISTED])
@@ -157,7 +156,7 @@ def _shown(text: str) -> str:
 
 
 class PromptText(str):
-    """A server's prompt: text like any other, shown as it is where a cell ends with it."""
+    """The text of a server's prompt, displayed as it is where a cell ends with it."""
 
     __slots__ = ()
 
@@ -168,12 +167,12 @@ class PromptText(str):
 def prompt_of(
     agent: Agent, manager: McpConnectionManager, words: Sequence[str]
 ) -> tuple[str, PromptText | None]:
-    """Return what to show and what to return of ``%agent mcp prompt``.
+    """Return the text and the value of ``%agent mcp prompt``.
 
     Args:
-        agent: whose servers.
+        agent: the agent whose servers are read.
         manager: its connections.
-        words: a prompt's name (or SERVER/NAME) and its arguments as key=value; nothing lists them.
+        words: a prompt's name (or SERVER/NAME) and its arguments as key=value; none lists them.
 
     Raises:
         FatalError: there is no such prompt, or its arguments do not fit.
@@ -187,7 +186,7 @@ def prompt_of(
 
 
 def prompt_text(messages: Sequence[tuple[str, Content]]) -> str:
-    """Return a prompt's messages as one text; of several each says who speaks."""
+    """Join a prompt's messages into one text; several are each marked with their role."""
     texts = [(role, text_of(content)) for role, content in messages]
     if len(texts) == 1:
         return texts[0][1]

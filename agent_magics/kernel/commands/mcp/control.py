@@ -1,4 +1,4 @@
-"""``%agent mcp``: which MCP servers there are, how they are, and what each word does with them."""
+"""``%agent mcp``: lists, starts, changes and reads the MCP servers, one function a word."""
 
 import asyncio
 import os
@@ -10,41 +10,37 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent_magics.app import Agent
-from agent_magics.backends.mcp import McpConnectionManager
-from agent_magics.dispatch.mcp_config import read_mcp_config
-from agent_magics.dispatch.offer import estimated_tokens
-from agent_magics.kernel.mcp_contents import prompt_of, resource_of
-from agent_magics.kernel.mcp_files import add_server, remove_server, switch_server, trust_servers
-from agent_magics.kernel.mcp_waiting import wait_for
-from agent_magics.kernel.publishing import CellPublisher, is_watched, publish_item
-from agent_magics.kernel.table import table
+from agent_magics.dispatch.catalog.offer import estimated_tokens
+from agent_magics.kernel.cell.publishing import CellPublisher, is_watched, publish_text, text_bundle
+from agent_magics.kernel.commands.mcp.contents import prompt_of, resource_of
+from agent_magics.kernel.commands.mcp.files import (
+    add_server,
+    remove_server,
+    switch_server,
+    trust_servers,
+)
+from agent_magics.kernel.commands.mcp.waiting import wait_for
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
+from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
 from agent_magics.protocol.tools import FunctionToolSpec
 from agent_magics.render.markdown import code_span, fenced
-from agent_magics.render.mime import item_bundle
 from agent_magics.render.sources import harmless_url
-from agent_magics.render.view import VERSION
 from agent_magics.render.visible import show_shortened
 
-# What stands in `notebook.NotebookAgents`, which imports the module that imports this one.
-Notebook = Any
-
 _LONGEST_COMMAND, _LONGEST_LOG = 200, 20_000
-_SHORTEST_SECRET = 8  # of a variable's value; shorter ones stand everywhere by chance
+_SHORTEST_SECRET = 8  # of a variable's value; shorter ones occur by chance
 _HIDDEN = "…"
-_SECRET = r"[^=:]*(?:key|token|secret|passw|auth|credential)[^=:]*"
-# `--token X`: what follows is nobody's business; `API_KEY=X` and `Authorization: X` likewise.
-_SECRET_OPTION = re.compile(f"-{_SECRET}", re.I)
-_SECRET_VALUE = re.compile(f"({_SECRET}[=:]).+", re.I | re.S)
+_NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorization: X`
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
-_SECRET_WORD = re.compile(
-    r"(sk|pk|gsk|xai|hf|ghp|gho|ghs|glpat|xox[a-z]|AIza|eyJ|github_pat)[-_A-Za-z0-9]{10,}.*", re.S
-)
 
 
-def manage_servers(notebook: Notebook, arguments: Sequence[str]) -> Any:
-    """Do what stands behind ``%agent mcp``; what is read or asked for is returned.
+def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> Any:
+    """Run a ``%agent mcp`` line; return the value of a resource or prompt.
 
     Raises:
         FatalError: the words do not fit, or a server refuses.
@@ -56,15 +52,10 @@ def manage_servers(notebook: Notebook, arguments: Sequence[str]) -> Any:
     return action(notebook, notebook.agent_named(notebook.settings.name), rest)
 
 
-def say(notebook: Notebook, text: str) -> None:
-    """Show Markdown in the cell that runs now."""
-    publish_item(notebook.shell, {"version": VERSION, "kind": "text", "text": text})
-
-
 # -- what there is ---------------------------------------------------------------------------------
 
 
-def _list(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _list(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """The servers, where each is named, and how it is reached; starts nothing."""
     _no_words("list", words)
     config = read_mcp_config(agent.config.cwd, notebook.settings.mcp_servers)
@@ -80,7 +71,7 @@ def _list(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
         for server in config.servers
     ]
     listed = table(("Server", "Reached by", "Status", "Where it stands"), rows) if rows else _NONE
-    say(notebook, "\n\n".join([listed, *config.warnings]))
+    publish_text(notebook.shell, "\n\n".join([listed, *config.warnings]))
 
 
 _NONE = (
@@ -94,11 +85,11 @@ def _status_of(server: McpServerConfig) -> str:
 
 
 def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = None) -> str:
-    """Return a server's command line or address, without what may be secret in it."""
+    """Return a server's command line or address, with secrets redacted."""
     if server.url is None:
         line = " ".join([server.command or "", *_shown_args(server.args)])
     else:
-        parts = urlsplit(server.url)  # of the query nothing: keys stand there
+        parts = urlsplit(server.url)  # without the query, which may hold keys
         line = f"{parts.scheme}://{parts.netloc}{parts.path}"
     for secret in (*(manager.secrets() if manager else ()), *_secret_variables()):
         line = line.replace(secret, _HIDDEN)
@@ -108,31 +99,35 @@ def how_reached(server: McpServerConfig, manager: McpConnectionManager | None = 
 def _shown_args(args: Sequence[str]) -> Iterator[str]:
     hides_next = False
     for word in args:
-        if named := _SECRET_VALUE.fullmatch(word):
+        named = _NAMED_VALUE.fullmatch(word)
+        if named and SECRET_NAME.search(named[1]):
             yield f"{named[1]}{_HIDDEN}"
         else:
-            yield _HIDDEN if hides_next or _SECRET_WORD.fullmatch(word) else word
-        hides_next = _SECRET_OPTION.fullmatch(word) is not None
+            yield _HIDDEN if hides_next or KEY_LIKE.match(word) else word
+        # `--token X`: the next word is the secret.
+        hides_next = not named and word.startswith("-") and bool(SECRET_NAME.search(word))
 
 
 def _secret_variables() -> list[str]:
-    """Return what may have come into a command line by ``${API_KEY}``."""
-    named = (value for name, value in os.environ.items() if re.fullmatch(_SECRET, name, re.I))
+    """Return values of secret environment variables, which ``${API_KEY}`` may have inserted."""
+    named = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
     return [value for value in named if len(value) >= _SHORTEST_SECRET]
 
 
-def _status(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _status(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """Starts the servers that are enabled, waits for them, and says how they are."""
     _no_words("status", words)
     manager = _manager(agent)
     manager.start()
     wait_for(agent, _settled(manager))
     rows = [_status_row(state) for state in manager.states()]
-    say(notebook, table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows))
+    publish_text(
+        notebook.shell, table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows)
+    )
 
 
 async def _settled(manager: McpConnectionManager) -> None:
-    """Wait until no server is starting; each has its own limit for that."""
+    """Wait until no server is starting; each has its own time limit."""
 
     async def settle(server: str) -> None:
         with suppress(RespondToModel):
@@ -144,7 +139,7 @@ async def _settled(manager: McpConnectionManager) -> None:
 
 def _status_row(state: McpServerState) -> tuple[str, ...]:
     tokens = sum(
-        estimated_tokens(FunctionToolSpec(tool.name, tool.description, tool.input_schema))
+        estimated_tokens(FunctionToolSpec(tool.name, tool.description, dict(tool.input_schema)))
         for tool in state.tools
     )
     message = code_span(show_shortened(state.message, 500)) if state.message else ""
@@ -159,7 +154,7 @@ def _status_row(state: McpServerState) -> tuple[str, ...]:
     )
 
 
-def _logs(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: the last of what a server wrote beside the protocol (its stderr)."""
     (name,) = _words("logs", words, "NAME")
     try:
@@ -167,45 +162,47 @@ def _logs(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
     except RespondToModel as error:
         raise FatalError(str(error)) from None
     if not text:
-        say(notebook, f"MCP server {code_span(name)} has written nothing.")
+        publish_text(notebook.shell, f"MCP server {code_span(name)} has written nothing.")
         return
-    say(notebook, fenced(show_shortened(text, _LONGEST_LOG)))
+    publish_text(notebook.shell, fenced(show_shortened(text, _LONGEST_LOG)))
 
 
 # -- what is done ----------------------------------------------------------------------------------
 
 
-def _add(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _add(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME -- COMMAND ARGS, or NAME URL: writes a server into your config.toml (--project)."""
-    say(notebook, add_server(agent.config.cwd, words))
+    publish_text(notebook.shell, add_server(agent.config.cwd, words))
 
 
-def _remove(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _remove(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: takes a server out of the config.toml that names it (--project: of the project)."""
-    say(notebook, remove_server(agent.config.cwd, words))
+    publish_text(notebook.shell, remove_server(agent.config.cwd, words))
 
 
-def _enable(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _enable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: lets a server start again."""
     _switch(notebook, agent, words, on=True)
 
 
-def _disable(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _disable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: ends a server and does not start it any more."""
     _switch(notebook, agent, words, on=False)
 
 
-def _switch(notebook: Notebook, agent: Agent, words: Sequence[str], *, on: bool) -> None:
+def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on: bool) -> None:
     (name,) = _words("enable" if on else "disable", words, "NAME")
     kept = switch_server(agent.config.cwd, notebook.settings.mcp_servers, name, on=on)
-    manager = agent.mcp  # as the file says now
+    manager = agent.mcp  # as the file is now
     if manager is not None and not kept:
         wait_for(agent, manager.enable(name) if on else manager.disable(name))
     done = "enabled" if on else "disabled"
-    say(notebook, f"MCP server {code_span(name)} is {done} {kept or 'for this session'}.")
+    publish_text(
+        notebook.shell, f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
+    )
 
 
-def _login(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: logs in to a server over HTTP; you open the address that is shown."""
     (name,) = _words("login", words, "NAME")
     manager = _manager(agent)
@@ -221,19 +218,19 @@ def _login(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
 
 
 class _Passing:
-    """An output whose text the next one takes the place of, where the front end can do that.
+    """An output whose text the next one replaces, where the front end can do that.
 
-    An address to log in at is good for once, and nothing to be saved.
+    The address of a login is valid once, and must not be saved.
     """
 
-    def __init__(self, notebook: Notebook) -> None:
+    def __init__(self, notebook: NotebookAgents) -> None:
         self._publisher = CellPublisher(notebook.shell)
         self._replaces = is_watched(notebook.shell)
         self._display_id = ""
 
     def show(self, text: str) -> None:
         """Show Markdown."""
-        bundle = item_bundle({"version": VERSION, "kind": "text", "text": text})
+        bundle = text_bundle(text)
         if self._display_id and self._replaces:
             self._publisher.update(bundle, self._display_id)
             return
@@ -242,10 +239,10 @@ class _Passing:
 
 
 def login_text(server: str, address: str) -> str:
-    """Return what a person is shown who logs in: the address, whose host is spelled out.
+    """Return the text for a login: the address, with its host spelled out.
 
     Raises:
-        FatalError: it is no address of a page.
+        FatalError: it is not a web address.
     """
     url = harmless_url(address)
     if not url:
@@ -257,42 +254,42 @@ def login_text(server: str, address: str) -> str:
     )
 
 
-def _logout(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _logout(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """NAME: forgets the tokens of a login."""
     (name,) = _words("logout", words, "NAME")
     wait_for(agent, _manager(agent).logout(name))
-    say(notebook, f"The login to MCP server {code_span(name)} is forgotten.")
+    publish_text(notebook.shell, f"The login to MCP server {code_span(name)} is forgotten.")
 
 
-def _trust(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _trust(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """Shows the project's files that name servers, and trusts them: trust, then trust DIGEST."""
-    say(notebook, trust_servers(agent.config.cwd, words, how_reached))
+    publish_text(notebook.shell, trust_servers(agent.config.cwd, words, how_reached))
 
 
-def _read(notebook: Notebook, agent: Agent, words: Sequence[str]) -> Any:
+def _read(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> Any:
     """[SERVER] URI: returns a resource as a Python value; without words lists them."""
     text, value = resource_of(agent, _manager(agent), words)
     if text:
-        say(notebook, text)
+        publish_text(notebook.shell, text)
     return value
 
 
-def _prompt(notebook: Notebook, agent: Agent, words: Sequence[str]) -> Any:
+def _prompt(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> Any:
     """NAME key=value: returns a server's prompt as text, for {{...}}; without words lists them."""
     text, value = prompt_of(agent, _manager(agent), words)
     if text:
-        say(notebook, text)
+        publish_text(notebook.shell, text)
     return value
 
 
-def _help(notebook: Notebook, agent: Agent, words: Sequence[str]) -> None:
+def _help(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     """These words."""
     _no_words("help", words)
     rows = [
         (f"`%agent mcp {word}`", (action.__doc__ or "").strip())
         for word, action in MCP_WORDS.items()
     ]
-    say(notebook, table(("", ""), rows))
+    publish_text(notebook.shell, table(("", ""), rows))
 
 
 def _manager(agent: Agent) -> McpConnectionManager:
@@ -313,7 +310,7 @@ def _words(word: str, words: Sequence[str], *names: str) -> Sequence[str]:
     return words
 
 
-MCP_WORDS: dict[str, Callable[[Notebook, Agent, Sequence[str]], Any]] = {
+MCP_WORDS: dict[str, Callable[[NotebookAgents, Agent, Sequence[str]], Any]] = {
     "list": _list,
     "add": _add,
     "remove": _remove,

@@ -1,25 +1,26 @@
-"""``%agent mcp add``, ``remove``, ``enable``, ``disable`` and ``trust``: the files of servers."""
+"""``%agent mcp add``, ``remove``, ``enable``, ``disable``, ``trust``: edits configuration files."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.mcp_config import GIVEN, ProjectServers, read_mcp_config, servers_of
-from agent_magics.dispatch.mcp_edit import McpFile
-from agent_magics.dispatch.rules import user_config_file
-from agent_magics.kernel.table import table
+from agent_magics.config_files.places import user_config_file
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.kernel.commands.table import table
+from agent_magics.mcp.config.edit import McpFile
+from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
+from agent_magics.protocol.secrets import SECRET_NAME
 from agent_magics.render.markdown import code_span
 
-_SHOWN_DIGEST = 12
 _USAGE = (
     "%agent mcp add takes: NAME -- COMMAND ARGS..., or NAME URL; before the -- also --project, "
     "--cwd FOLDER, --env NAME=VALUE, --env-var NAME, --bearer-token-env-var NAME, --transport sse."
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.I)
 _OPTIONS = {
     "--cwd": "cwd",
     "--bearer-token-env-var": "bearer_token_env_var",
@@ -38,14 +39,14 @@ def _file(folder: Path, *, project: bool) -> McpFile:
 
 
 def add_server(folder: Path, words: Sequence[str]) -> str:
-    """Write a server into a config.toml, and say so.
+    """Write a server into a config.toml, and return a sentence about it.
 
     Args:
         folder: the workspace.
-        words: what stands behind ``add``.
+        words: the words after ``add``.
 
     Raises:
-        FatalError: the words do not fit, or it cannot be written.
+        FatalError: the words do not fit, or the file cannot be written.
     """
     name, settings, project = read_addition(words)
     file = _file(folder, project=project)
@@ -57,7 +58,7 @@ def add_server(folder: Path, words: Sequence[str]) -> str:
 
 
 def read_addition(words: Sequence[str]) -> tuple[str, dict[str, Any], bool]:
-    """Return name and settings of a server that is to be added, and whether to the project.
+    """Parse the words of ``add``: the server's name, its settings, and whether for the project.
 
     Raises:
         FatalError: the words do not fit.
@@ -107,7 +108,7 @@ def _read_options(words: list[str]) -> tuple[list[str], dict[str, Any], bool]:
 
 
 def _refuse_secret(name: str) -> None:
-    if _SECRET_NAME.search(name):
+    if SECRET_NAME.search(name):
         raise FatalError(
             f"A value for {name} does not belong into a cell, where it would be saved: set the "
             f"variable before the kernel starts, and say --env-var {name}. If the value was real, "
@@ -119,10 +120,10 @@ def _refuse_secret(name: str) -> None:
 
 
 def remove_server(folder: Path, words: Sequence[str]) -> str:
-    """Take a server out of the config.toml that names it, and say so.
+    """Remove a server from the config.toml that names it, and return a sentence about it.
 
     Raises:
-        FatalError: none names it, or it cannot be written.
+        FatalError: none names it, or the file cannot be written.
     """
     names = [word for word in words if word != "--project"]
     if len(names) != 1:
@@ -136,13 +137,13 @@ def remove_server(folder: Path, words: Sequence[str]) -> str:
 
 
 def switch_server(folder: Path, given: Mapping[str, Any] | None, name: str, *, on: bool) -> str:
-    """Write that a server is enabled or not into the config.toml that holds, and say where.
+    """Enable or disable a server in the config.toml that is in force, and return which.
 
     Returns:
         "" where no config.toml decides about it.
 
     Raises:
-        FatalError: there is no such server, or it cannot be written.
+        FatalError: there is no such server, or the file cannot be written.
     """
     servers = read_mcp_config(folder, given).servers
     server = next((one for one in servers if one.name == name), None)
@@ -152,7 +153,7 @@ def switch_server(folder: Path, given: Mapping[str, Any] | None, name: str, *, o
     for project in (True, False):
         file = _file(folder, project=project)
         if server.source != GIVEN and server.source.startswith(f"{file.path}, "):
-            _written(file, lambda file=file: file.switch(name, on))
+            _written(file, partial(file.switch, name, on))
             return f"in {code_span(str(file.path))}"
     return ""
 
@@ -179,16 +180,16 @@ def trust_servers(
 
     Args:
         folder: the workspace.
-        words: nothing, or the beginning of the digest.
-        shown: says how a server is reached.
+        words: none, or the beginning of the digest.
+        shown: returns how a server is reached, as text.
 
     Raises:
-        FatalError: there are none, or the digest is not theirs.
+        FatalError: there are none, or their digest is another one.
     """
     if len(words) > 1:
         raise FatalError("%agent mcp trust takes: nothing, or DIGEST.")
     project = ProjectServers(folder)
-    files = project.files()
+    files = project.read()
     if not files:
         raise FatalError(
             f"There is nothing to trust: neither {project.toml_file} nor {project.json_file} is "
@@ -198,15 +199,7 @@ def trust_servers(
     listed = "\n\n".join(_file_text(path, data, project, shown) for path, data in files)
     if not words:
         return f"{listed}\n\n{_invitation(project, files, digest)}"
-    if len(words[0]) < _SHOWN_DIGEST or not digest.startswith(words[0]):
-        raise FatalError(
-            f"The files are not (or no longer) those of {words[0]}; look at them again: %agent mcp "
-            "trust."
-        )
-    try:
-        project.trust(digest)
-    except OSError as error:
-        raise FatalError(f"That the servers are trusted could not be kept: {error}.") from None
+    project.trust(words[0])
     return (
         f"{listed}\n\nYou trust these files as they are now; the servers start with the next cell."
     )
@@ -217,7 +210,7 @@ def _invitation(project: ProjectServers, files: Any, digest: str) -> str:
         return "You have trusted these files as they are now."
     return (
         "These servers are programs that run with your rights, or addresses that your data goes "
-        f"to. Read the files; `%agent mcp trust {digest[:_SHOWN_DIGEST]}` trusts them as they are "
+        f"to. Read the files; `%agent mcp trust {digest[:SHOWN_DIGEST]}` trusts them as they are "
         "now. When one of them changes, you are asked again; what the programs themselves do is "
         "not looked at."
     )
@@ -237,13 +230,13 @@ def _file_text(
 
 
 def _with(server: McpServerConfig) -> str:
-    """Return what else the file says of a server that a person should know; no values."""
+    """Return the other settings of a server that a person should know; no values."""
     named = (
         ("sets", [*server.env]),
         ("is given", [*server.env_vars, *filter(None, [server.bearer_token_env_var])]),
         ("is sent", [*server.headers]),
         ("runs in", [str(server.cwd)] if server.cwd else []),
     )
-    said = [f"{what} {', '.join(map(code_span, names))}" for what, names in named if names]
-    said += ["its calls run without a question"] * (server.approval_mode == "approve")
-    return "; ".join(said)
+    parts = [f"{what} {', '.join(map(code_span, names))}" for what, names in named if names]
+    parts += ["its calls run without a question"] * (server.approval_mode == "approve")
+    return "; ".join(parts)

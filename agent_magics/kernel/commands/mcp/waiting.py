@@ -1,11 +1,12 @@
-"""How a word of ``%agent mcp`` waits for a server: on this thread, until it is interrupted."""
+"""Waits on the cell's thread for a server, until the person interrupts."""
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any
 
 from agent_magics.app import Agent
-from agent_magics.kernel.interrupt import interruptible, marks_person_code
+from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.kernel.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 # Seconds between two looks at what has come meanwhile.
@@ -18,12 +19,12 @@ def wait_for(
     """Run a coroutine on the engine's loop and return its result.
 
     Args:
-        agent: whose engine.
-        coroutine: what is to be done.
+        agent: the agent whose engine runs it.
+        coroutine: the work.
         look_up: called several times a second meanwhile.
 
     Raises:
-        FatalError: what the server's side refuses, for the person to read.
+        FatalError: the server refused; the sentence is for the person.
         KeyboardInterrupt: the person interrupted; the coroutine is cancelled.
     """
     future: Future[Any] = agent.session.engine.spawn(coroutine)

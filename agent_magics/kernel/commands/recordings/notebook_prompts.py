@@ -1,34 +1,35 @@
-"""The prompts that the cells of a saved notebook hold."""
+"""Reads the prompts in the cells of a saved notebook."""
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_magics.engine.shortening import PROMPT as SUMMARY_OF
-from agent_magics.models.recording import prompt_key
+from agent_magics.engine.context.compaction import PROMPT as SUMMARY_OF
+from agent_magics.files.plain_files import load_json, read_plain
+from agent_magics.models.recordings.format import prompt_key
 from agent_magics.protocol.errors import FatalError
 
+_MOST_NOTEBOOK = 64 << 20  # bytes, pictures and all
 _MAGIC = re.compile(r"\s*%%agent\b[^\n]*\n(.*)", re.DOTALL)
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class NotebookPrompts:
-    """What a notebook's cells may ask.
+    """The prompts of a notebook's cells.
 
     Attributes:
         cells: patterns of the prompts of its ``%%agent`` cells.
-        code: its other code cells, which may hold prompts as texts of a program.
+        code: its other code cells, which may contain prompts as strings of a program.
     """
 
     cells: tuple[re.Pattern[str], ...]
     code: str
 
     def uses(self, prompt: str) -> bool:
-        """Return whether a cell asks `prompt`, as it stands in a recording.
+        """Return whether a cell contains `prompt`, as it stands in a recording.
 
         A request for a summary belongs to the prompt in whose turn it was made.
         """
@@ -37,11 +38,11 @@ class NotebookPrompts:
 
 
 def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPrompts:
-    """Return the prompts of the notebook file `path`, as it was saved last.
+    """Read the prompts of the notebook file `path`, as it was saved last.
 
     Args:
         path: the notebook.
-        hide: puts placeholders for personal paths, as in recordings.
+        hide: replaces personal paths by placeholders, as in recordings.
 
     Raises:
         FatalError: there is no such notebook.
@@ -58,7 +59,7 @@ def prompts_of_notebook(path: Path, hide: Callable[[str], str]) -> NotebookPromp
 
 def _sources(path: Path) -> list[str]:
     try:
-        cells = json.loads(path.read_bytes())["cells"]
+        cells = load_json(read_plain(path, _MOST_NOTEBOOK, links=True))["cells"]
         return [_text(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except OSError as error:
         reason = error.strerror or error
@@ -72,6 +73,6 @@ def _text(source: Any) -> str:
 
 
 def _pattern_of(prompt: str) -> re.Pattern[str]:
-    """Return what a cell's prompt may be in a recording: ``{{expressions}}`` have any value."""
+    """Return a pattern of a cell's prompt in a recording; ``{{expressions}}`` match any text."""
     fixed = [re.escape(prompt_key(part)) for part in _EXPRESSION.split(prompt)]
     return re.compile(r"\s*.*?\s*".join(fixed), re.DOTALL)

@@ -1,14 +1,16 @@
-"""``%agent recording``: what a recording holds, what of it is not needed, where two differ."""
+"""``%agent recording``: shows a recording, trims unused turns, compares two recordings."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from agent_magics.kernel.notebook_prompts import NotebookPrompts, prompts_of_notebook
-from agent_magics.kernel.table import table
-from agent_magics.models.hiding import Hider, personal_paths
-from agent_magics.models.recording import (
+from agent_magics.kernel.commands.recordings.notebook_prompts import (
+    NotebookPrompts,
+    prompts_of_notebook,
+)
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.models.recordings.format import (
     BY_HAND,
     Exchange,
     RecordedTurn,
@@ -16,8 +18,9 @@ from agent_magics.models.recording import (
     read_recording,
     turns_of,
 )
-from agent_magics.models.recording_file import recording_beside_notebook, rewrite
-from agent_magics.models.recording_text import calls_of, differences, ending_of
+from agent_magics.models.recordings.text import calls_of, differences, ending_of
+from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
+from agent_magics.models.redaction import Hider, personal_paths
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 
@@ -31,8 +34,8 @@ PROMPT_WIDTH = 60
 DIFF_LINES = 60
 
 
-def manage_recordings(notebook: Any, arguments: Sequence[str]) -> str:
-    """Do what the line says, and return what to show.
+def manage_recordings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Run a ``%agent recording`` line, and return the text to show.
 
     Args:
         notebook: the agents of this kernel (`NotebookAgents`).
@@ -69,8 +72,8 @@ def _path(file: str) -> Path:
     return Path(file).expanduser()
 
 
-def _own(notebook: Any) -> Path:
-    """Return the recording that this notebook plays, or writes."""
+def _own(notebook: NotebookAgents) -> Path:
+    """Return the recording that this notebook plays or writes."""
     chosen = notebook.settings.replay
     if chosen and chosen != "auto":
         return _path(chosen)
@@ -109,9 +112,9 @@ def _row_of(exchange: Exchange) -> tuple[str, ...]:
     answer = exchange.answer
     tools = ", ".join(map(code_span, calls_of(answer)))
     size = len((answer.sse or answer.body).encode("utf-8", "replace"))
-    told = ending_of(exchange) or "whole"
+    ending = ending_of(exchange) or "whole"
     digest = code_span(exchange.request) if exchange.request else ""
-    return str(exchange.number), str(exchange.line), tools, told, str(size), digest
+    return str(exchange.number), str(exchange.line), tools, ending, str(size), digest
 
 
 def _short(prompt: str) -> str:
@@ -122,7 +125,7 @@ def _short(prompt: str) -> str:
 
 
 def show_differences(first: Path, second: Path) -> str:
-    """Return what differs between two recordings."""
+    """Return a text with the differences between two recordings."""
     found = differences(read_recording(first), read_recording(second))
     if not found:
         return f"{code_span(first.name)} and {code_span(second.name)} say the same."
@@ -140,7 +143,7 @@ def show_differences(first: Path, second: Path) -> str:
 
 
 def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
-    """Leave out of a recording what no cell of its notebook uses; the old file is kept beside it.
+    """Remove the turns that no cell of the notebook uses; the old file is kept beside it.
 
     Args:
         path: the recording ``x.agent.jsonl``.
@@ -168,7 +171,7 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
 
 
 def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn]:
-    """Return the turns of other prompts, and those that failed before one that did not."""
+    """Return the turns of other prompts, and failed turns that a later one repeated."""
     turns = turns_of(recording.exchanges)
     answered = {turn.prompt for turn in turns if turn.whole}
     return [

@@ -1,30 +1,33 @@
-"""The Chat Completions API's JSON: our items and tool specs as messages and functions of it.
+"""Encodes items as Chat Completions messages and functions, and decodes calls and usage.
 
-Several of our items may be one message there: an assistant's text and all the calls beside it are
-one, and so are things said one after the other by the person (chat templates want roles to take
-turns). So the last message stays open while the conversation grows; its parts are encoded already.
+Several of our items may form one message: an assistant's text and all calls beside it, and
+consecutive messages of the person (chat templates require alternating roles). So the last message
+stays open while the conversation grows; its parts are already encoded.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from agent_magics.models.answer import stated_cost
-from agent_magics.models.chat_calls import is_json_object
-from agent_magics.models.chat_reasoning import details_of, is_details
-from agent_magics.models.endpoints import Dialect
-from agent_magics.models.transforms import fit_call_id
+from agent_magics.models.fields import count_field, stated_cost
+from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.wires.chat.calls import is_json_object
+from agent_magics.models.wires.reasoning import details_of, is_details
+from agent_magics.models.wires.transforms import fit_call_id
 from agent_magics.protocol.items import (
     CALL_TYPES,
     AssistantMessage,
     CallItem,
     Content,
+    ContentPart,
     CustomToolCall,
     FunctionCall,
     InputImage,
+    InputText,
     Item,
+    JsonMapping,
+    JsonObject,
     LocalShellCall,
     Reasoning,
     ToolCallOutput,
@@ -38,12 +41,12 @@ from agent_magics.protocol.tools import (
     ToolSpec,
 )
 
-PARAGRAPH = b"\\n\\n"  # as it stands inside a JSON string
+PARAGRAPH = b"\\n\\n"  # as escaped inside a JSON string
 
 
 @dataclass(frozen=True, slots=True)
 class ChatForm:
-    """Makes transcripts in one dialect."""
+    """Creates transcripts in one dialect of Chat Completions."""
 
     dialect: Dialect
 
@@ -53,43 +56,43 @@ class ChatForm:
 
 
 class ChatTranscript:
-    """A conversation as a request's ``messages``, without the instructions."""
+    """A conversation encoded as a request's ``messages``, without the instructions."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._closed = bytearray()
-        self._open: _Said | _Asked | None = None
+        self._open: _AssistantDraft | _UserDraft | None = None
         self._images: list[bytes] = []
-        # They go with what is said next, or not at all: as text, or in the server's own form.
-        self._thoughts: list[bytes] = []
+        # Reasoning for the next assistant message, as text or as structured blocks of the server.
+        self._reasoning: list[bytes] = []
         self._details: list[bytes] = []
 
     def add(self, item: Item) -> None:
-        """Encode one more item."""
+        """Append an item."""
         if isinstance(item, UserMessage):
-            self._thoughts.clear()
+            self._reasoning.clear()
             self._details.clear()
             role = item.role if self._dialect.developer_role else "user"
-            self._asked(role).add(item.content)
+            self._user_draft(role).add(item.content)
         elif isinstance(item, ToolCallOutput):
             self._add_output(item)
         elif isinstance(item, AssistantMessage):
-            self._said().texts.append(_inside(item.text))
+            self._assistant_draft().texts.append(_inside(item.text))
         elif isinstance(item, Reasoning):
             if self._dialect.reasoning_details and is_details(item.encrypted):
                 self._details.append(details_of(item.encrypted or ""))
             elif self._dialect.reasoning_field:
-                self._thoughts.append(_inside("\n".join(item.summary)))
-        elif isinstance(item, CALL_TYPES):  # a web search of the other wire has no form here
-            self._said().calls.append(compact(call_json(item, self._dialect)))
+                self._reasoning.append(_inside("\n".join(item.summary)))
+        elif isinstance(item, CALL_TYPES):  # a web search of the Responses API cannot be expressed
+            self._assistant_draft().calls.append(compact(call_json(item, self._dialect)))
 
     def encoded(self) -> bytes:
-        """Everything so far as messages joined by commas."""
+        """Return all messages, joined by commas."""
         return b",".join(filter(None, (self._closed, *self._unclosed())))
 
     def _unclosed(self) -> list[bytes]:
         if self._images:
-            return [_Asked(b"user", list(self._images)).encoded()]
+            return [_UserDraft(b"user", list(self._images)).encoded()]
         return [self._open.encoded()] if self._open is not None else []
 
     def _close(self) -> None:
@@ -103,54 +106,54 @@ class ChatTranscript:
                 self._closed += b","
             self._closed += message
 
-    def _said(self) -> "_Said":
-        if not isinstance(self._open, _Said) or self._images:
+    def _assistant_draft(self) -> "_AssistantDraft":
+        if not isinstance(self._open, _AssistantDraft) or self._images:
             self._close()
-            self._open = _Said(self._dialect.reasoning_field.encode())
-        self._open.reasoning += self._thoughts
+            self._open = _AssistantDraft(self._dialect.reasoning_field.encode())
+        self._open.reasoning += self._reasoning
         self._open.details += self._details
-        self._thoughts.clear()
+        self._reasoning.clear()
         self._details.clear()
         return self._open
 
-    def _asked(self, role: str) -> "_Asked":
-        if isinstance(self._open, _Asked) and self._open.role == role.encode():
+    def _user_draft(self, role: str) -> "_UserDraft":
+        if isinstance(self._open, _UserDraft) and self._open.role == role.encode():
             return self._open
         if self._images and role == "user":
-            # What the person says next goes into the message with the images.
-            self._open, self._images = _Asked(b"user", self._images), []
+            # The next user message is merged into the one with the images.
+            self._open, self._images = _UserDraft(b"user", self._images), []
             return self._open
         self._close()
-        self._open = _Asked(role.encode(), [])
+        self._open = _UserDraft(role.encode(), [])
         return self._open
 
     def _add_output(self, item: ToolCallOutput) -> None:
-        """Write the tool's message; its images wait for the last output of the row.
+        """Append a tool's message; its images follow after the last consecutive tool output.
 
         A tool message takes text only (OpenAI's reference, "Tool message": content is a string or
-        parts of type text). So images follow as a message of the person, and not before the last
-        output, because all outputs must follow the assistant's message directly.
+        parts of type text). So images follow in a user message, and not before the last
+        output, because all outputs must directly follow the assistant's message.
         """
         if self._open is not None:
-            images, self._images = self._images, []
+            waiting, self._images = self._images, []
             self._close()
-            self._images = images
+            self._images = waiting
         message = {
             "role": "tool",
             "tool_call_id": fit_call_id(item.call_id, self._dialect.call_ids),
             "content": text_of(item.output),
         }
-        images = [] if isinstance(item.output, str) else item.output
-        images = [part for part in images if isinstance(part, InputImage)]
+        parts = () if isinstance(item.output, str) else item.output
+        images = [part for part in parts if isinstance(part, InputImage)]
         if images:
-            said = f"Image of the output of {message['tool_call_id']}:"
-            self._images.append(compact({"type": "text", "text": said}))
+            caption = f"Image of the output of {message['tool_call_id']}:"
+            self._images.append(compact({"type": "text", "text": caption}))
             self._images += [compact(_image_json(image)) for image in images]
         self._append(compact(message))
 
 
-class _Said:
-    """The assistant's message that is being put together."""
+class _AssistantDraft:
+    """An assistant message under construction."""
 
     def __init__(self, reasoning_field: bytes) -> None:
         self.texts: list[bytes] = []
@@ -160,7 +163,7 @@ class _Said:
         self._reasoning_field = reasoning_field
 
     def encoded(self) -> bytes:
-        """The whole message."""
+        """Return the complete message."""
         text = PARAGRAPH.join(self.texts)
         parts = [b'{"role":"assistant","content":', b'"%s"' % text if text else b"null"]
         if not text and not self.calls:
@@ -175,8 +178,8 @@ class _Said:
         return b"".join((*parts, b"}"))
 
 
-class _Asked:
-    """The person's message that is being put together: text alone, or parts with images."""
+class _UserDraft:
+    """A user message under construction: text alone, or parts with images."""
 
     def __init__(self, role: bytes, parts: list[bytes]) -> None:
         self.role = role
@@ -184,28 +187,19 @@ class _Asked:
         self._parts = parts
 
     def add(self, content: Content) -> None:
-        """Add what was said."""
-        if isinstance(content, str):
-            content_text, images = content, ()
+        """Append content."""
+        parts = (InputText(content),) if isinstance(content, str) else content
+        if any(isinstance(part, InputImage) for part in parts):
+            self._parts = [_text_part(text) for text in self._texts] + self._parts
+            self._parts += map(_part, parts)
+            self._texts = []
+        elif self._parts:
+            self._parts.append(_text_part(_inside(text_of(content))))
         else:
-            images = [part for part in content if isinstance(part, InputImage)]
-            content_text = "" if images else text_of(content)
-        if not images and not self._parts:
-            self._texts.append(_inside(content_text))
-            return
-        self._parts = [_text_part(text) for text in self._texts] + self._parts
-        self._texts = []
-        if not images:
-            self._parts.append(_text_part(_inside(content_text)))
-            return
-        for part in content:
-            if isinstance(part, InputImage):
-                self._parts.append(compact(_image_json(part)))
-            else:
-                self._parts.append(_text_part(_inside(part.text)))
+            self._texts.append(_inside(text_of(content)))
 
     def encoded(self) -> bytes:
-        """The whole message."""
+        """Return the complete message."""
         if self._parts:
             content = b"[%s]" % b",".join(self._parts)
         else:
@@ -213,24 +207,30 @@ class _Asked:
         return b'{"role":"%s","content":%s}' % (self.role, content)
 
 
+def _part(part: ContentPart) -> bytes:
+    if isinstance(part, InputImage):
+        return compact(_image_json(part))
+    return _text_part(_inside(part.text))
+
+
 def _text_part(text: bytes) -> bytes:
     return b'{"type":"text","text":"%s"}' % text
 
 
-def _image_json(image: InputImage) -> dict[str, Any]:
-    url: dict[str, Any] = {"url": image.image_url}
+def _image_json(image: InputImage) -> JsonObject:
+    url: JsonObject = {"url": image.image_url}
     if image.detail != "auto":
-        # "original" is the Responses API's alone.
+        # "original" exists only in the Responses API.
         url["detail"] = "high" if image.detail == "original" else image.detail
     return {"type": "image_url", "image_url": url}
 
 
-def call_json(item: CallItem, dialect: Dialect) -> dict[str, Any]:
-    """Return a call as the API's JSON object.
+def call_json(item: CallItem, dialect: Dialect) -> JsonObject:
+    """Encode a call as the API's JSON object.
 
-    Servers read the arguments of earlier calls (vLLM's and Ollama's templates as JSON, OpenAI's
-    names by a pattern) and refuse the whole conversation for one that is broken. So what the model
-    wrote wrongly, and was told about, goes back in a form that can be read.
+    Servers parse the arguments of earlier calls (vLLM's and Ollama's templates as JSON, OpenAI's
+    names by a pattern) and refuse the whole conversation if one is malformed. So malformed calls,
+    which the model was told about by an error, are sent back in a well-formed shape.
     """
     call_id = fit_call_id(item.call_id or "", dialect.call_ids)
     if isinstance(item, CustomToolCall):
@@ -249,7 +249,7 @@ def call_json(item: CallItem, dialect: Dialect) -> dict[str, Any]:
     return {**call, **_extra_of(item)}
 
 
-def _local_shell_arguments(item: LocalShellCall) -> dict[str, Any]:
+def _local_shell_arguments(item: LocalShellCall) -> JsonObject:
     given = {"command": list(item.command), "workdir": item.workdir, "timeout_ms": item.timeout_ms}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -261,10 +261,10 @@ def _fit_name(name: str) -> str:
 EXTRA_MARK = "extra_content:"
 
 
-def _extra_of(item: CallItem) -> dict[str, Any]:
-    """What the server wants to have back with a call, which waits in the item's own id.
+def _extra_of(item: CallItem) -> JsonObject:
+    """Return the opaque data to send back with a call, which is stored in the item's id.
 
-    Gemini 3 signs each call with its thoughts and refuses one that comes back without.
+    Gemini 3 signs each call with its reasoning and refuses one without the signature.
     """
     if item.id and item.id.startswith(EXTRA_MARK):
         return {"extra_content": json.loads(item.id.removeprefix(EXTRA_MARK))}
@@ -275,16 +275,16 @@ def _extra_of(item: CallItem) -> dict[str, Any]:
 
 
 def decode_call(
-    call_id: str, name: str, arguments: str, spec: ToolSpec | None, extra: Any = None
+    call_id: str, name: str, arguments: str, spec: ToolSpec | None, extra: object = None
 ) -> CallItem:
-    """Return the item that a whole call is.
+    """Return the item for a complete call.
 
     Args:
         call_id: its id; "" where the server gave none.
         name: the function's name.
         arguments: the arguments as the model wrote them.
-        spec: the tool of that name as it was offered, or None.
-        extra: what the server wants to have back with the call.
+        spec: the offered tool of that name, or None.
+        extra: opaque data to send back with the call.
     """
     kept = None if extra is None else EXTRA_MARK + json_text(extra)
     if isinstance(spec, FreeformToolSpec):
@@ -295,7 +295,7 @@ def decode_call(
 
 
 def _freeform_input(arguments: str) -> str:
-    """The one text of a freeform call; a model that wrote it bare is understood, too."""
+    """Return the text of a freeform call, from JSON or written directly by the model."""
     if is_json_object(arguments):
         fields = json.loads(arguments)
         text = fields.get("input")
@@ -304,56 +304,54 @@ def _freeform_input(arguments: str) -> str:
     return arguments
 
 
-def _decode_local_shell(
-    call_id: str, fields: Mapping[str, Any], kept: str | None
-) -> LocalShellCall:
+def _decode_local_shell(call_id: str, fields: JsonMapping, kept: str | None) -> LocalShellCall:
     command, timeout = fields.get("command"), fields.get("timeout_ms")
-    words = ["bash", "-c", command] if isinstance(command, str) else command
-    words = words if isinstance(words, list) else []
+    argv = ["bash", "-c", command] if isinstance(command, str) else command
+    argv = argv if isinstance(argv, list) else []
     workdir = fields.get("workdir")
     return LocalShellCall(
         call_id or None,
-        tuple(map(str, words)),
+        tuple(map(str, argv)),
         workdir if isinstance(workdir, str) else None,
         timeout if isinstance(timeout, int) and not isinstance(timeout, bool) else None,
         kept,
     )
 
 
-def decode_usage(data: Any) -> Usage:
-    """Return the API's usage object; what a server leaves out counts as 0."""
+def decode_usage(data: object, warn: Callable[[str], None] = lambda message: None) -> Usage:
+    """Decode the API's usage object; missing counts are 0.
+
+    Args:
+        data: the usage object; anything else counts as empty.
+        warn: called with a sentence about an invalid count.
+    """
     data = data if isinstance(data, Mapping) else {}
     read, written = data.get("prompt_tokens_details"), data.get("completion_tokens_details")
-    # DeepSeek counts what its cache had in a field of its own.
-    cached = _count(read, "cached_tokens") or _count(data, "prompt_cache_hit_tokens")
+    # DeepSeek reports cached tokens in a field of its own.
+    cached = count_field(read, "cached_tokens", warn)
     return Usage(
-        _count(data, "prompt_tokens"),
-        _count(data, "completion_tokens"),
-        cached,
-        _count(written, "reasoning_tokens"),
+        count_field(data, "prompt_tokens", warn),
+        count_field(data, "completion_tokens", warn),
+        cached or count_field(data, "prompt_cache_hit_tokens", warn),
+        count_field(written, "reasoning_tokens", warn),
         stated_cost(data),
     )
-
-
-def _count(data: Any, name: str) -> int:
-    value = data.get(name) if isinstance(data, Mapping) else None
-    return int(value) if isinstance(value, int | float) and value == value else 0
 
 
 # -- text ----------------------------------------------------------------------------------------
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Return `value` as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def compact(value: Any) -> bytes:
+def compact(value: object) -> bytes:
     """Return `value` as JSON without spaces, in UTF-8."""
-    # "replace": half a surrogate pair, which a program's output may hold, has no UTF-8 form.
+    # "replace": a lone surrogate, as in a program's output, has no UTF-8 form.
     return json_text(value).encode("utf-8", "replace")
 
 
 def _inside(text: str) -> bytes:
-    """Return `text` as it stands inside a JSON string, without the quotes."""
+    """Return `text` as it is escaped inside a JSON string, without the quotes."""
     return compact(text)[1:-1]

@@ -1,12 +1,10 @@
-"""The Chat Completions door: what a request of it is, and what its stream says."""
+"""Implements the Chat Completions client: requests and stream."""
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent_magics.models.answer import ChunkBuffer, EventReader, parse_event
-from agent_magics.models.answer_schema import chat_format, fitted
 from agent_magics.models.base import (
     Finish,
     ItemDone,
@@ -17,18 +15,32 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
-from agent_magics.models.chat_calls import CallAssembler, CallDraft
-from agent_magics.models.chat_reasoning import ReasoningDetails
-from agent_magics.models.chat_tools import encode_choice, encode_tools
-from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage
-from agent_magics.models.endpoints import Dialect, WireName, dialect_of
 from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
-from agent_magics.models.remote import RemoteModel
-from agent_magics.models.responses_wire import decode_citation
-from agent_magics.models.schema_forms import has_other_enums, resolve_references, restore_enums
-from agent_magics.models.sse import SseEvent
+from agent_magics.models.providers.endpoints import Dialect, WireName, dialect_of
+from agent_magics.models.wires.answer import ChunkBuffer, EventReader, parse_event
+from agent_magics.models.wires.answer_schema import chat_format, fitted
+from agent_magics.models.wires.chat.calls import CallAssembler, CallDraft
+from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
+from agent_magics.models.wires.chat.tools import encode_choice, encode_tools
+from agent_magics.models.wires.reasoning import ReasoningDetails
+from agent_magics.models.wires.remote import RemoteModel
+from agent_magics.models.wires.responses.items import decode_citation
+from agent_magics.models.wires.schema_forms import (
+    has_other_enums,
+    resolve_references,
+    restore_enums,
+)
+from agent_magics.models.wires.sse import SseEvent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, Citation, Item, Reasoning, Usage
+from agent_magics.protocol.items import (
+    AssistantMessage,
+    Citation,
+    Item,
+    JsonMapping,
+    JsonObject,
+    Reasoning,
+    Usage,
+)
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec, ToolSpec
 
 NOT_A_STREAM = (
@@ -41,17 +53,17 @@ NO_SEARCH = (
     "which has no web search of its own."
 )
 
-# Reason -> how the answer ended. A reason that is not here is an ordinary end ("stop",
-# "tool_calls", "function_call", "eos", "end_turn"); calls are run whichever of them it is, since
-# servers say "stop" beside calls (Ollama, older llama.cpp).
+# Finish reason -> how the answer ended. Any other reason is an ordinary end ("stop", "tool_calls",
+# "function_call", "eos", "end_turn"); calls are run in each case, since some servers send "stop"
+# with calls (Ollama, older llama.cpp).
 FINISHES: dict[str, Finish] = {
     "length": "length",
-    "max_tokens": "length",  # Gemini's and Anthropic's word, through some proxies
+    "max_tokens": "length",  # Gemini and Anthropic, through some proxies
     "model_length": "length",  # Mistral: the context is full
     "content_filter": "content_filter",
-    "safety": "content_filter",  # Gemini's word
+    "safety": "content_filter",  # Gemini
 }
-# Ends that are none: the server gave up in the middle.
+# Finish reasons that mean that the server gave up before the end.
 BROKEN_OFF = {
     "error": "the provider reports an error",  # OpenRouter
     "abort": "the server aborted the request",  # vLLM
@@ -63,15 +75,15 @@ BROKEN_OFF = {
 
 
 class ChatDecoder:
-    """Turns the bytes of one answer into model events; no I/O.
+    """Decodes the bytes of one answer into model events; no I/O.
 
     Args:
-        tools: what was offered; tells freeform tools from functions.
-        dialect: how the server writes.
+        tools: the offered tools, to tell freeform tools from functions.
+        dialect: the server's variant of the API.
 
     Attributes:
-        done: the answer's end, once it has come.
-        finished: whether the answer is whole; the usage may still follow.
+        done: the answer's end, once it was received.
+        finished: whether the answer is complete; the usage may still follow.
     """
 
     def __init__(
@@ -83,26 +95,35 @@ class ChatDecoder:
         self._dialect = dialect or Dialect()
         self._reader = EventReader()
         self._events = ChunkBuffer()
-        self._calls = CallAssembler(self._specs)
+        self._calls = CallAssembler(self._specs, self._events.add_arguments)
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._details = ReasoningDetails()
-        self._citations: list[Citation] = []
+        self._citations: dict[Citation, None] = {}  # an ordered set
+        self._warned = False
         self._usage = Usage()
         self._finish: Finish = "completed"
         self._received_any = False
 
     def tell(self, message: str) -> None:
-        """Say something to the person, before the answer."""
+        """Add a notice for the person, before the answer."""
         self._events.add(Notice(message))
 
+    def _warn_once(self, message: str) -> None:
+        """Add only the first of such notices, since every chunk may carry the usage."""
+        if not self._warned:
+            self.tell(message)
+        self._warned = True
+
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return what `data` brought, text deltas put together; `ResponseDone` goes to `done`."""
+        """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
         self._decode(self._reader.feed(data))
         return self._events.take()
 
     def close(self) -> list[ModelEvent]:
-        """Return what the end of the bytes brought; after a finish the answer is whole."""
+        """Return the events left at the end of the bytes; after a finish reason the answer is
+        complete.
+        """
         with suppress(Garbled):  # the connection broke in the middle of an event
             self._decode(self._reader.close())
         if self.finished:
@@ -110,7 +131,7 @@ class ChatDecoder:
         return self._events.take()
 
     def unfinished(self) -> FatalError:
-        """Return what to tell the person when the bytes ended before the answer did."""
+        """Return the error for bytes that ended before the answer did."""
         return cut_short() if self._received_any else Fault(NOT_A_STREAM)
 
     def _decode(self, received: Sequence[SseEvent]) -> None:
@@ -126,19 +147,19 @@ class ChatDecoder:
         chunk = parse_event(data)
         error = chunk.get("error")
         if not error and (chunk.get("object") == "error" or name == b"error"):
-            error = chunk  # vLLM's, and an event of that name
+            error = chunk  # vLLM's form, and an event named "error"
         if error:
             raise stated_fault(error)
         usage = chunk.get("usage")
-        if usage:  # in the last chunk, which has no choices; in all of them on some servers
-            self._usage = decode_usage(usage)
+        if usage:  # usually in the last chunk, which has no choices; on some servers in all
+            self._usage = decode_usage(usage, self._warn_once)
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not choice.get("index"):
                 self._read_choice(choice)
 
-    def _read_choice(self, choice: Mapping[str, Any]) -> None:
-        # A server that does not stream sends a message where a stream has deltas.
+    def _read_choice(self, choice: JsonMapping) -> None:
+        # A server that does not stream sends a message instead of deltas.
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
             self._received_any = True
@@ -147,9 +168,9 @@ class ChatDecoder:
         if isinstance(reason, str) and reason:
             self._read_finish(reason.lower(), choice)
 
-    def _read_delta(self, delta: Mapping[str, Any]) -> None:
-        # vLLM, llama.cpp and DeepSeek call it the one, newer vLLM, Ollama and OpenRouter the
-        # other; a server in between sends both.
+    def _read_delta(self, delta: JsonMapping) -> None:
+        # vLLM, llama.cpp and DeepSeek use the first name, newer vLLM, Ollama and OpenRouter the
+        # second; some proxies send both.
         self._add_reasoning(delta.get("reasoning_content") or delta.get("reasoning"))
         if self._dialect.reasoning_details and delta.get("reasoning_details"):
             self._details.add(delta["reasoning_details"])
@@ -163,41 +184,43 @@ class ChatDecoder:
             self._read_annotations(delta["annotations"])
         if delta.get("tool_calls"):
             self._calls.add(delta["tool_calls"])
-        elif delta.get("function_call"):  # the form before tools, which small servers still send
+        elif delta.get("function_call"):  # the older form, which small servers still send
             self._calls.add([{"index": 0, "function": delta["function_call"]}])
 
     def _read_parts(self, parts: Sequence[Any]) -> None:
-        """Mistral's reasoning models send content as parts, with thinking among them."""
+        """Read content in parts, which Mistral's reasoning models send, with thinking among
+        them.
+        """
         for part in parts:
             if isinstance(part, str):
                 self._add_text(part)
             elif isinstance(part, Mapping) and part.get("type") == "thinking":
                 thoughts = part.get("thinking")
                 for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
-                    said = thought.get("text") if isinstance(thought, Mapping) else thought
-                    self._add_reasoning(said)
+                    text = thought.get("text") if isinstance(thought, Mapping) else thought
+                    self._add_reasoning(text)
             elif isinstance(part, Mapping):
                 self._add_text(part.get("text") or part.get("refusal"))
 
-    def _read_annotations(self, annotations: Any) -> None:
-        """OpenAI's search models and OpenRouter's web plugin cite pages in a form of their own."""
+    def _read_annotations(self, annotations: object) -> None:
+        """Read citations of web pages by OpenAI's search models and OpenRouter's web plugin."""
         for each in annotations if isinstance(annotations, list) else ():
             cited = each.get("url_citation") if isinstance(each, Mapping) else None
             citation = decode_citation(cited)
-            if citation is not None and citation not in self._citations:
-                self._citations.append(citation)
+            if citation is not None:
+                self._citations[citation] = None
 
-    def _add_text(self, text: Any) -> None:
+    def _add_text(self, text: object) -> None:
         if isinstance(text, str) and text:
             self._text.append(text)
             self._events.add_text(TextChunk, text)
 
-    def _add_reasoning(self, text: Any) -> None:
+    def _add_reasoning(self, text: object) -> None:
         if isinstance(text, str) and text:
             self._reasoning.append(text)
             self._events.add_text(ReasoningChunk, text)
 
-    def _read_finish(self, reason: str, choice: Mapping[str, Any]) -> None:
+    def _read_finish(self, reason: str, choice: JsonMapping) -> None:
         self._received_any = True
         if reason in BROKEN_OFF:
             error = choice.get("error")
@@ -205,18 +228,18 @@ class ChatDecoder:
                 raise stated_fault(error)
             raise cut_short(BROKEN_OFF[reason])
         self.finished = True
-        if self._finish == "completed":  # what cut the answer short stays, whatever follows
+        if self._finish == "completed":  # a truncation is not overwritten by later reasons
             self._finish = FINISHES.get(reason, "completed")
 
     def _end(self) -> None:
-        """Give on the items; a call is only known to be whole when the answer is."""
+        """Emit the items; calls are known to be complete only when the answer is."""
         if self.done is not None or not (self.finished or self._received_any):
             return
         items: list[Item] = []
         text = "".join(self._text)
         if text:
             items.append(AssistantMessage(text, citations=tuple(self._citations)))
-        # Where the answer was cut short, what is no whole object may be half a call.
+        # In a truncated answer, arguments that are not a complete object may be half a call.
         cut = self._finish != "completed"
         items += [self._call(draft) for draft in self._calls.drafts if draft.is_whole() or not cut]
         details = self._details.kept()
@@ -234,7 +257,9 @@ class ChatDecoder:
 
 
 def _with_enums(spec: FunctionToolSpec, arguments: str) -> str:
-    """Put numbers back where the schema had been given strings; see `schema_forms.gemini_enum`."""
+    """Convert enum strings back to the numbers of the original schema; see
+    `schema_forms.gemini_enum`.
+    """
     if not has_other_enums(spec.parameters):
         return arguments
     try:
@@ -248,7 +273,7 @@ def _with_enums(spec: FunctionToolSpec, arguments: str) -> str:
 
 
 class ChatWire:
-    """Chat Completions as `RemoteModel` uses it."""
+    """The Chat Completions API as `RemoteModel` uses it."""
 
     name: WireName = "chat"
     api = "Chat Completions API"
@@ -263,14 +288,14 @@ class ChatWire:
         )
 
     def body(self, request: ModelRequest, address: str) -> bytes:
-        """Return the request's body."""
+        """Encode the request's body."""
         _, head, tail, form = self._frame(fitted(request, address), address)
         history = request.history.encoded(form)
         joint = b"," if history and not head.endswith(b"[") else b""
         return b"".join((head, joint, history, tail))
 
     def decoder(self, request: ModelRequest, address: str) -> ChatDecoder:
-        """Return what reads the answer to `request`."""
+        """Return a decoder for the answer to `request`."""
         decoder = ChatDecoder(request.tools, dialect_of(address, request.model))
         if request.number == 1 and any(tool.spec.kind == "web_search" for tool in request.tools):
             decoder.tell(NO_SEARCH)
@@ -279,7 +304,9 @@ class ChatWire:
     def _frame(
         self, request: ModelRequest, address: str
     ) -> tuple[tuple[Any, ...], bytes, bytes, ChatForm]:
-        """What stands around the history; the same bytes for every request of a session."""
+        """Return the bytes around the history, cached since they are the same for a whole
+        session.
+        """
         wanted = (
             request.model,
             request.instructions,
@@ -287,11 +314,12 @@ class ChatWire:
             request.parallel_tool_calls,
             request.tool_choice,
             request.service_tier,
+            request.stream,
             address,
             id(request.tools),
             id(request.output_schema),
         )
-        # Tools and schema are kept beside their ids, which otherwise could come to mean others.
+        # Tools and schema are kept alive with their ids, which could otherwise be reused.
         if self._head[0][:-2] != wanted:
             dialect = dialect_of(address, request.model)
             head, tail = encode_frame(request, dialect)
@@ -301,16 +329,16 @@ class ChatWire:
 
 
 def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]:
-    """Return a request's body up to where its history begins, and from where it ends."""
-    fields: dict[str, Any] = {"model": request.model, "stream": True}
-    if dialect.usage_option:
+    """Return a request's body before and after its history."""
+    fields: JsonObject = {"model": request.model, "stream": request.stream}
+    if request.stream and dialect.usage_option:
         fields["stream_options"] = {"include_usage": True}
     if dialect.cache_key and request.conversation:
         fields["prompt_cache_key"] = request.conversation
     tools = encode_tools(request.tools, dialect)
     if tools and not request.parallel_tool_calls:
-        fields["parallel_tool_calls"] = False  # true is what everybody does anyway
-    if tools and request.tool_choice != "auto":  # what everybody does anyway, too
+        fields["parallel_tool_calls"] = False  # true is the default
+    if tools and request.tool_choice != "auto":  # "auto" is the default
         fields["tool_choice"] = encode_choice(request.tool_choice, request.tools, dialect)
     if request.service_tier:
         fields["service_tier"] = request.service_tier
@@ -318,7 +346,7 @@ def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]
         fields["response_format"] = chat_format(request.output_schema, dialect)
     messages: list[dict[str, str]] = []
     if request.instructions:
-        # Known to every server; OpenAI takes it for "developer" where the model has that role.
+        # Accepted by every server; OpenAI treats it as "developer" for models with that role.
         messages = [{"role": "system", "content": request.instructions}]
     head = _compact(fields)[:-1]
     if tools:
@@ -326,12 +354,12 @@ def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]
     return head + b',"messages":' + _compact(messages)[:-1], b"]}"
 
 
-def _compact(value: Any) -> bytes:
+def _compact(value: object) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
 
 class ChatModel(RemoteModel):
-    """Any server with Chat Completions; see `RemoteModel` for the arguments."""
+    """Client of any server with Chat Completions; see `RemoteModel` for the arguments."""
 
     WIRES = (ChatWire,)

@@ -1,12 +1,14 @@
-"""Tools as Chat Completions has them: functions, and freeform ones where a server knows those."""
+"""Encodes tools for Chat Completions: as functions, or as freeform tools if the server has
+those.
+"""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from agent_magics.models.chat_wire import compact
-from agent_magics.models.endpoints import Dialect
-from agent_magics.models.schema_forms import fit_schema
-from agent_magics.models.transforms import strict_form
+from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.wires.chat.messages import compact
+from agent_magics.models.wires.schema_forms import fit_schema
+from agent_magics.models.wires.transforms import strict_form
+from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.protocol.tools import (
     ConfiguredToolSpec,
     FreeformToolSpec,
@@ -15,7 +17,7 @@ from agent_magics.protocol.tools import (
     ToolSpec,
 )
 
-# The Responses API's native shell tool, as a function.
+# Parameters of the Responses API's built-in shell tool, offered as a function.
 LOCAL_SHELL = {
     "type": "object",
     "properties": {
@@ -32,7 +34,7 @@ LOCAL_SHELL = {
 
 
 def encode_tools(tools: Sequence[ConfiguredToolSpec], dialect: Dialect) -> bytes:
-    """Return the value of a request's ``tools``, or b"" where none can be offered."""
+    """Return the value of a request's ``tools``, or b"" if none can be offered."""
     written = [tool_json(tool.spec, dialect) for tool in tools]
     written = [tool for tool in written if tool is not None]
     return compact(written) if written else b""
@@ -40,8 +42,8 @@ def encode_tools(tools: Sequence[ConfiguredToolSpec], dialect: Dialect) -> bytes
 
 def encode_choice(
     choice: str, tools: Sequence[ConfiguredToolSpec], dialect: Dialect
-) -> str | dict[str, Any]:
-    """Return the value of ``tool_choice``: a word for all tools, or the one that must be called."""
+) -> str | JsonObject:
+    """Return the value of ``tool_choice``: a mode for all tools, or the one that must be called."""
     named = next((tool.spec for tool in tools if tool.spec.name == choice), None)
     if named is None:
         return choice
@@ -49,19 +51,19 @@ def encode_choice(
     return {"type": kind, kind: {"name": named.name}}
 
 
-def tool_json(spec: ToolSpec, dialect: Dialect) -> dict[str, Any] | None:
-    """Return a tool as the API's JSON; None for the Responses API's own web search."""
+def tool_json(spec: ToolSpec, dialect: Dialect) -> JsonObject | None:
+    """Encode a tool as the API's JSON; None for the Responses API's built-in web search."""
     if isinstance(spec, FunctionToolSpec):
         return _function_json(spec, dialect)
     if isinstance(spec, FreeformToolSpec):
         return _custom_json(spec) if dialect.custom_tools else _freeform_function(spec)
     if isinstance(spec, LocalShellSpec):
-        said = "Run a command and return its output."
-        return _tool(spec.name, said, fit_schema(LOCAL_SHELL, dialect.schema))
+        description = "Run a command and return its output."
+        return _tool(spec.name, description, fit_schema(LOCAL_SHELL, dialect.schema))
     return None
 
 
-def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> dict[str, Any]:
+def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> JsonObject:
     strict = strict_form(spec.parameters) if spec.strict and dialect.strict else None
     parameters = fit_schema(spec.parameters, dialect.schema) if strict is None else strict
     tool = _tool(spec.name, spec.description, parameters)
@@ -70,12 +72,12 @@ def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> dict[str, Any]:
     return tool
 
 
-def _freeform_function(spec: FreeformToolSpec) -> dict[str, Any]:
-    """A freeform tool where there are none: a function with one text, its grammar in words."""
-    said = "The whole text, as it is described."
+def _freeform_function(spec: FreeformToolSpec) -> JsonObject:
+    """Encode a freeform tool as a function with one text, its grammar in the description."""
+    input_description = "The whole text, as it is described."
     parameters = {
         "type": "object",
-        "properties": {"input": {"type": "string", "description": said}},
+        "properties": {"input": {"type": "string", "description": input_description}},
         "required": ["input"],
         "additionalProperties": False,
     }
@@ -85,14 +87,14 @@ def _freeform_function(spec: FreeformToolSpec) -> dict[str, Any]:
     return _tool(spec.name, description, parameters)
 
 
-def _custom_json(spec: FreeformToolSpec) -> dict[str, Any]:
-    custom: dict[str, Any] = {"name": spec.name, "description": spec.description}
+def _custom_json(spec: FreeformToolSpec) -> JsonObject:
+    custom: JsonObject = {"name": spec.name, "description": spec.description}
     if spec.definition:
         grammar = {"syntax": spec.syntax, "definition": spec.definition}
         custom["format"] = {"type": "grammar", "grammar": grammar}
     return {"type": "custom", "custom": custom}
 
 
-def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(name: str, description: str, parameters: JsonMapping) -> JsonObject:
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function}

@@ -1,10 +1,9 @@
-"""The Responses API's JSON: our items and tool specs into it, its output items back out of it."""
+"""Encodes items and tool specs as the Responses API's JSON, and decodes its output items."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import assert_never
 
-from agent_magics.models.answer import stated_cost
 from agent_magics.models.base import (
     ItemDone,
     ModelEvent,
@@ -12,9 +11,17 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
-from agent_magics.models.chat_reasoning import is_details
-from agent_magics.models.sse import encode_event
-from agent_magics.models.transforms import strict_form
+from agent_magics.models.bounds import NAME_LENGTH, too_large
+from agent_magics.models.fields import (
+    count_field,
+    optional_text,
+    optional_whole,
+    stated_cost,
+    text_field,
+)
+from agent_magics.models.wires.reasoning import is_details
+from agent_magics.models.wires.sse import encode_event
+from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -23,6 +30,8 @@ from agent_magics.protocol.items import (
     FunctionCall,
     InputText,
     Item,
+    JsonMapping,
+    JsonObject,
     LocalShellCall,
     Reasoning,
     ToolCallOutput,
@@ -42,18 +51,18 @@ from agent_magics.protocol.tools import (
 
 
 def encode_item(item: Item) -> bytes:
-    """Return `item` as one compact input item of a request."""
+    """Encode `item` as one compact input item of a request."""
     return _compact(item_json(item))
 
 
 class ResponsesTranscript:
-    """A conversation as a request's ``input``: one element for each item."""
+    """A conversation encoded as a request's ``input``: one element for each item."""
 
     def __init__(self) -> None:
         self._elements = bytearray()
 
     def add(self, item: Item) -> None:
-        """Encode one more item; reasoning that the API could not take back is left out."""
+        """Append an item; reasoning that the API would not accept is left out."""
         if isinstance(item, Reasoning) and (item.encrypted is None or is_details(item.encrypted)):
             return
         if self._elements:
@@ -61,7 +70,7 @@ class ResponsesTranscript:
         self._elements += encode_item(item)
 
     def encoded(self) -> bytes:
-        """Everything so far, joined by commas."""
+        """Return all items, joined by commas."""
         return bytes(self._elements)
 
 
@@ -70,8 +79,8 @@ def encode_tools(tools: Sequence[ConfiguredToolSpec]) -> bytes:
     return _compact([_tool_json(tool.spec) for tool in tools])
 
 
-def _compact(value: Any) -> bytes:
-    # "replace": half a surrogate pair, which a program's output may hold, has no UTF-8 form.
+def _compact(value: object) -> bytes:
+    # "replace": a lone surrogate, as in a program's output, has no UTF-8 form.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
@@ -79,20 +88,20 @@ def _compact(value: Any) -> bytes:
 # -- items --------------------------------------------------------------------------------------
 
 
-def item_json(item: Item) -> dict[str, Any]:
-    """Return `item` as the API's JSON object.
+def item_json(item: Item) -> JsonObject:
+    """Encode `item` as the API's JSON object.
 
-    Ids of messages and calls are left out: nothing is stored at the provider (``store: false``).
-    Only reasoning keeps its id, which belongs to its encrypted content.
+    Ids of messages and calls are left out, because nothing is stored at the provider (``store:
+    false``). Only reasoning keeps its id, which belongs to its encrypted content.
     """
     match item:
         case UserMessage(content, role):
             return {"type": "message", "role": role, "content": _content_json(content)}
         case AssistantMessage(text, citations=citations):
-            content: dict[str, Any] = {"type": "output_text", "text": text}
+            part: JsonObject = {"type": "output_text", "text": text}
             if citations:
-                content["annotations"] = [annotation_json(each) for each in citations]
-            return {"type": "message", "role": "assistant", "content": [content]}
+                part["annotations"] = [annotation_json(each) for each in citations]
+            return {"type": "message", "role": "assistant", "content": [part]}
         case Reasoning():
             return _reasoning_json(item)
         case WebSearchCall(action, status, item_id):
@@ -111,7 +120,7 @@ def item_json(item: Item) -> dict[str, Any]:
             assert_never(item)
 
 
-def _content_json(content: Content) -> str | list[dict[str, Any]]:
+def _content_json(content: Content) -> str | list[JsonObject]:
     if isinstance(content, str):
         return content
     return [
@@ -122,9 +131,9 @@ def _content_json(content: Content) -> str | list[dict[str, Any]]:
     ]
 
 
-def _reasoning_json(item: Reasoning) -> dict[str, Any]:
+def _reasoning_json(item: Reasoning) -> JsonObject:
     summary = [{"type": "summary_text", "text": text} for text in item.summary]
-    result: dict[str, Any] = {"type": "reasoning", "summary": summary}
+    result: JsonObject = {"type": "reasoning", "summary": summary}
     if item.id is not None:
         result["id"] = item.id
     if item.encrypted is not None:
@@ -132,8 +141,8 @@ def _reasoning_json(item: Reasoning) -> dict[str, Any]:
     return result
 
 
-def _local_shell_json(item: LocalShellCall) -> dict[str, Any]:
-    action: dict[str, Any] = {"type": "exec", "command": list(item.command), "env": {}}
+def _local_shell_json(item: LocalShellCall) -> JsonObject:
+    action: JsonObject = {"type": "exec", "command": list(item.command), "env": {}}
     if item.workdir is not None:
         action["working_directory"] = item.workdir
     if item.timeout_ms is not None:
@@ -143,58 +152,67 @@ def _local_shell_json(item: LocalShellCall) -> dict[str, Any]:
     return {"type": "local_shell_call", **ids, "status": "completed", "action": action}
 
 
-def _output_json(item: ToolCallOutput) -> dict[str, Any]:
+def _output_json(item: ToolCallOutput) -> JsonObject:
     if item.kind == "local_shell":
-        # The API's reference asks for the id, its guide for the call id: the same, sent as both.
+        # The API's reference requires the id, its guide the call id: both are sent.
         ids = {"id": item.call_id, "call_id": item.call_id}
         return {"type": "local_shell_call_output", **ids, "output": text_of(item.output)}
     kind = "custom_tool_call_output" if item.kind == "custom" else "function_call_output"
     return {"type": kind, "call_id": item.call_id, "output": _content_json(item.output)}
 
 
-def decode_item(data: Mapping[str, Any]) -> Item | None:
-    """Return the item that the API's output item `data` is, or None for a kind we do not use."""
+def decode_item(data: JsonMapping) -> Item | None:
+    """Decode the API's output item `data`, or return None for an unused kind."""
     match data.get("type"):
         case "message":
             text, citations = _decode_parts(data.get("content") or ())
-            return AssistantMessage(text, data.get("id"), citations)
+            return AssistantMessage(text, optional_text(data, "id"), citations)
         case "reasoning":
-            summary = tuple(part.get("text", "") for part in data.get("summary") or ())
-            return Reasoning(summary, data.get("encrypted_content"), data.get("id"))
+            summary = tuple(text_field(part, "text") for part in data.get("summary") or ())
+            encrypted = optional_text(data, "encrypted_content")
+            return Reasoning(summary, encrypted, optional_text(data, "id"))
         case "function_call":
-            name, arguments = str(data.get("name", "")), str(data.get("arguments") or "")
-            return FunctionCall(str(data.get("call_id", "")), name, arguments, data.get("id"))
+            return FunctionCall(*_call_texts(data, "arguments"), optional_text(data, "id"))
         case "custom_tool_call":
-            name, text = str(data.get("name", "")), str(data.get("input") or "")
-            return CustomToolCall(str(data.get("call_id", "")), name, text, data.get("id"))
+            return CustomToolCall(*_call_texts(data, "input"), optional_text(data, "id"))
         case "local_shell_call":
             return _decode_local_shell(data)
         case "web_search_call":
             action, status = data.get("action"), data.get("status")
             action = action if isinstance(action, Mapping) else {}
             ended = "failed" if status == "failed" else "completed"
-            return WebSearchCall(action, ended, data.get("id"))
+            return WebSearchCall(action, ended, optional_text(data, "id"))
     return None
 
 
-def _decode_parts(parts: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[Citation, ...]]:
-    """A message's text, a refusal being what the model says, too; and what it cites."""
-    text, citations = "", []
+def _call_texts(data: JsonMapping, given: str) -> tuple[str, str, str]:
+    """Return a call's id, the name of its tool, and the text at `given`."""
+    call_id, name = text_field(data, "call_id"), text_field(data, "name")
+    if len(call_id) + len(name) > NAME_LENGTH:
+        raise too_large("a call's name", NAME_LENGTH)
+    return call_id, name, text_field(data, given)
+
+
+def _decode_parts(parts: Iterable[JsonMapping]) -> tuple[str, tuple[Citation, ...]]:
+    """Return a message's text, including refusals, and its citations."""
+    texts: list[str] = []
+    citations, length = [], 0
     for part in parts:
         for annotation in part.get("annotations") or ():
-            citation = decode_citation(annotation, len(text))
+            citation = decode_citation(annotation, length)
             if citation is not None:
                 citations.append(citation)
-        text += part.get("text") or part.get("refusal") or ""
-    return text, tuple(citations)
+        texts.append(text_field(part, "text") or text_field(part, "refusal"))
+        length += len(texts[-1])
+    return "".join(texts), tuple(citations)
 
 
-def decode_citation(data: Any, offset: int = 0) -> Citation | None:
-    """Return what an annotation of a text cites, or None.
+def decode_citation(data: object, offset: int = 0) -> Citation | None:
+    """Decode an annotation of a text as a citation, or return None.
 
     Args:
         data: the API's annotation.
-        offset: where in the message the annotated text begins.
+        offset: where in the message the annotated text begins, in characters.
     """
     if not isinstance(data, Mapping):
         return None
@@ -203,19 +221,20 @@ def decode_citation(data: Any, offset: int = 0) -> Citation | None:
     citation = Citation(
         url if isinstance(url, str) else "",
         title if isinstance(title, str) else "",
-        _place(data.get("start_index", data.get("index")), offset),
-        _place(data.get("end_index"), offset),
+        _place(data, "start_index" if "start_index" in data else "index", offset),
+        _place(data, "end_index", offset),
         file_id if isinstance(file_id, str) else "",
     )
     return citation if citation.url or citation.file_id else None
 
 
-def _place(index: Any, offset: int) -> int | None:
-    return index + offset if isinstance(index, int) and not isinstance(index, bool) else None
+def _place(data: JsonMapping, name: str, offset: int) -> int | None:
+    index = optional_whole(data, name)
+    return None if index is None else index + offset
 
 
-def annotation_json(citation: Citation) -> dict[str, Any]:
-    """Return the API's annotation for `citation`; a file is only referred to."""
+def annotation_json(citation: Citation) -> JsonObject:
+    """Encode `citation` as the API's annotation."""
     if citation.file_id:
         about = {"file_id": citation.file_id, "filename": citation.title}
         return {"type": "file_citation", **about, "index": citation.start or 0}
@@ -224,35 +243,47 @@ def annotation_json(citation: Citation) -> dict[str, Any]:
     return {"type": "url_citation", **about, "start_index": start, "end_index": end}
 
 
-def _decode_local_shell(data: Mapping[str, Any]) -> LocalShellCall:
+def _decode_local_shell(data: JsonMapping) -> LocalShellCall:
     action = data.get("action") or {}
+    env = action.get("env")
+    # Variables become words of the command, so that they are shown and judged like any command
+    # line.
+    variables = [f"{name}={value}" for name, value in env.items()] if isinstance(env, dict) else ()
     return LocalShellCall(
-        data.get("call_id") or None,
-        tuple(str(word) for word in action.get("command") or ()),
-        action.get("working_directory"),
-        action.get("timeout_ms"),
-        data.get("id") or None,
+        text_field(data, "call_id") or None,
+        (
+            *(("env", "--", *variables) if variables else ()),
+            *(str(word) for word in action.get("command") or ()),
+        ),
+        text_field(action, "working_directory") or None,
+        optional_whole(action, "timeout_ms"),
+        optional_text(data, "id") or None,
     )
 
 
-def decode_usage(data: Mapping[str, Any] | None) -> Usage:
-    """Return the API's usage object; what a server leaves out counts as 0."""
-    data = data or {}
-    read, written = data.get("input_tokens_details") or {}, data.get("output_tokens_details") or {}
+def decode_usage(data: object, warn: Callable[[str], None] = lambda message: None) -> Usage:
+    """Decode the API's usage object; missing counts are 0.
+
+    Args:
+        data: the usage object; anything else counts as empty.
+        warn: called with a sentence about an invalid count.
+    """
+    data = data if isinstance(data, Mapping) else {}
+    read, written = data.get("input_tokens_details"), data.get("output_tokens_details")
     return Usage(
-        data.get("input_tokens") or 0,
-        data.get("output_tokens") or 0,
-        read.get("cached_tokens") or 0,
-        written.get("reasoning_tokens") or 0,
+        count_field(data, "input_tokens", warn),
+        count_field(data, "output_tokens", warn),
+        count_field(read, "cached_tokens", warn),
+        count_field(written, "reasoning_tokens", warn),
         stated_cost(data),
     )
 
 
 def encode_answer(event: ModelEvent) -> bytes:
-    """Return a model event as the SSE bytes that a Responses stream says it with.
+    """Encode a model event as the SSE bytes of a Responses stream.
 
-    So an answer can be recorded in one form, whichever wire it came on. What is no part of an
-    answer (the wait before a retry, a notice) has no bytes.
+    So an answer can be recorded in one format, whichever wire API it used. Events that are no part
+    of an answer (the wait before a retry, a notice) give b"".
     """
     match event:
         case TextChunk(text):
@@ -260,7 +291,7 @@ def encode_answer(event: ModelEvent) -> bytes:
         case ReasoningChunk(text):
             return encode_event("response.reasoning_summary_text.delta", {"delta": text})
         case ItemDone(item):
-            whole = {"id": item.id, **item_json(item), "status": "completed"}
+            whole = {"id": getattr(item, "id", None), **item_json(item), "status": "completed"}
             return encode_event("response.output_item.done", {"item": whole})
         case ResponseDone(usage, finish):
             return _encode_end(usage, finish)
@@ -269,14 +300,14 @@ def encode_answer(event: ModelEvent) -> bytes:
 
 def _encode_end(usage: Usage, finish: str) -> bytes:
     status = "completed" if finish == "completed" else "incomplete"
-    response: dict[str, Any] = {"status": status, "usage": _usage_json(usage)}
+    response: JsonObject = {"status": status, "usage": _usage_json(usage)}
     if status == "incomplete":
         reason = "max_output_tokens" if finish == "length" else finish
         response["incomplete_details"] = {"reason": reason}
     return encode_event(f"response.{status}", {"response": response})
 
 
-def _usage_json(usage: Usage) -> dict[str, Any]:
+def _usage_json(usage: Usage) -> JsonObject:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens},
@@ -291,17 +322,17 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
 
 
 def encode_choice(choice: str, tools: Sequence[ConfiguredToolSpec]) -> str | dict[str, str]:
-    """Return the value of ``tool_choice``: a word for all tools, or the one that must be called."""
+    """Return the value of ``tool_choice``: a mode for all tools, or the one that must be called."""
     named = next((tool.spec for tool in tools if tool.spec.name == choice), None)
     if named is None:
         return choice
     kinds = {"function": "function", "freeform": "custom"}
-    if named.kind not in kinds:  # the provider's own tools have no names
+    if named.kind not in kinds:  # the provider's built-in tools have no names
         return {"type": named.kind}
     return {"type": kinds[named.kind], "name": named.name}
 
 
-def _tool_json(spec: ToolSpec) -> dict[str, Any]:
+def _tool_json(spec: ToolSpec) -> JsonObject:
     if isinstance(spec, FunctionToolSpec):
         return _function_json(spec)
     if isinstance(spec, FreeformToolSpec):
@@ -315,7 +346,7 @@ def _tool_json(spec: ToolSpec) -> dict[str, Any]:
     assert_never(spec)
 
 
-def _function_json(spec: FunctionToolSpec) -> dict[str, Any]:
+def _function_json(spec: FunctionToolSpec) -> JsonObject:
     strict = strict_form(spec.parameters) if spec.strict else None
     return {
         "type": "function",
@@ -326,8 +357,8 @@ def _function_json(spec: FunctionToolSpec) -> dict[str, Any]:
     }
 
 
-def _custom_json(spec: FreeformToolSpec) -> dict[str, Any]:
-    tool: dict[str, Any] = {
+def _custom_json(spec: FreeformToolSpec) -> JsonObject:
+    tool: JsonObject = {
         "type": "custom",
         "name": spec.name,
         "description": spec.description,

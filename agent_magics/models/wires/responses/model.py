@@ -1,4 +1,4 @@
-"""The Responses API's door: what a request of it is, and what its stream says."""
+"""Implements the Responses API client: requests and stream."""
 
 import json
 import logging
@@ -6,39 +6,47 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
-from agent_magics.models.answer import (
-    ChunkBuffer,
-    EventReader,
-    parse_event,
-    read_answer,
-)
-from agent_magics.models.answer_schema import fitted, responses_format
 from agent_magics.models.base import (
     Finish,
     ItemDone,
     ModelEvent,
     ModelRequest,
+    Notice,
     ReasoningChunk,
     ResponseDone,
     SearchProgress,
     TextChunk,
 )
-from agent_magics.models.endpoints import WireName
-from agent_magics.models.families import family_of
 from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
-from agent_magics.models.keys import WAYS_OUT
-from agent_magics.models.remote import RemoteModel
-from agent_magics.models.responses_wire import (
+from agent_magics.models.providers.endpoints import WireName
+from agent_magics.models.providers.families import family_of
+from agent_magics.models.providers.keys import WAYS_OUT
+from agent_magics.models.sdk import load_openai
+from agent_magics.models.wires.answer import (
+    ChunkBuffer,
+    EventReader,
+    parse_event,
+    read_answer,
+)
+from agent_magics.models.wires.answer_schema import fitted, responses_format
+from agent_magics.models.wires.remote import RemoteModel
+from agent_magics.models.wires.responses.items import (
     ResponsesTranscript,
     decode_item,
     decode_usage,
     encode_choice,
     encode_tools,
 )
-from agent_magics.models.sdk import load_openai
-from agent_magics.models.sse import SseEvent
+from agent_magics.models.wires.sse import SseEvent
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import CALL_TYPES, Item, Reasoning, WebSearchCall
+from agent_magics.protocol.items import (
+    CALL_TYPES,
+    Item,
+    JsonMapping,
+    JsonObject,
+    Reasoning,
+    WebSearchCall,
+)
 
 __all__ = [
     "WAYS_OUT",
@@ -59,7 +67,8 @@ NOT_A_STREAM = (
 
 # -- reading -------------------------------------------------------------------------------------
 
-# Why an answer is incomplete; without a reason it is the limit, which servers leave out.
+# Reason of an incomplete answer -> how it ended; some servers leave out the reason of a length
+# limit.
 FINISHES: dict[str | None, Finish] = {
     None: "length",
     "max_output_tokens": "length",
@@ -69,11 +78,11 @@ FINISHES: dict[str | None, Finish] = {
 
 
 class ResponseDecoder:
-    """Turns the SSE bytes of one answer into model events; no I/O.
+    """Decodes the SSE bytes of one answer into model events; no I/O.
 
     Attributes:
-        done: the answer's end, once it has come.
-        finished: the same, as a bool: nothing follows the end here.
+        done: the answer's end, once it was received.
+        finished: always False: nothing follows the end in this API.
     """
 
     finished = False
@@ -85,27 +94,32 @@ class ResponseDecoder:
         self._reasoning: list[Item] = []
         self._received_any = False
         self._last_number = -1
+        self._calling = ""  # the tool of the call whose arguments come
         self._given: set[Any] = set()
         self._item_came = False
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return what `data` brought, text deltas put together; `ResponseDone` goes to `done`."""
+        """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
         return self._decode(self._reader.feed(data))
 
     def close(self) -> list[ModelEvent]:
-        """Return what stood at the very end, without its blank line."""
+        """Return the events left at the end of the bytes, without a blank line."""
         with suppress(Garbled):  # the connection broke in the middle of it
             return self._decode(self._reader.close())
         return self._events.take()
 
     def unfinished(self) -> FatalError:
-        """Return what to tell the person when the bytes ended before the answer did."""
+        """Return the error for bytes that ended before the answer did."""
         return cut_short() if self._received_any else Fault(NOT_A_STREAM)
 
     def _decode(self, received: Sequence[SseEvent]) -> list[ModelEvent]:
         for name, data in received:
             reader = READERS.get(name)
-            if reader is not None:
+            if reader is ResponseDecoder._read_arguments:
+                self._received_any = True
+                with suppress(Garbled):  # they are only counted: the call comes again, whole
+                    self._read(reader, parse_event(data))
+            elif reader is not None:
                 self._received_any = True
                 self._read(reader, parse_event(data))
             elif not name:
@@ -117,7 +131,7 @@ class ResponseDecoder:
         return self._events.take()
 
     def _decode_unnamed(self, data: bytes) -> None:
-        """Some servers leave the event's name out; it stands in the data too.
+        """Read an event without a name, which some servers put only into the data.
 
         A server that does not stream at all sends the response as one document.
         """
@@ -136,12 +150,12 @@ class ResponseDecoder:
         elif fields.get("error"):
             raise stated_fault(fields["error"])
         elif fields.get("object") == "response" or isinstance(fields.get("output"), list):
-            self._read_document(fields)
+            self._read(ResponseDecoder._read_document, fields)
 
     def _read(
-        self, reader: "Callable[[ResponseDecoder, dict[str, Any]], None]", fields: dict[str, Any]
+        self, reader: "Callable[[ResponseDecoder, JsonObject], None]", fields: JsonObject
     ) -> None:
-        """Read an event, unless it has been read before; the API numbers its events."""
+        """Read an event, unless its sequence number was read before."""
         number = fields.get("sequence_number")
         if isinstance(number, int) and reader not in (
             ResponseDecoder._read_item,
@@ -153,29 +167,34 @@ class ResponseDecoder:
         try:
             reader(self, fields)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # What a server sends in place of an object or a list is survived, not trusted.
+            # A server may send any JSON in place of an object or a list.
             raise Garbled("not of the API's form") from error
 
-    def _read_text(self, fields: dict[str, Any]) -> None:
+    def _read_text(self, fields: JsonObject) -> None:
         self._events.add_text(TextChunk, _text_of(fields.get("delta")))
 
-    def _read_reasoning(self, fields: dict[str, Any]) -> None:
+    def _read_reasoning(self, fields: JsonObject) -> None:
         self._events.add_text(ReasoningChunk, _text_of(fields.get("delta")))
 
-    def _read_begun(self, fields: dict[str, Any]) -> None:
-        """Tell that a web search runs; other items are told when they are whole."""
+    def _read_arguments(self, fields: JsonObject) -> None:
+        self._events.add_arguments(self._calling, _text_of(fields.get("delta")))
+
+    def _read_started(self, fields: JsonObject) -> None:
+        """Report that a web search has started; other items are reported when complete."""
         data = fields.get("item")
+        if isinstance(data, Mapping):
+            self._calling = _text_of(data.get("name"))
         if isinstance(data, Mapping) and data.get("type") == "web_search_call":
             action = data.get("action")
             action = action if isinstance(action, Mapping) else {}
             self._events.add(SearchProgress(_search_key(fields, data), "running", action))
 
-    def _read_item(self, fields: dict[str, Any]) -> None:
-        """Give on a whole item, once.
+    def _read_item(self, fields: JsonObject) -> None:
+        """Emit a complete item, once.
 
-        A call that the output limit cut in two is left out. Reasoning is only of use for being
-        sent back, which wants its encrypted form and the item that followed it; so it waits here
-        for that item.
+        A call that the output limit truncated is left out. Reasoning is needed only for sending it
+        back, which requires its encrypted form and the item that followed it; so it is held until
+        that item.
         """
         data = fields.get("item")
         if not isinstance(data, Mapping) or self._is_repeated(fields, data):
@@ -192,12 +211,13 @@ class ResponseDecoder:
             return
         if isinstance(item, WebSearchCall):
             key = _search_key(fields, data)
-            self._events.add(SearchProgress(key, item.status, item.action))
+            failed = item.status == "failed"
+            self._events.add(SearchProgress(key, "failed" if failed else "completed", item.action))
         self._events.add(*map(ItemDone, (*self._reasoning, item)))
         self._reasoning.clear()
 
-    def _is_repeated(self, fields: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-        """Whether the same item has come before, which a proxy that repeats itself sends twice."""
+    def _is_repeated(self, fields: JsonMapping, data: JsonMapping) -> bool:
+        """Tell whether the same item was received before, as some proxies send it twice."""
         index = fields.get("output_index")
         key = (index, data.get("id")) if isinstance(index, int) and data.get("id") else None
         if key is None:
@@ -206,7 +226,7 @@ class ResponseDecoder:
         self._given.add(key)
         return repeated
 
-    def _read_end(self, fields: dict[str, Any]) -> None:
+    def _read_end(self, fields: JsonObject) -> None:
         response = fields.get("response")
         response = response if isinstance(response, Mapping) else {}
         if not self._item_came:  # some servers send their items only here
@@ -216,9 +236,12 @@ class ResponseDecoder:
         if fields.get("type") == "response.incomplete" or response.get("status") == "incomplete":
             reason = (response.get("incomplete_details") or {}).get("reason")
             finish = FINISHES.get(reason, "incomplete")
-        self.done = ResponseDone(decode_usage(response.get("usage")), finish)
+        self.done = ResponseDone(decode_usage(response.get("usage"), self._warn), finish)
 
-    def _read_document(self, response: Mapping[str, Any]) -> None:
+    def _warn(self, message: str) -> None:
+        self._events.add(Notice(message))
+
+    def _read_document(self, response: JsonMapping) -> None:
         if response.get("status") == "failed":
             self._read_failure({"response": response})
         for index, item in enumerate(response.get("output") or ()):
@@ -228,17 +251,19 @@ class ResponseDecoder:
             self._read_item({"output_index": index, "item": item})
         self._read_end({"response": response})
 
-    def _read_failure(self, fields: dict[str, Any]) -> None:
+    def _read_failure(self, fields: JsonObject) -> None:
         response = fields.get("response") or fields
         raise stated_fault(response.get("error") or response)
 
 
-READERS: dict[bytes, Callable[[ResponseDecoder, dict[str, Any]], None]] = {
+READERS: dict[bytes, Callable[[ResponseDecoder, JsonObject], None]] = {
     b"response.output_text.delta": ResponseDecoder._read_text,
     b"response.refusal.delta": ResponseDecoder._read_text,
     b"response.reasoning_summary_text.delta": ResponseDecoder._read_reasoning,
     b"response.reasoning_text.delta": ResponseDecoder._read_reasoning,
-    b"response.output_item.added": ResponseDecoder._read_begun,
+    b"response.function_call_arguments.delta": ResponseDecoder._read_arguments,
+    b"response.custom_tool_call_input.delta": ResponseDecoder._read_arguments,
+    b"response.output_item.added": ResponseDecoder._read_started,
     b"response.output_item.done": ResponseDecoder._read_item,
     b"response.completed": ResponseDecoder._read_end,
     b"response.incomplete": ResponseDecoder._read_end,
@@ -247,7 +272,7 @@ READERS: dict[bytes, Callable[[ResponseDecoder, dict[str, Any]], None]] = {
 }
 
 
-# Events that say nothing we need: what they bring comes again, whole, or is of no use here.
+# Events to ignore: their content is repeated in other events, or not needed.
 UNUSED = frozenset(
     b"response." + name
     for name in (
@@ -256,20 +281,19 @@ UNUSED = frozenset(
         *(b"output_text.done", b"output_text.annotation.added", b"refusal.done"),
         *(b"reasoning_summary_part.added", b"reasoning_summary_part.done"),
         *(b"reasoning_summary_text.done", b"reasoning_text.done"),
-        *(b"function_call_arguments.delta", b"function_call_arguments.done"),
-        *(b"custom_tool_call_input.delta", b"custom_tool_call_input.done"),
+        *(b"function_call_arguments.done", b"custom_tool_call_input.done"),
         *(b"web_search_call.in_progress", b"web_search_call.searching"),
         b"web_search_call.completed",
     )
 )
 
 
-def _search_key(fields: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """What tells a web search apart: its place in the answer, else its id."""
+def _search_key(fields: JsonMapping, data: JsonMapping) -> str:
+    """Return the identifier of a web search: its index in the answer, else its id."""
     return str(fields.get("output_index", data.get("id", "")))
 
 
-def _text_of(delta: Any) -> str:
+def _text_of(delta: object) -> str:
     return delta if isinstance(delta, str) else ""
 
 
@@ -298,17 +322,19 @@ class ResponsesWire:
         self._prefix: tuple[tuple[Any, ...], bytes] = ((), b"")
 
     def body(self, request: ModelRequest, address: str) -> bytes:
-        """Return the request's body."""
+        """Encode the request's body."""
         request = fitted(request, address)
         history = request.history.encoded(ResponsesTranscript)
         return b"".join((self._prefix_of(request), history, b"]}"))
 
     def decoder(self, request: ModelRequest, address: str) -> ResponseDecoder:
-        """Return what reads the answer to `request`."""
+        """Return a decoder for the answer to `request`."""
         return ResponseDecoder()
 
     def _prefix_of(self, request: ModelRequest) -> bytes:
-        """Everything before the history; the same bytes for every request of a session."""
+        """Return the bytes before the history, cached since they are the same for a whole
+        session.
+        """
         wanted = (
             request.model,
             request.instructions,
@@ -317,11 +343,12 @@ class ResponsesWire:
             request.tool_choice,
             request.service_tier,
             request.reasoning_summary,
+            request.stream,
             id(request.tools),
             id(request.output_schema),
         )
         made_for, prefix = self._prefix
-        # Tools and schema are kept beside their ids, which otherwise could come to mean others.
+        # Tools and schema are kept alive with their ids, which could otherwise be reused.
         if made_for[:-2] != wanted:
             prefix = encode_prefix(request)
             self._prefix = ((*wanted, request.tools, request.output_schema), prefix)
@@ -329,18 +356,20 @@ class ResponsesWire:
 
 
 class ResponsesModel(RemoteModel):
-    """OpenAI, or any server that speaks its Responses API; see `RemoteModel` for the arguments."""
+    """Client of OpenAI, or of any server with its Responses API; see `RemoteModel` for the
+    arguments.
+    """
 
     WIRES = (ResponsesWire,)
 
 
 def encode_prefix(request: ModelRequest) -> bytes:
-    """Return a request's body up to where its history begins."""
-    fields: dict[str, Any] = {"model": request.model}
+    """Return a request's body up to the beginning of its history."""
+    fields: JsonObject = {"model": request.model}
     if request.instructions:
         fields["instructions"] = request.instructions
     fields["store"] = False
-    fields["stream"] = True
+    fields["stream"] = request.stream
     if family_of(request.model).reasoning:
         fields["include"] = ["reasoning.encrypted_content"]
         if request.reasoning_summary:

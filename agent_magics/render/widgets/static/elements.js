@@ -13,11 +13,21 @@ function makeButton(label, className = "agm-button") {
   return button;
 }
 
+// A disabled button drops the focus: the page's extension takes it where the person was before, and
+// without one it stays at the answer.
+function moveFocus(box, result, focused) {
+  box.dataset.answered = "true";
+  if (focused) {
+    result.focus({ preventScroll: true });
+    document.dispatchEvent(new CustomEvent("agent-magics-answered"));
+  }
+}
+
 // What is said through the extension of the page reaches a kernel whose main thread is busy.
+// Until a page has proven that way, both are taken: the kernel drops what it hears again.
 function tell(model, content) {
   if (!model.get("by_page")) {
     model.send(content);
-    return;
   }
   const detail = { id: model.get("question_id"), kernel: model.widget_manager?.kernel?.id, content };
   document.dispatchEvent(new CustomEvent("agent-magics-question", { detail }));

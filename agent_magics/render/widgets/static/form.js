@@ -1,12 +1,15 @@
-// The page's half of FormWidget: a server's form with typed fields, or an address to open.
+// The page's half of FormWidget: a form of a server or the model, or an address to open.
 
 const LABELS = { approve: "Send", deny: "Decline", abort: "Cancel" };
+// The model's question is part of a turn, which the person can stop.
+const OF_MODEL = { ...LABELS, abort: "Stop" };
 const TYPES = { email: "email", uri: "url", date: "date" };
 
 function drawHead(model, id) {
   const head = make("div", "agm-head");
   head.id = id;
-  head.append("The MCP server ", make("strong", "", model.get("server")), " asks:");
+  const server = model.get("server");
+  head.append(...(server ? ["The MCP server ", make("strong", "", server)] : ["The agent"]), " asks:");
   return head;
 }
 
@@ -47,30 +50,61 @@ function drawChoice(field) {
   return { element: select, focus: select, read };
 }
 
-function drawChoices(field) {
+// All options in sight, with their descriptions; text of one's own beside them where that is valid.
+function drawOptions(field) {
+  const isOne = field.kind === "choice";
   const box = make("div", "agm-choices");
-  box.setAttribute("role", "group");
-  const inputs = field.options.map(([value, label]) => {
+  box.tabIndex = -1;
+  box.setAttribute("role", isOne ? "radiogroup" : "group");
+  const group = crypto.randomUUID();
+  const inputs = field.options.map(([value, label, description], place) => {
     const line = make("label", "agm-choice");
     const input = make("input", "agm-check");
-    input.type = "checkbox";
-    input.checked = (field.default ?? []).includes(value);
-    line.append(input, make("span", "", label));
+    input.type = isOne ? "radio" : "checkbox";
+    input.name = group;
+    input.checked = [field.default ?? []].flat().includes(value);
+    line.append(input, make("span", "agm-label", field.listed ? `${place + 1}. ${label}` : label));
+    line.append(...(description ? [make("span", "agm-covers", description)] : []));
     box.append(line);
     return input;
   });
-  const read = () => field.options.map(([v]) => v).filter((_, place) => inputs[place].checked);
+  const own = make("input", "agm-input");
+  if (field.open) {
+    own.placeholder = "Something else";
+    own.setAttribute("aria-label", `${field.title}: something else`);
+    box.append(own);
+  }
+  if (isOne) {
+    // One answer: an option takes back the text, and the text takes back the option.
+    own.addEventListener("input", () => inputs.forEach((input) => (input.checked &&= !own.value)));
+    inputs.forEach((input) => input.addEventListener("change", () => (own.value = "")));
+  }
+  box.addEventListener("keydown", (event) => {
+    const input = event.target !== own && inputs[Number(event.key) - 1];
+    if (input && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      input.focus();
+      input.click();
+    }
+  });
+  const read = () => {
+    const chosen = field.options.map(([v]) => v).filter((_, place) => inputs[place].checked);
+    const text = own.value.trim();
+    const all = text ? [...chosen, text] : chosen;
+    return isOne ? (all.at(-1) ?? null) : all;
+  };
   return { element: box, focus: inputs[0], read };
 }
 
-const DRAWN = { boolean: drawSwitch, choice: drawChoice, choices: drawChoices };
+const DRAWN = { boolean: drawSwitch, choice: drawChoice };
 
 // A field with its label, what it takes, and room for what is wrong with it.
 function drawField(field) {
-  const drawn = (DRAWN[field.kind] || drawText)(field);
+  const isListed = field.kind === "choices" || (field.kind === "choice" && field.listed);
+  const drawn = (isListed ? drawOptions : DRAWN[field.kind] || drawText)(field);
   const row = make("div", "agm-form-field");
   const id = `agm-${crypto.randomUUID()}`;
-  const label = make(field.kind === "choices" ? "div" : "label", "agm-label", field.title);
+  const label = make(isListed ? "div" : "label", "agm-label", field.title);
   label.id = `${id}-label`;
   if (field.required) {
     const mark = make("span", "agm-required", " *");
@@ -80,7 +114,7 @@ function drawField(field) {
   }
   drawn.element.id = id;
   drawn.element.dataset.field = field.name;
-  if (field.kind === "choices") {
+  if (isListed) {
     drawn.element.setAttribute("aria-labelledby", label.id);
   } else {
     label.htmlFor = id;
@@ -134,7 +168,7 @@ function render({ model, el }) {
   box.append(...fields.map((field) => field.row));
 
   const row = make("div", "agm-buttons");
-  const buttons = Object.entries(LABELS).map(([decision, label]) => {
+  const buttons = Object.entries(model.get("server") ? LABELS : OF_MODEL).map(([decision, label]) => {
     const opens = url && decision === "approve";
     const button = makeButton(opens ? "Open the page" : label);
     button.dataset.decision = decision;
@@ -196,10 +230,7 @@ function render({ model, el }) {
     chosen?.classList.add("agm-chosen");
     result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
     delete box.dataset.lmSuppressShortcuts;
-    if (focused) {
-      // A disabled button drops the focus; whoever works by keyboard would start from the top.
-      result.focus({ preventScroll: true });
-    }
+    moveFocus(box, result, focused);
   }
 
   box.addEventListener("submit", (event) => {

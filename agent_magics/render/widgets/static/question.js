@@ -2,11 +2,14 @@
 
 const APPROVE = "approve";
 const DENY = "deny";
-const LASTING = "approve_for_";
+const LASTING = "_for_";
 
 function drawHead(model, id) {
   const head = make("div", "agm-head");
   head.id = id;
+  if (model.get("dangerous")) {
+    head.append(make("strong", "agm-danger", "Dangerous: "));
+  }
   head.append(make("strong", "", model.get("tool")), " wants to run: ");
   head.append(make("code", "agm-target", model.get("target")));
   return head;
@@ -90,6 +93,8 @@ function drawEditor(model, run) {
 function render({ model, el }) {
   const box = make("div", "agm-question");
   const headId = `agm-${crypto.randomUUID()}`;
+  box.tabIndex = -1;
+  box.classList.toggle("agm-dangerous", model.get("dangerous"));
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", headId);
   // JupyterLab's own keys (Enter edits the cell, Esc leaves it) must not take ours.
@@ -109,7 +114,7 @@ function render({ model, el }) {
     const button = makeButton(label);
     button.dataset.decision = decision;
     button.addEventListener("click", () => answer(decision));
-    if (decision.startsWith(LASTING)) {
+    if (decision.includes(LASTING)) {
       scopes.append(drawScope(button, covers));
     } else {
       // The label stays short; what it applies to is read out after it.
@@ -158,10 +163,7 @@ function render({ model, el }) {
     chosen?.classList.add("agm-chosen");
     result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
     delete box.dataset.lmSuppressShortcuts;
-    if (focused) {
-      // A disabled button drops the focus; whoever works by keyboard would start from the top.
-      result.focus({ preventScroll: true });
-    }
+    moveFocus(box, result, focused);
   }
 
   box.addEventListener("keydown", (event) => {
@@ -169,7 +171,8 @@ function render({ model, el }) {
       return;
     }
     const entered = event.key === "Enter";
-    const denies = entered && event.target === input && input.value.trim() !== "";
+    const isDefault = model.get("dangerous") && event.target === box;
+    const denies = entered && (isDefault || (event.target === input && input.value.trim() !== ""));
     const accepts = entered && event.target === area && (event.ctrlKey || event.metaKey);
     if (event.key !== "Escape" && !denies && !accepts) {
       return;

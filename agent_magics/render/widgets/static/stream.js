@@ -82,11 +82,14 @@ function drawRun(text, { fg, bg, on }) {
   const span = document.createElement("span");
   span.textContent = text;
   span.className = on.map((name) => `agm-${name}`).join(" ");
+  if (fg !== null) {
+    span.classList.add("agm-fg");
+  }
   for (const [kind, colour] of [["fg", fg], ["bg", bg]]) {
     if (typeof colour === "number") {
       span.classList.add(`agm-${kind}-${colour}`);
     } else if (colour !== null) {
-      span.style[kind === "fg" ? "color" : "backgroundColor"] = colour;
+      span.style.setProperty(kind === "fg" ? "--agm-fg" : "background-color", colour);
     }
   }
   return span;

@@ -1,0 +1,311 @@
+"""Combines the rules of a run: the person's, and the project's once it is trusted.
+
+Law: the strictest matching rule wins. A project's rules may always make things stricter; its
+allowing rules apply only while the file is, byte for byte, the one that the person trusted. A
+command that is not understood is never allowed.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from agent_magics.approval.decisions import RuleDecision, decide_command, strictest
+from agent_magics.approval.glob import matches_glob
+from agent_magics.approval.read_rules import ReadRules, covers_path
+from agent_magics.approval.rules_file import (
+    HEADER,
+    Rule,
+    RulePlaces,
+    RulesFile,
+    parse_rules,
+    read_rules,
+    rule_text,
+)
+from agent_magics.config_files.locking import locked
+from agent_magics.config_files.places import FOLDER, trust_folder, user_rules_file
+from agent_magics.config_files.toml_edit import write_text
+from agent_magics.config_files.toml_places import identity_of
+from agent_magics.config_files.trust import TrustedDigest
+from agent_magics.protocol.errors import FatalError
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRule:
+    """The rule that a lasting answer would write.
+
+    Attributes:
+        permission: the kind of rule.
+        pattern: words of a command, or a glob.
+        sandbox: "bypass" where the command would run outside the sandbox.
+        command: the exact command, which may be allowed instead of the prefix.
+        exact: whether the words are the whole command.
+    """
+
+    permission: str
+    pattern: tuple[str, ...] | str
+    sandbox: str = ""
+    command: tuple[str, ...] = ()
+    exact: bool = False
+
+    @property
+    def narrowed(self) -> "ProposedRule":
+        """The rule for the exact command alone."""
+        return replace(self, pattern=self.command, command=(), exact=True)
+
+    def as_rule(self, justification: str = "") -> Rule:
+        """Return it as an allowing rule."""
+        words = (
+            self.pattern
+            if isinstance(self.pattern, str)
+            else tuple((word,) for word in self.pattern)
+        )
+        return Rule(
+            *(self.permission, words, "allow", self.sandbox),
+            exact=self.exact,
+            justification=justification,
+        )
+
+    @property
+    def text(self) -> str:
+        """A description of what it covers, for the person."""
+        return self.as_rule().text
+
+
+class RuleBook:
+    """The rules for one workspace; `refresh` reads changed files again.
+
+    Args:
+        folder: the workspace, to which relative globs are relative.
+        user_file: the person's own rules.
+        state: the folder with the digests of trusted files.
+
+    Raises:
+        FatalError: a file of rules is malformed; the message names file and line.
+    """
+
+    def __init__(
+        self, folder: Path, *, user_file: Path | None = None, state: Path | None = None
+    ) -> None:
+        self.folder = Path(os.path.realpath(folder))
+        self.project_file = self.folder / FOLDER / "rules.toml"
+        self.user_file = user_file or user_rules_file()
+        self._trusted = TrustedDigest(self.folder, state or trust_folder())
+        self._user = read_rules(self.user_file, "user")
+        self._project = read_rules(self.project_file, "project")
+
+    def refresh(self) -> None:
+        """Read changed files again.
+
+        Raises:
+            FatalError: a file is now malformed.
+        """
+        if identity_of(self.user_file) != self._user.identity:
+            self._user = read_rules(self.user_file, "user")
+        if identity_of(self.project_file) != self._project.identity:
+            self._project = read_rules(self.project_file, "project")
+
+    # -- applicable rules -------------------------------------------------------------------------
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the allowing rules of the project's file apply."""
+        return bool(self._project.digest) and self._trusted.read() == self._project.digest
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The applicable rules, the person's first."""
+        return (*self._user.rules, *self._holding(self._project))
+
+    @property
+    def withheld(self) -> tuple[Rule, ...]:
+        """The project's rules that would apply if its file were trusted."""
+        if self.is_trusted:
+            return ()
+        return tuple(rule for rule in self._project.rules if not _is_strict(rule))
+
+    @property
+    def user_rules(self) -> tuple[Rule, ...]:
+        """All rules of the person's own file."""
+        return self._user.rules
+
+    @property
+    def project_rules(self) -> tuple[Rule, ...]:
+        """All rules of the project's file, whether they apply or not."""
+        return self._project.rules
+
+    @property
+    def project_digest(self) -> str:
+        """SHA-256 of the project's file, to which trust is bound; "" where there is none."""
+        return self._project.digest
+
+    def _holding(self, file: RulesFile) -> tuple[Rule, ...]:
+        if all(map(_is_strict, file.rules)) or self.is_trusted:
+            return file.rules
+        return tuple(replace(rule, sandbox="") for rule in file.rules if rule.decision != "allow")
+
+    def decide(
+        self,
+        permission: str,
+        subject: str | Sequence[str],
+        agent: str = "default",
+        *,
+        safe: Callable[[Sequence[str]], bool] = lambda words: False,
+    ) -> RuleDecision | None:
+        """Return the rules' decision on one subject, None where no rule matches.
+
+        Args:
+            permission: the kind of rules, such as "command" or "write".
+            subject: the words of a command line, or a path or name.
+            agent: the agent's name.
+            safe: tells whether one command of a script needs no rule.
+        """
+        held = self.rules
+        if not held:
+            return None
+        rules = [rule for rule in held if rule.permission == permission and _is_about(rule, agent)]
+        if not rules:
+            return None
+        if isinstance(subject, str):
+            return strictest([rule for rule in rules if self._covers(rule, subject)])
+        everywhere = [rule for rule in rules if rule.pattern == "*"]  # network, every command
+        return decide_command(rules, tuple(subject), everywhere, safe)
+
+    def _covers(self, rule: Rule, subject: str) -> bool:
+        if rule.permission in ("read", "write"):
+            return covers_path(rule, subject, self.folder)
+        return isinstance(rule.pattern, str) and matches_glob(rule.pattern, subject)
+
+    def read_rules(self, agent: str = "default") -> ReadRules:
+        """Return the rules about reading files that apply to an agent."""
+        held = (rule for rule in self.rules if rule.permission == "read")
+        return ReadRules(self.folder, tuple(rule for rule in held if _is_about(rule, agent)))
+
+    # -- trust ------------------------------------------------------------------------------------
+
+    def trust(self) -> None:
+        """Trust the project's file with its current content, so that its allowing rules apply.
+
+        Raises:
+            OSError: the digest could not be stored.
+        """
+        self._trusted.keep(self._project.digest)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether an answer may be written to the project's file.
+
+        Not while it has untrusted allowing rules: trusting the new content would trust them as
+        well.
+        """
+        if self._project.rules and not self.is_trusted:
+            return all(map(_is_strict, self._project.rules))
+        return True
+
+    # -- changing the files -----------------------------------------------------------------------
+
+    def add(self, proposed: ProposedRule, comment: str) -> Rule:
+        """Write an allowing rule into the project's file and trust the new content.
+
+        Args:
+            proposed: the rule.
+            comment: what it was approved for; one line.
+
+        Returns:
+            The rule.
+
+        Raises:
+            FatalError: the file has untrusted allowing rules, or is malformed.
+            OSError: it cannot be written.
+        """
+        _check_folder(self.project_file.parent)
+        with locked(self.project_file):
+            return self._add(proposed, comment)
+
+    def _add(self, proposed: ProposedRule, comment: str) -> Rule:
+        self._project = read_rules(self.project_file, "project")
+        if not self.may_grow:
+            raise FatalError(
+                f"{self.project_file} allows things that you have not trusted; look at it and say "
+                "%agent approvals trust first."
+            )
+        rule = proposed.as_rule(f"approved on {date.today().isoformat()}")
+        for known in self._project.rules:
+            if _is_equivalent(known, rule):
+                return known
+        text = self._project.text or HEADER
+        separator = "" if text.endswith("\n") else "\n"
+        comment = f"{date.today().isoformat()}: {comment}"
+        self._rewrite(f"{text}{separator}\n{rule_text(rule, comment)}", trust=True)
+        return self._project.rules[-1]
+
+    def remove(self, rule: Rule) -> None:
+        """Remove a rule from its file; the rest is unchanged, and stays trusted if it was.
+
+        Raises:
+            FatalError: the rule is not in the file, or cannot be removed automatically.
+            OSError: the file cannot be written.
+        """
+        with locked(self.user_file if rule.origin == "user" else self.project_file):
+            self._remove(rule)
+
+    def _remove(self, rule: Rule) -> None:
+        self.refresh()
+        file = self._user if rule.origin == "user" else self._project
+        # Another kernel may have moved it by a change of its own.
+        same = (
+            each for each in file.rules if replace(each, number=rule.number, line=rule.line) == rule
+        )
+        found = next(same, None)
+        if found is None:
+            raise FatalError(f"The rule {rule.text} is not in {file.path} any more.")
+        text = RulePlaces(file.text).without(found.number)
+        if rule.origin == "project":
+            self._rewrite(text, trust=self.is_trusted)
+        else:
+            parse_rules(text, file.path, "user")
+            write_text(file.path, text)
+            self.refresh()
+
+    def _rewrite(self, text: str, *, trust: bool) -> None:
+        """Replace the project's file by a valid text."""
+        parse_rules(text, self.project_file, "project")
+        write_text(self.project_file, text)
+        if trust:
+            # The digest of the intended text, in case the file has changed since.
+            self._trusted.keep(hashlib.sha256(text.encode("utf-8")).hexdigest())
+        self._project = read_rules(self.project_file, "project")
+
+
+def _is_strict(rule: Rule) -> bool:
+    """Tell whether a rule can only restrict, so that it applies even in an untrusted file."""
+    return rule.decision != "allow" and rule.sandbox != "bypass"
+
+
+def _is_about(rule: Rule, agent: str) -> bool:
+    """Tell whether a rule holds for an agent.
+
+    One that restricts an agent ("main") restricts its sub-agents ("main/explore-1"), too; one that
+    allows something holds for them only if its pattern says so ("main/*", "*").
+    """
+    path = agent.split("/")
+    names = ("/".join(path[:end]) for end in range(1, len(path) + 1))
+    who = names if _is_strict(rule) else (agent,)
+    return any(fnmatchcase(name, rule.agent) for name in who)
+
+
+def _is_equivalent(one: Rule, other: Rule) -> bool:
+    blank: dict[str, Any] = {"justification": "", "origin": "", "file": "", "number": 0, "line": 0}
+    return replace(one, by_answer=False, **blank) == replace(other, by_answer=False, **blank)
+
+
+def _check_folder(folder: Path) -> None:
+    """Create the project's settings folder; it may not be a link to another place."""
+    folder.mkdir(exist_ok=True)
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise FatalError(f"{folder} is no folder of this project; nothing was written.")

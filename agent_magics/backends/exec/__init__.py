@@ -1,1 +1,0 @@
-"""Running commands: processes, their output, their environment, their end."""

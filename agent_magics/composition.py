@@ -1,0 +1,389 @@
+"""Builds an agent's parts from its settings: the composition root."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from agent_magics.delegation.files import find_types
+from agent_magics.delegation.pool import AgentPool
+from agent_magics.dispatch.hooks import read_hooks
+from agent_magics.dispatch.pool import POOL
+from agent_magics.dispatch.tool import Tool
+from agent_magics.engine.channels.outbox import Listener
+from agent_magics.engine.channels.redaction import redact
+from agent_magics.engine.foreground.host import Host, ProgramHost
+from agent_magics.engine.foreground.waiting import Foreground
+from agent_magics.engine.front_end import FRONT_ENDS
+from agent_magics.engine.results.structured import OutputType
+from agent_magics.engine.session import Session
+from agent_magics.engine.thread import shared_engine
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.exec.environment import command_environment
+from agent_magics.files.paths import open_notebook
+from agent_magics.files.trusted_imports import distrust
+from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.model_clients import ModelClients
+from agent_magics.models.base import Model
+from agent_magics.models.providers.endpoints import server_address
+from agent_magics.models.providers.families import ToolsConfig, tools_config
+from agent_magics.models.redaction import SHORTEST_KEY
+from agent_magics.project.instructions import (
+    InstructionFile,
+    describe_instructions,
+    describe_problems,
+    read_instructions,
+    render_instructions,
+)
+from agent_magics.project.memory import describe_untrusted, list_contents
+from agent_magics.project.skills import render_skills, usable
+from agent_magics.protocol.config import RunConfig, Settings, run_config
+from agent_magics.protocol.events import Event, Question
+from agent_magics.protocol.ops import Answer
+from agent_magics.protocol.records import RecordBegun
+from agent_magics.records.places import rollout_folder
+from agent_magics.records.retention import remove_old
+from agent_magics.rows.job import Job
+from agent_magics.rows.mapping import Asking, MapOptions, RowMapping
+from agent_magics.rows.prompts import Given as Prompt
+from agent_magics.settings.agent import AgentSettings
+from agent_magics.settings.recording import recordable
+from agent_magics.settings.sources import Resolved, Source, resolve
+from agent_magics.settings.validation import check_price
+from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
+from agent_magics.tools.catalog.sources import ToolList
+from agent_magics.tools.files.path_judge import PathJudge
+from agent_magics.tools.mcp.callables import McpNamespace
+from agent_magics.tools.mcp.servers import McpServers, read_given
+from agent_magics.tools.proposal import INSTRUCTIONS as PLAN_FIRST
+from agent_magics.tools.proposal import NAME as PLANNING
+
+if TYPE_CHECKING:  # which stands above
+    from agent_magics.serve.loopback import Serving
+
+
+class ComposedAgent:
+    """The parts of an agent, as front ends and servers use them; `Agent` is its subclass.
+
+    Args:
+        values: keywords of `Agent`.
+        model: a model object; None where the settings name a model.
+
+    Attributes:
+        name: the agent's name.
+        settings: the settings of the next run.
+        session: runs its turns.
+        sub_agents: the agents that work for it.
+        catalog: its tools.
+        project: the instruction files that the last run read.
+
+    Raises:
+        FatalError: a setting is invalid; the message says which and why.
+    """
+
+    def __init__(self, values: Mapping[str, Any], model: Model | None) -> None:
+        self._held = AgentSettings(values)
+        self.settings = self._held.resolve().settings
+        self.name, cwd = self.settings.name, self.settings.cwd
+        self._models = ModelClients(model)
+        self._served: list[Serving] = []
+        self._warned: set[str] = set()
+        self.project: tuple[InstructionFile, ...] = ()
+        self.session = Session(
+            shared_engine(), self.name, rollout_folder(), self._begin_record, self._remove_old
+        )
+        self.session.configure = self._change
+        self.sub_agents = AgentPool(self.session, rollout_folder(), lambda: find_types(cwd).types)
+        registrations = self.session.registrations
+        self._servers = McpServers(
+            cwd,
+            self.settings.mcp_servers or None,
+            spawn=self.session.engine.spawn,
+            hidden=lambda: registrations.hidden,
+            changed=self.session.tell_server,
+        )
+        self.catalog = ToolCatalog(registrations, self._servers, cwd, lambda: FRONT_ENDS.has_kernel)
+        self._take(self.settings)
+        self.catalog.check(self._forms(self.settings))  # raises here, not at the first run
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of a run, as its tools read them."""
+        return run_config(self.settings)
+
+    def _change(self, changes: Mapping[str, Any]) -> None:
+        self.use(self._held.changed(changes))
+
+    def use(self, given: Source) -> None:
+        """Override the constructor's settings from the next run on.
+
+        Args:
+            given: the settings, with the name of their source.
+
+        Raises:
+            FatalError: one of them is invalid, or names another workspace; nothing is changed.
+        """
+        given = self._held.over_constructed(self.name, given)
+        self._take(resolve([given]).settings)
+        self._held.given = given
+
+    def is_elsewhere(self, given: Source) -> bool:
+        """Return whether settings name another workspace than this agent's."""
+        return self._held.is_elsewhere(given)
+
+    def settings_now(self) -> Resolved:
+        """Return the effective settings of the next run, with the source of each.
+
+        Raises:
+            FatalError: one of them is invalid.
+        """
+        return self._held.resolve()
+
+    def _take(self, settings: Settings) -> None:
+        """Apply settings, all or none."""
+        check_price(settings, server_address(settings.base_url))
+        distrust(settings.roots)
+        hooks = read_hooks(settings.hooks)
+        read_given(settings.cwd, settings.mcp_servers)
+        self.settings, self._hooks = settings, hooks
+        self._servers.give(settings.mcp_servers or None)
+        self.catalog.wanted, self.catalog.budget = settings.tools, settings.tool_budget
+
+    # -- a run -------------------------------------------------------------------------------------
+
+    def setup(
+        self,
+        *,
+        tools: ToolList = None,
+        namespace: Mapping[str, Any] | None = None,
+        more: bool = True,
+        output: Any = None,
+        plan: bool = False,
+        **cell: Any,
+    ) -> TurnConfig:
+        """Return the configuration of one run; the arguments hold for that run alone.
+
+        Args:
+            tools: a list to use instead of the agent's own.
+            namespace: more tools by name, for the names in `tools`.
+            more: whether to add registered tools, and those found in folders and packages unless
+                the agent has a list of its own.
+            output: the type of the answer; None is text.
+            plan: whether the run only reads, and ends with a plan.
+            cell: settings that override the agent's.
+
+        Raises:
+            FatalError: a setting is invalid.
+        """
+        resolved = self._held.resolve(cell)
+        settings = resolved.settings
+        run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
+        config = replace(run_config(settings), instructions=self._instructions(settings, run))
+        distrust(config.roots)
+        check_price(settings, server_address(settings.base_url))
+        return TurnConfig(
+            config,
+            lambda: self._models.open(settings),
+            run.offer.all,
+            run.registry,
+            env=command_environment(os.environ),
+            validate_path=PathJudge(config),
+            secrets=self._secrets(settings),
+            live_kernel=FRONT_ENDS.current().live_kernel,
+            hooks=read_hooks(settings.hooks),
+            offer=run.offer,
+            warnings=partial(self._new_warnings, resolved.warnings, config.cwd, found=run.found),
+            output=None if output is None else OutputType(output),
+            servers=run.servers,
+            agents=self.sub_agents,
+        )
+
+    def _instructions(self, settings: Settings, run: RunTools) -> str | None:
+        """Return the text that follows the built-in instructions, the person's own last."""
+        self.project = read_instructions(Path(settings.cwd))
+        skills = usable(self.catalog.skills()) if run.registry.handler("read_skill") else []
+        notes = self._contents(settings) if run.registry.handler("get_memory") else ""
+        texts = (
+            render_instructions(self.project),
+            render_skills(skills),
+            notes,
+            settings.instructions,
+            PLAN_FIRST if run.registry.handler(PLANNING) else None,
+        )
+        return "\n\n".join(filter(None, texts)) or None
+
+    def _contents(self, settings: Settings) -> str:
+        """Return the table of contents of the memory, as it was when the conversation began.
+
+        It stays as it is, so that the provider's prompt cache holds.
+        """
+        conversation = self.session.conversation
+        if conversation.memory is None:
+            conversation.memory = list_contents(settings.cwd, live_namespace())
+        return conversation.memory
+
+    def _new_warnings(
+        self, of_settings: Sequence[str], cwd: Path, *, found: bool
+    ) -> tuple[str, ...]:
+        """Return the warnings that the person has not seen yet."""
+        of_tools = self.catalog.warnings() if found else ()
+        of_project = (*describe_problems(self.project), describe_untrusted(cwd))
+        return self._new(*of_settings, *of_project, *of_tools)
+
+    def new_notes(self) -> tuple[str, ...]:
+        """Return what the person was not yet told of the project's files that the run reads."""
+        return self._new(describe_instructions(self.project))
+
+    def _new(self, *messages: str) -> tuple[str, ...]:
+        new = tuple(each for each in dict.fromkeys(messages) if each and each not in self._warned)
+        self._warned.update(new)
+        return new
+
+    def _secrets(self, settings: Settings) -> tuple[str, ...]:
+        """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
+        served = (each.token for each in self._served)
+        return (*self._models.secrets(settings), *served, *self._servers.secrets())
+
+    def foreground(
+        self,
+        show: Callable[[Event], object] | None = None,
+        tick: Callable[[], Any] | None = None,
+        host: Host | None = None,
+        after: Listener | None = None,
+        hear: Listener | None = None,
+    ) -> Foreground:
+        """Return the server of a run on the calling thread; for arguments see `Foreground`."""
+        host = host or self._host()
+        watchers = () if self._hooks is None else self._hooks.on_events
+        return Foreground(self.session, host, show, tick, after, watchers, hear)
+
+    def mapping(
+        self,
+        prompt: Prompt,
+        rows: Any,
+        *,
+        output: Any = None,
+        options: MapOptions,
+        cell: Mapping[str, Any] | None = None,
+        host: Host | None = None,
+        watch: Callable[[Job], AbstractContextManager[object]] = nullcontext,
+    ) -> RowMapping:
+        """Return one map over rows, ready to run.
+
+        Args:
+            prompt, rows, output, options: see `Agent.map`.
+            cell: settings that override the agent's.
+            host: what asks the person; None means the agent's own.
+            watch: gets the job while it runs, on the engine's thread.
+
+        Raises:
+            FatalError: an argument is invalid.
+        """
+        settings = self._held.resolve(cell).settings
+        hosts = self._host if host is None else lambda: host
+        asking = Asking(settings, self._models, hosts, self.session.engine, watch)
+        return RowMapping(asking, prompt, rows, output, options)
+
+    def _host(self) -> Host:
+        """Return the host that answers questions by default: the front end's, or the program's."""
+        on_question = self.settings.on_question
+        front_end_host = FRONT_ENDS.current().host if on_question is None else None
+        return front_end_host or ProgramHost(on_question)
+
+    # -- its tools ---------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools of this agent's own list, in order."""
+        return self.catalog.listed(self._forms(self.settings))
+
+    @property
+    def toolbox(self) -> ToolCatalog:
+        """The same as `catalog`, under its earlier name."""
+        return self.catalog
+
+    @staticmethod
+    def _forms(settings: Settings) -> ToolsConfig:
+        return tools_config(settings.model, settings.features)
+
+    @property
+    def mcp(self) -> McpConnectionManager | None:
+        """The connections to this agent's MCP servers; None where it has none."""
+        servers = self.catalog.mcp_tools()
+        return None if servers is None else servers.manager
+
+    @property
+    def mcp_tools(self) -> McpNamespace | None:
+        """The MCP servers' tools as Python functions: ``agent.mcp_tools.github.search(q="...")``.
+
+        They run directly, as functions do, without approval; None where there are no servers.
+
+        Raises:
+            FatalError: the configuration is invalid; the sentence says where.
+        """
+        servers = self.catalog.mcp_tools()
+        if servers is None:
+            return None
+        servers.manager.start()
+        return McpNamespace(servers, self.session.engine.spawn, ask=self._answer)
+
+    def _answer(self, question: Question) -> Answer:
+        """Answer a question of a server that is called by hand."""
+        return self._host().answer_blocking(question)
+
+    @property
+    def served(self) -> "tuple[Serving, ...]":
+        """The servers of this agent's tools that are running."""
+        return tuple(serving for serving in self._served if serving.running)
+
+    # -- its record --------------------------------------------------------------------------------
+
+    def _begin_record(self, conversation: str) -> RecordBegun:
+        """Return the first line of a conversation's record."""
+        kept, lost = recordable(self._held.given.values)
+        secrets = [key for key in self._secrets(self.settings) if len(key) >= SHORTEST_KEY]
+        notebook = open_notebook()
+        current = self.session.conversation
+        return RecordBegun(
+            conversation=conversation,
+            agent=self.name,
+            at=time.time(),
+            cwd=str(self.settings.cwd),
+            notebook="" if notebook is None else str(notebook),
+            settings=redact(secrets, kept),
+            lost=lost,
+            memory=current.memory if current.id == conversation else None,
+        )
+
+    def _remove_old(self) -> None:
+        """Delete old records in the background."""
+        POOL.submit(remove_old, rollout_folder(), self.settings.rollout_days)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop running turns, sub-agents, servers and commands, and close connections."""
+        self.sub_agents.shut_down()
+        for serving in self._served:
+            serving.stop()
+        self._servers.close(wait=not self.session.engine.is_current())
+        self.session.close()
+        self._models.close(self.session.engine.spawn)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def live_namespace() -> Mapping[str, Any]:
+    """Return the variables of the live kernel; none outside of one."""
+    live_kernel = FRONT_ENDS.current().live_kernel
+    return {} if live_kernel is None else live_kernel.namespace

@@ -1,0 +1,49 @@
+"""Tells where our own files stand: the person's settings and state, and a project's settings."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+# The folder of a project's settings, rules, tools and servers.
+FOLDER = ".agent_magics"
+
+
+def config_folder() -> Path:
+    """Return the person's folder for settings of agent-magics (the platform's)."""
+    return _folders(*map(os.environ.get, ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME")))[0]
+
+
+def state_folder() -> Path:
+    """Return the person's folder for what agent-magics keeps (the platform's)."""
+    return _folders(*map(os.environ.get, ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME")))[1]
+
+
+@lru_cache(maxsize=4)
+def _folders(*variables: str | None) -> tuple[Path, Path]:
+    """Return both folders; `variables` only invalidates the cache."""
+    import platformdirs  # noqa: PLC0415 - 5 ms that `import agent_magics` need not pay
+
+    found = platformdirs.PlatformDirs("agent-magics", appauthor=False)
+    return found.user_config_path, found.user_state_path
+
+
+def user_rules_file() -> Path:
+    """Return the path of the person's own rules (in the platform's configuration folder)."""
+    return config_folder() / "rules.toml"
+
+
+def user_tools_folder() -> Path:
+    """Return the folder of the person's own tools, beside their rules."""
+    return config_folder() / "tools"
+
+
+def user_config_file() -> Path:
+    """Return the path of the person's own settings, beside their rules."""
+    return config_folder() / "config.toml"
+
+
+def trust_folder(what: str = "rules") -> Path:
+    """Return the folder with digests of trusted files of projects; `what` is "rules", "tools" or
+    "mcp".
+    """
+    return state_folder() / f"trusted-{what}"

@@ -1,0 +1,116 @@
+"""Records which files a person trusts, by SHA-256 digest, in a folder outside every project."""
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from agent_magics.config_files.toml_edit import write_text
+from agent_magics.files.plain_files import load_json, read_plain
+from agent_magics.protocol.errors import FatalError
+
+SHOWN_DIGEST = 12  # characters of a digest that a person is shown, and must repeat
+_Found = TypeVar("_Found")
+
+
+def digest_of(files: Iterable[tuple[str, bytes]]) -> str:
+    """Return a SHA-256 digest of files' names and contents, independent of their order.
+
+    Args:
+        files: name and content of each.
+    """
+    digest = hashlib.sha256()
+    for name, content in sorted(files):
+        # The lengths too, so that no two lists of files concatenate to the same bytes.
+        digest.update(f"{len(os.fsencode(name))} {len(content)} ".encode())
+        digest.update(os.fsencode(name) + content)
+    return digest.hexdigest()
+
+
+class TrustedDigest:
+    """The stored digest of the trusted files of one folder.
+
+    Args:
+        folder: the project.
+        kept_in: the person's folder of stored digests, one file per project.
+    """
+
+    def __init__(self, folder: Path, kept_in: Path) -> None:
+        self._folder = folder
+        self._file = kept_in / (hashlib.sha256(os.fsencode(folder)).hexdigest() + ".json")
+
+    def read(self) -> str:
+        """Return the trusted digest, or "" where there is none."""
+        try:
+            kept = load_json(read_plain(self._file))
+        except (OSError, ValueError):
+            return ""
+        return str(kept.get("digest", "")) if isinstance(kept, dict) else ""
+
+    def keep(self, digest: str) -> None:
+        """Store `digest` as the only trusted one.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_text(self._file, json.dumps({"folder": str(self._folder), "digest": digest}))
+
+
+class Trustable(ABC, Generic[_Found]):
+    """What a project's files say of one matter, which holds once the person has trusted it.
+
+    Args:
+        folder: where the files stand.
+        kept_in: the person's folder of stored digests.
+
+    Attributes:
+        what: the matter, as a sentence begins.
+        command: what shows it and trusts it.
+    """
+
+    what: ClassVar[str]
+    command: ClassVar[str]
+
+    def __init__(self, folder: Path, kept_in: Path) -> None:
+        self.folder = folder
+        self._trusted = TrustedDigest(folder, kept_in)
+
+    @abstractmethod
+    def read(self) -> _Found:
+        """Return what the files say now.
+
+        Raises:
+            FatalError: a file cannot be read or understood.
+        """
+
+    @abstractmethod
+    def digest(self, found: _Found) -> str:
+        """Return the digest of what trust binds to."""
+
+    def is_trusted(self, found: _Found) -> bool:
+        """Tell whether this very content was trusted."""
+        return self._trusted.read() == self.digest(found)
+
+    def trust(self, digest: str) -> None:
+        """Trust what stands there now, if it is what the person has looked at.
+
+        Args:
+            digest: of that, or its beginning as it was shown.
+
+        Raises:
+            FatalError: it is not that (any more), or the trust cannot be kept.
+        """
+        now = self.digest(self.read())
+        if len(digest) < SHOWN_DIGEST or not now.startswith(digest):
+            raise FatalError(
+                f"{self.what} in {self.folder} are not (or no longer) those of "
+                f"{digest[:SHOWN_DIGEST]}; look at them again: {self.command}."
+            )
+        try:
+            self._trusted.keep(now)
+        except OSError as error:
+            raise FatalError(f"Your trust could not be kept: {error}.") from None

@@ -1,0 +1,228 @@
+"""One sub-agent: a session of its own, its work, and what is told of it."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent_magics.delegation.clock import WorkClock
+from agent_magics.delegation.parent import ParentLink
+from agent_magics.delegation.types import AgentType
+from agent_magics.dispatch.pool import POOL
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.engine.cost import Spending
+from agent_magics.engine.session import Session
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.errors import AgentMagicsError, error_text
+from agent_magics.protocol.events import (
+    TURN_ENDS,
+    Event,
+    ItemCompleted,
+    SubAgentChanged,
+    ToolCallPending,
+    TurnAborted,
+    TurnCompleted,
+    TurnFailed,
+)
+from agent_magics.protocol.items import AssistantMessage
+from agent_magics.protocol.ops import Interrupt, StartTurn, Steer
+
+# Seconds between reports of its progress, and characters of a call in them.
+INTERVAL, _SHOWN = 0.5, 120
+
+
+class SubAgent:
+    """A sub-agent and its state; used on the engine's loop.
+
+    Args:
+        name: unique in the parent's conversation.
+        kind: its type.
+        request: what it was asked to do.
+        budget: what it may spend on all of its work.
+        link: its connection to the parent.
+        clock: the time that it works.
+        session: its conversation.
+        setup: the configuration of its turns.
+
+    Attributes:
+        status: "queued", "running", "completed", "failed" or "stopped".
+        text: its last message.
+        problem: why it did not end by itself, or the budget that ended it; "" otherwise.
+        is_silent: whether its parent wants no report of its end.
+        following: begins further work at its end; None where there is none.
+        ended: is done when its present work has ended.
+        events: all events of the present work, where `keeps_events` is set.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: AgentType,
+        request: SpawnRequest,
+        budget: AgentBudget,
+        link: ParentLink,
+        clock: WorkClock,
+        session: Session,
+        setup: TurnConfig,
+    ) -> None:
+        self.name, self.kind, self.request, self.budget = name, kind, request, budget
+        self.link, self.clock, self.session, self.setup = link, clock, session, setup
+        self.id = session.conversation.id
+        self.status, self.text, self.problem, self.doing = "queued", "", "", ""
+        self.call_id, self.is_silent = "", False
+        self.following: Callable[[], None] | None = None
+        self.keeps_events = False
+        self.events: list[Event] = []
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turn_id = ""
+        self._steps: list[str] = []
+        self._told_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it does not work any more."""
+        return self.status not in ("queued", "running")
+
+    @property
+    def path(self) -> str:
+        """The names of its parent and itself."""
+        return self.session.agent
+
+    @property
+    def spending(self) -> Spending:
+        """The tokens and the cost of all its requests."""
+        return self.session.conversation.spending
+
+    @property
+    def tokens(self) -> int:
+        """The input and output tokens of all its requests."""
+        usage = self.spending.usage
+        return usage.input_tokens + usage.output_tokens
+
+    @property
+    def budget_left(self) -> AgentBudget:
+        """What it may still spend."""
+        budget, spent = self.budget, self.spending
+        return replace(
+            budget,
+            requests=None if budget.requests is None else budget.requests - spent.requests,
+            tokens=None if budget.tokens is None else budget.tokens - self.tokens,
+            cost=None if budget.cost is None else budget.cost - (spent.cost or 0.0),
+        )
+
+    # -- its work ----------------------------------------------------------------------------------
+
+    async def work(
+        self, places: asyncio.Semaphore, prompt: str, session: Session | None = None
+    ) -> None:
+        """Wait for a place, and work on a prompt to its end, whatever that is.
+
+        Args:
+            places: the places of its parent's sub-agents.
+            prompt: the message that it works on.
+            session: takes up its recorded conversation, whose own session was closed.
+        """
+        try:
+            async with places:
+                if session is not None:
+                    session.resume(self.id, {})
+                    self.session = session
+                await self._run(prompt)
+        except asyncio.CancelledError:
+            self.end("stopped", self.problem or "stopped before it began")
+        except Exception as error:  # whatever fails in it is its own failure, not its parent's
+            known = isinstance(error, AgentMagicsError)
+            self.end("failed", str(error) if known else error_text(error))
+
+    async def _run(self, prompt: str) -> None:
+        ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+        def hear(event: Event) -> None:
+            self._follow(event)
+            if isinstance(event, TURN_ENDS) and not ended.done():
+                ended.set_result(event)
+
+        self._turn_id = uuid.uuid4().hex[:12]
+        self.status = "running"
+        self.tell()
+        self.clock.go_on()
+        try:
+            self.session.begin(StartTurn(turn_id=self._turn_id, content=prompt), self.setup, hear)
+            end = await ended
+        finally:
+            self.clock.stop()
+        match end:
+            case TurnCompleted(text=text, budget=budget):
+                self.text = text
+                self.end("completed", f"its budget ({budget}) is used up" if budget else "")
+            case TurnAborted(reason=reason):
+                self.end("stopped", reason)
+            case TurnFailed(error=error):
+                self.end("failed", error)
+
+    def add(self, message: str) -> None:
+        """Add a message to the work that is going on."""
+        self.session.submit(Steer(turn_id=self._turn_id, content=message))
+
+    def stop(self, reason: str) -> None:
+        """Stop its work; `ended` is done soon after."""
+        if self.status == "running":
+            self.session.submit(Interrupt(turn_id=self._turn_id, reason=reason))
+
+    def end(self, status: str, problem: str) -> None:
+        """Set how its present work has ended."""
+        self.status, self.problem, self.doing = status, problem, ""
+
+    async def close(self) -> None:
+        """Release its session: its commands, files and threads; the record stays."""
+        await asyncio.wrap_future(POOL.submit(self.session.close))
+        self.session.outbox.close()  # here, in case the thread has given up waiting for this loop
+
+    # -- what is told of it ------------------------------------------------------------------------
+
+    def _follow(self, event: Event) -> None:
+        if self.keeps_events:
+            self.events.append(event)
+        match event:
+            case ToolCallPending(name=name, arguments=arguments):
+                self.doing = " ".join(f"{name} {arguments}".split())[:_SHOWN]
+                self._steps.append(self.doing)
+                self._tell_soon()
+            case ItemCompleted(item=AssistantMessage(text=text)):
+                self.text = text
+
+    def _tell_soon(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            wait = max(0.0, self._told_at + INTERVAL - time.monotonic())
+            self._timer = loop.call_later(wait, self.tell)
+
+    def tell(self) -> None:
+        """Report its state to the turn that began its work."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._told_at = time.monotonic()
+        steps, self._steps = tuple(self._steps), []
+        if self.link.turn is None:
+            return
+        spending = self.spending
+        self.link.turn.context.emit(
+            SubAgentChanged,
+            sub_agent=self.name,
+            status=self.status,
+            agent_type=self.kind.name,
+            task=self.request.task,
+            doing=self.doing,
+            text=(self.text or self.problem) if self.is_over else "",
+            steps=steps,
+            tools=tuple(each.spec.name for each in self.setup.specs) if self.is_over else (),
+            seconds=round(self.clock.seconds, 1),
+            requests=spending.requests,
+            tokens=self.tokens,
+            cost=spending.cost,
+            conversation=self.id,
+            call_id=self.call_id,
+        )

@@ -1,0 +1,65 @@
+"""Measures the time that a sub-agent works, and calls back when its time is over."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_LONGEST = 1e6  # seconds that a timer can wait on every platform
+
+
+class WorkClock:
+    """A time limit that stands still while nothing runs and while questions wait.
+
+    Args:
+        seconds: the limit.
+        on_late: called when it has passed.
+    """
+
+    def __init__(self, seconds: float, on_late: Callable[[], None]) -> None:
+        self._limit = seconds
+        self._on_late = on_late
+        self._stops = 1
+        self._began = 0.0
+        self._worked = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The time worked so far, in seconds."""
+        if self._timer is None:
+            return self._worked
+        return self._worked + asyncio.get_running_loop().time() - self._began
+
+    @property
+    def left(self) -> float:
+        """The time that is left, in seconds."""
+        return self._limit - self.seconds
+
+    def worked(self, seconds: float) -> None:
+        """Count time of an earlier kernel."""
+        self._worked += seconds
+
+    def go_on(self) -> None:
+        """Undo one `stop`."""
+        self._stops -= 1
+        if self._stops == 0:
+            loop = asyncio.get_running_loop()
+            self._began = loop.time()
+            self._timer = loop.call_later(min(self.left, _LONGEST), self._on_late)
+
+    def stop(self) -> None:
+        """Stop, until `go_on` was called as often."""
+        if self._timer is not None:
+            self._worked = self.seconds
+            self._timer.cancel()
+            self._timer = None
+        self._stops += 1
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop inside this context."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.go_on()

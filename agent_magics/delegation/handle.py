@@ -1,0 +1,63 @@
+"""A sub-agent as programs see it: awaited for its result."""
+
+import asyncio
+from collections.abc import Generator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from agent_magics.delegation.child import SubAgent
+from agent_magics.engine.results.run import RunResult, summarise
+from agent_magics.engine.thread import EngineThread
+
+if TYPE_CHECKING:  # which imports this module
+    from agent_magics.delegation.pool import AgentPool
+
+
+class SubAgentHandle:
+    """A sub-agent that a program has started with `Agent.spawn`; ``await`` it for its result.
+
+    Attributes:
+        name: its name, by which tools of its parent speak of it.
+    """
+
+    def __init__(self, agent: SubAgent, pool: "AgentPool", engine: EngineThread) -> None:
+        self.name = agent.name
+        self._agent = agent
+        self._pool = pool
+        self._engine = engine
+        self._result: Future[RunResult] = engine.spawn(self._outcome())
+
+    async def _outcome(self) -> RunResult:
+        await asyncio.shield(self._agent.ended)
+        return summarise(self._agent.events, self._agent.setup.output)
+
+    @property
+    def status(self) -> str:
+        """Its state: "queued", "running", "completed", "failed" or "stopped"."""
+        return self._agent.status
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of its own record."""
+        return self._agent.id
+
+    def result(self, timeout: float | None = None) -> RunResult:
+        """Wait for its end, blocking, and return its result.
+
+        Args:
+            timeout: the most seconds to wait.
+
+        Raises:
+            TimeoutError: it has not ended by then; it goes on.
+        """
+        return self._result.result(timeout)
+
+    def __await__(self) -> Generator[None, None, RunResult]:
+        return asyncio.shield(asyncio.wrap_future(self._result)).__await__()
+
+    def close(self) -> None:
+        """Stop it; its result then says so."""
+        self._engine.post(self._pool.stop, self._agent, "closed by the program")
+
+    def __repr__(self) -> str:
+        return f"<sub-agent {self.name}: {self.status}>"

@@ -1,0 +1,356 @@
+"""Starts the sub-agents of an agent, a limited number at a time, and ends them with it.
+
+A place is free as soon as a sub-agent ends, so that the next one begins: none waits for a whole
+group. What a sub-agent has to say goes to the model with the next request, without being asked for.
+"""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.clock import WorkClock
+from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
+from agent_magics.delegation.report import bring_results, report
+from agent_magics.delegation.rights import narrowed
+from agent_magics.delegation.sharing import shared
+from agent_magics.delegation.turn_agents import TurnAgents
+from agent_magics.delegation.types import BUILT_IN, EXPLORE, AgentType, completed, least
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.model_request import ModelCaller
+from agent_magics.engine.results.structured import OutputType
+from agent_magics.engine.session import Session
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.events import SubAgentChanged
+from agent_magics.protocol.records import RecordBegun
+
+# Sub-agents that work at the same time, and those of one conversation. They have none of their own.
+AT_A_TIME, MOST = 4, 50
+# Seconds that closing waits for calls that clean up; each has one, and a busy machine takes longer.
+_MOST_CLOSING = 5.0
+# Requests: one to work with, and one for the summary.
+_LEAST_REQUESTS = 2
+KERNEL_ENDED = "its kernel has ended"
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+class AgentPool:
+    """The sub-agents of one agent; used on the engine's loop.
+
+    Args:
+        session: the agent's.
+        folder: where conversations are recorded; None records none.
+        types: returns the types that sub-agents can have, by name.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        folder: Path | None,
+        types: Callable[[], Mapping[str, AgentType]] = lambda: BUILT_IN,
+    ) -> None:
+        self._session = session
+        self._folder = folder
+        self.types = types
+        self.agents: dict[str, SubAgent] = {}
+        self._conversation: Conversation | None = None
+        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._turns = PresentTurns()
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
+
+    # -- the turns of the agent --------------------------------------------------------------------
+
+    def of_turn(self, setup: TurnConfig, context: TurnContext, caller: ModelCaller) -> TurnAgents:
+        """Return the sub-agents as the tools of a turn that begins see them."""
+        turn = ParentTurn(setup, context, caller)
+        self._turns.begin(turn)
+        return TurnAgents(self, turn)
+
+    def end_turn(self, turn_id: str, stopped: str) -> None:
+        """Take note that a turn has ended; stop the sub-agents where they must not go on."""
+        turn = self._turns.end(turn_id)
+        if stopped:
+            self.stop_all(f"the agent it works for was stopped ({stopped})")
+        elif turn is not None and turn.caller.budget.reached:
+            self._stop_turn(turn, turn.caller.budget.reached)
+
+    def _stop_turn(self, turn: ParentTurn, budget: str) -> None:
+        reason = f"the budget of the agent it works for ({budget}) is used up"
+        for agent in self._present():
+            if agent.link.turn is turn:
+                self.stop(agent, reason)
+
+    # -- a sub-agent's life ------------------------------------------------------------------------
+
+    def start(
+        self,
+        request: SpawnRequest,
+        setup: TurnConfig,
+        turn: ParentTurn | None = None,
+        *,
+        output: OutputType | None = None,
+        answer: AnswerBlocking | None = None,
+    ) -> SubAgent:
+        """Start a sub-agent.
+
+        Args:
+            request: what it is asked to do.
+            setup: the configuration that bounds its rights: that of `turn`, or of the agent.
+            turn: the turn whose model asks for it; None where a program does, whose budgets may
+                exceed those of the type.
+            output: the type of its answer; None is text.
+            answer: answers its questions; None asks in the agent's turns.
+
+        Raises:
+            RespondToModel: it cannot be started; the message says why, with the limits.
+        """
+        conversation = self._present_conversation()
+        kind = self._type(request)
+        name = self._name(request, kind)
+        wanted = completed(request.budget, kind.budget)
+        budget = wanted if turn is None else least(wanted, kind.budget)
+        agent = self._made(name, kind, request, _checked(budget), setup, output, answer)
+        prompt = shared(request, conversation, agent.session.conversation, agent.path)
+        self.agents[name] = agent
+        self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
+        return agent
+
+    def _made(
+        self,
+        name: str,
+        kind: AgentType,
+        request: SpawnRequest,
+        budget: AgentBudget,
+        setup: TurnConfig,
+        output: OutputType | None = None,
+        answer: AnswerBlocking | None = None,
+    ) -> SubAgent:
+        """Make a sub-agent that has not begun."""
+        path = f"{self._session.agent}/{name}"
+        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(name))
+        link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
+        own = narrowed(setup, kind, request, budget, path, link, output)
+        session = Session(self._session.engine, path, self._folder, self._begin_record(path, setup))
+        return SubAgent(name, kind, request, budget, link, clock, session, own)
+
+    async def start_for_program(
+        self,
+        request: SpawnRequest,
+        setup: TurnConfig,
+        answer: AnswerBlocking,
+    ) -> SubAgent:
+        """Start a sub-agent whose events a program reads; for the arguments see `start`."""
+        agent = self.start(request, setup, output=setup.output, answer=answer)
+        agent.keeps_events = agent.is_silent = True
+        return agent
+
+    def _begin(
+        self,
+        agent: SubAgent,
+        turn: ParentTurn | None,
+        call_id: str,
+        work: Coroutine[Any, Any, None],
+    ) -> None:
+        """Begin the present work of a sub-agent, which counts for a turn."""
+        agent.link.turn, agent.call_id, agent.status = turn, call_id, "queued"
+        agent.ended = asyncio.get_running_loop().create_future()
+        if turn is not None:
+            agent.link.on_overspent = lambda budget: self._stop_turn(turn, budget)
+        agent.tell()
+        task = asyncio.create_task(work, name=f"sub-agent {agent.name}")
+        self._work[agent.name] = task
+        task.add_done_callback(lambda _: self._finish(agent))
+
+    def _finish(self, agent: SubAgent) -> None:
+        """Report the end of a sub-agent's work, and release what it held."""
+        del self._work[agent.name]
+        if not agent.is_over:  # it was stopped before its first step
+            agent.end("stopped", agent.problem or "stopped before it began")
+        conversation = agent.link.conversation
+        names = bring_results(agent, conversation)
+        agent.tell()
+        if not agent.is_silent:
+            conversation.tell(report(agent, names))
+        closing = asyncio.create_task(agent.close())
+        self._closing[agent.name] = closing
+        closing.add_done_callback(lambda _: self._closing.pop(agent.name, None))
+        agent.ended.set_result(None)
+        following, agent.following, agent.is_silent = agent.following, None, False
+        if following is not None:
+            following()
+
+    def go_on(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
+        """Let a sub-agent that has ended go on with its conversation.
+
+        Raises:
+            RespondToModel: nothing of it is recorded, or its budget is used up.
+        """
+        if self._folder is None:
+            raise RespondToModel(f"{agent.name} cannot go on: conversations are not recorded here.")
+        budget = agent.budget_left
+        limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
+        if any(limit is not None and limit <= 0 for limit in limits):
+            raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
+        # Bounded by the turn that lets it go on, which may be stricter than the one before.
+        agent.setup = narrowed(
+            turn.setup, agent.kind, agent.request, _checked(budget), agent.path, agent.link
+        )
+        self._begin(agent, turn, call_id, self._go_on(agent, prompt))
+
+    def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
+        """Stop what a sub-agent does now, and let it go on with a message."""
+        agent.is_silent = True
+        agent.following = lambda: self.go_on(agent, turn, call_id, prompt)
+        self.stop(agent, "interrupted by a message")
+
+    async def _go_on(self, agent: SubAgent, prompt: str) -> None:
+        closing = self._closing.get(agent.name)
+        if closing is not None:
+            await closing
+        begin = self._begin_record(agent.path, agent.setup)
+        session = Session(self._session.engine, agent.path, self._folder, begin)
+        await agent.work(self._places, prompt, session)
+
+    def stop(self, agent: SubAgent, reason: str) -> None:
+        """Stop the present work of a sub-agent, also where it waits for a place."""
+        if agent.status == "queued":
+            agent.problem = reason
+            self._work[agent.name].cancel()
+        else:
+            agent.stop(reason)
+
+    def stop_all(self, reason: str) -> None:
+        """Stop the present work of all sub-agents."""
+        for agent in self._present():
+            self.stop(agent, reason)
+
+    def shut_down(self) -> None:
+        """Stop all sub-agents, and wait a moment for what they release; from any thread."""
+        with suppress(FatalError, TimeoutError):  # in a forked child there are none
+            closing = self._session.engine.spawn(self._close())
+            if not self._session.engine.is_current():
+                closing.result(_MOST_CLOSING)
+
+    async def _close(self) -> None:
+        self.stop_all("the agent it works for was closed")
+        while waiting := [*self._work.values(), *self._closing.values()]:
+            await asyncio.wait(waiting)
+
+    def _late(self, name: str) -> None:
+        agent = self.agents[name]
+        self.stop(agent, f"its budget (seconds={agent.budget.seconds:g}) is used up")
+
+    # -- which there are ---------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> str:
+        """A sentence about those that wait for a place; "" where none does."""
+        waiting = [agent.name for agent in self._present() if agent.status == "queued"]
+        if len(self._present()) <= AT_A_TIME:
+            return ""
+        names = ", ".join(waiting)
+        return f" {AT_A_TIME} sub-agents work at a time, so these wait for a place: {names}."
+
+    @property
+    def limits(self) -> str:
+        """A sentence about the limits and what of them is taken."""
+        return (
+            f"{len(self._present())} at work, {AT_A_TIME} at a time; {len(self.agents)} started of "
+            f"{MOST} in a conversation; depth 1: they have none of their own."
+        )
+
+    def _present(self) -> list[SubAgent]:
+        """Return the sub-agents that are at work, or wait for a place."""
+        return [agent for agent in self.agents.values() if not agent.is_over]
+
+    def _present_conversation(self) -> Conversation:
+        """Return the agent's conversation; a new one has no sub-agents yet."""
+        conversation = self._session.conversation
+        if conversation is not self._conversation:
+            self.stop_all("its conversation has ended")
+            self._conversation, self.agents = conversation, {}
+        return conversation
+
+    def find(self, name: str, turn: ParentTurn) -> SubAgent | None:
+        """Return a sub-agent, also one of an earlier kernel; None where there is none."""
+        earlier = self._present_conversation().sub_agents.pop(name, None)
+        if earlier is not None and name not in self.agents:
+            self.agents[name] = self._revived(earlier, turn)
+        return self.agents.get(name)
+
+    def _revived(self, last: SubAgentChanged, turn: ParentTurn) -> SubAgent:
+        """Return a sub-agent of an earlier kernel, which can go on from its record."""
+        kind = self.types().get(last.agent_type, EXPLORE)
+        request = SpawnRequest(
+            task=last.task, agent_type=kind.name, name=last.sub_agent, tools=last.tools or None
+        )
+        agent = self._made(last.sub_agent, kind, request, kind.budget, turn.setup)
+        agent.id, agent.text, agent.link.turn = last.conversation, last.text, turn
+        agent.end(last.status if last.is_over else "stopped", "" if last.is_over else KERNEL_ENDED)
+        agent.clock.worked(last.seconds)
+        return agent
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all sub-agents, also of those of an earlier kernel."""
+        return [*dict.fromkeys((*self._earlier, *self.agents))]
+
+    @property
+    def _earlier(self) -> Mapping[str, SubAgentChanged]:
+        """Those of an earlier kernel that nobody has asked for yet."""
+        return self._session.conversation.sub_agents
+
+    def _type(self, request: SpawnRequest) -> AgentType:
+        types = self.types()
+        kind = types.get(request.agent_type)
+        if kind is None:
+            raise RespondToModel(
+                f"agent_type: there is no {request.agent_type!r}; there are {', '.join(types)}."
+            )
+        return kind
+
+    def _name(self, request: SpawnRequest, kind: AgentType) -> str:
+        if len(self.agents) + len(self._earlier) >= MOST:
+            raise RespondToModel(
+                f"Not started: a conversation has at most {MOST} sub-agents. Use those there are "
+                "(send_input), or do the rest yourself."
+            )
+        name = request.name or f"{kind.name}-{len(self.agents) + len(self._earlier) + 1}"
+        if not _NAME.fullmatch(name):
+            raise RespondToModel(
+                "name: expected at most 32 of a-z, 0-9 and -, beginning with a letter; "
+                f"got {name!r}."
+            )
+        if name in self.agents or name in self._earlier:
+            raise RespondToModel(f"name: there is a sub-agent {name} already.")
+        return name
+
+    def _begin_record(self, path: str, setup: TurnConfig) -> Callable[[str], RecordBegun]:
+        """Return what makes the first line of a sub-agent's record."""
+        parent = self._session.conversation.id
+        cwd = str(setup.config.cwd)
+        return lambda conversation: RecordBegun(
+            conversation=conversation, agent=path, at=time.time(), cwd=cwd, parent=parent
+        )
+
+
+def _checked(budget: AgentBudget) -> AgentBudget:
+    """Return a budget that can be kept.
+
+    Raises:
+        RespondToModel: a limit is not above zero.
+    """
+    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
+    if any(limit is not None and not limit > 0 for limit in limits):
+        raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
+    return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))

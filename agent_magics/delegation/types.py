@@ -1,0 +1,74 @@
+"""Defines the types of sub-agents: what each is for, its tools and its budget."""
+
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from agent_magics.dispatch.turn.agents import AgentBudget
+
+_Limit = TypeVar("_Limit", int, float)
+
+DEFAULT_BUDGET = AgentBudget(requests=50, tokens=1_000_000, seconds=900)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentType:
+    """A kind of sub-agent.
+
+    Attributes:
+        description: what it is for, as the model reads it.
+        tools: names of tools and sets; None means all that its parent has.
+        reads_only: whether it gets only tools that change nothing, in a read-only sandbox.
+        model: its model; "" means its parent's.
+        instructions: added to those of its parent.
+        budget: what it may spend.
+    """
+
+    name: str
+    description: str
+    tools: tuple[str, ...] | None = None
+    reads_only: bool = False
+    model: str = ""
+    instructions: str = ""
+    budget: AgentBudget = DEFAULT_BUDGET
+
+
+EXPLORE = AgentType(
+    "explore",
+    "looks things up and reports; it reads, and changes nothing",
+    reads_only=True,
+    instructions="You can read and search, and change nothing. Report what you found, and where.",
+)
+WORKER = AgentType(
+    "worker",
+    "does a part of the work, with your tools; its Python runs in a scratch process",
+    instructions="Do the task and nothing else. Report what you did, and what is left.",
+)
+BUILT_IN = {each.name: each for each in (EXPLORE, WORKER)}
+
+
+def completed(budget: AgentBudget, by: AgentBudget) -> AgentBudget:
+    """Return a budget whose open limits are those of another one."""
+    return replace(
+        budget,
+        **{
+            each.name: getattr(by, each.name)
+            for each in fields(AgentBudget)
+            if getattr(budget, each.name) is None
+        },
+    )
+
+
+def least(one: AgentBudget, other: AgentBudget) -> AgentBudget:
+    """Return the stricter of two budgets, limit by limit."""
+    return AgentBudget(
+        _least(one.requests, other.requests),
+        _least(one.tokens, other.tokens),
+        _least(one.cost, other.cost),
+        _least(one.seconds, other.seconds),
+    )
+
+
+def _least(one: _Limit | None, other: _Limit | None) -> _Limit | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

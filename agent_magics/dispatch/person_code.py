@@ -1,0 +1,36 @@
+"""Finds the frames of a stack in which a signal may raise: code of the person or a model.
+
+Raised elsewhere, it would end the kernel's event loop, or interrupt our drawing half-way.
+"""
+
+from types import CodeType, FrameType
+from typing import Any
+
+_markers: set[CodeType] = set()
+_walls: set[CodeType] = set()
+
+
+def marks_person_code(function: Any) -> Any:
+    """Decorator: code that `function` calls is the person's, and may be interrupted anywhere."""
+    _markers.add(function.__code__)
+    return function
+
+
+def marks_own_code(function: Any) -> Any:
+    """Decorator: code that `function` calls is ours, although live code may have called it."""
+    _walls.add(function.__code__)
+    return function
+
+
+def is_own_code(code: CodeType) -> bool:
+    """Return whether a code object was marked by `marks_own_code`."""
+    return code in _walls
+
+
+def holds_person_code(frame: FrameType | None) -> bool:
+    """Return whether a frame runs the person's code."""
+    while frame is not None and frame.f_code not in _walls:
+        if frame.f_code in _markers:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,225 @@
+"""Takes tool calls through their stages, in order, from the model's text to the output it reads.
+
+Each call goes through this one list: a call of the model, of its code, of a batch, of the person,
+and of an MCP client. A stage is a function of the call: it returns None, or an awaitable to finish
+before the next stage. One that raises `RespondToModel` skips the stages up to the tool; the error
+is the call's output, and the last stages follow as they do after the tool.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from agent_magics.dispatch.call import CallInProgress, CallState
+from agent_magics.dispatch.call_lock import CallLock
+from agent_magics.dispatch.consent.edits import readable_payload
+from agent_magics.dispatch.hooks import Hooks
+from agent_magics.dispatch.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.router import ToolRouter
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import (
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallPending,
+    ToolCallRunning,
+)
+from agent_magics.protocol.items import Content, InputText
+from agent_magics.protocol.tools import ToolCall, ToolOutput
+
+Stage: TypeAlias = Callable[[CallInProgress], Awaitable[object] | None]
+
+
+class ToolCallRuntime:
+    """Takes the calls of one turn through the stages.
+
+    Args:
+        router: finds the handler of a call.
+        turn: the data that the calls share.
+        orchestrator: judges calls, asks about them, and runs their tools.
+        hooks: the person's hooks; None where there are none.
+        repetition: asks before a call that repeats others; None where repetitions are not counted.
+        redact: removes secrets from a text that leaves a tool; None where there are none.
+    """
+
+    def __init__(
+        self,
+        router: ToolRouter,
+        turn: TurnContext,
+        orchestrator: ToolOrchestrator,
+        *,
+        hooks: Hooks | None = None,
+        repetition: Stage | None = None,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self.router = router
+        self._turn = turn
+        self._redact = redact or str
+        self._lock = CallLock()
+        self._groups: dict[str, CallLock] = {}  # by the id of a running group call
+        self._of_model: set[CallInProgress] = set()  # not those made from inside others
+        to_the_tool: tuple[Stage | None, ...] = (
+            repetition,
+            router.find_handler,
+            validate_arguments,
+            None if hooks is None else hooks.before_call,
+            orchestrator.judge,
+            orchestrator.ask,
+            wait_for_place,
+            orchestrator.judge_again,
+            orchestrator.attempt,
+        )
+        from_the_tool: tuple[Stage | None, ...] = (
+            None if hooks is None else hooks.after_call,
+            leave_place,
+            None if redact is None else self._redact_output,
+        )
+        self._to_the_tool = tuple(filter(None, to_the_tool))
+        self._from_the_tool = tuple(filter(None, from_the_tool))
+
+    def start(self, call: ToolCall) -> "asyncio.Task[ToolOutput]":
+        """Take the call's place in the order now, and run it in a task of its own."""
+        going = CallInProgress(call, self._turn)
+        # A nested call runs under its parent's place, since one of its own would wait for ever;
+        # the calls of a group have an order of their own under its place.
+        lock = self._lock if call.parent_call_id is None else self._groups.get(call.parent_call_id)
+        if lock is not None:
+            going.place = lock.take_place(shared=self.router.supports_parallel(call))
+        self._turn.uses[call.tool_name] += 1
+        self._turn.emit(
+            ToolCallPending,
+            call_id=call.call_id,
+            name=call.tool_name,
+            parent_call_id=call.parent_call_id,
+            arguments=self._redact(readable_payload(call.payload)),
+        )
+        if call.parent_call_id is None:
+            self._of_model.add(going)
+        going.task = asyncio.create_task(self._answer(going))
+        return going.task
+
+    def skip(self, reason: str) -> None:
+        """Answer the model's calls that have not begun with `reason`; running ones go on."""
+        for going in tuple(self._of_model):
+            going.skip(reason)
+
+    async def dispatch(self, call: CallInProgress) -> ToolOutput:
+        """Take a call through the stages and return its output.
+
+        Raises:
+            FatalError: only the person can help.
+            TurnAbort: the person ended the turn at a question of this call.
+        """
+        call.may_stop = True
+        try:
+            if call.skipped:  # before its task had begun
+                raise asyncio.CancelledError
+            for stage in self._to_the_tool:
+                waiting = stage(call)
+                if waiting is not None:
+                    await waiting
+        except RespondToModel as refusal:
+            call.output = ToolOutput(str(refusal), success=False)
+        except asyncio.CancelledError:
+            if not call.skipped:
+                raise
+            call.output = _skipped(call)
+        finally:
+            call.may_stop = False  # from here on nothing ends it but the turn
+        for stage in self._from_the_tool:
+            waiting = stage(call)
+            if waiting is not None:
+                await waiting
+        call.move(CallState.ENDED)
+        return call.output
+
+    async def _answer(self, going: CallInProgress) -> ToolOutput:
+        """Run one call and record its end."""
+        call, began = going.call, time.perf_counter()
+        is_group = call.tool_name in self.router.registry.groups
+        if is_group:
+            self._groups[call.call_id] = CallLock()
+        try:
+            output = await self.dispatch(going)
+        except asyncio.CancelledError:
+            # Work on another thread cannot be cancelled; it looks at `ctx.cancelled`.
+            going.status.cancel()
+            raise
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Raised for instance by a person's `assess`: either would end the engine's loop.
+            raise RuntimeError(f"{call.tool_name} raised {type(error).__name__}") from error
+        finally:
+            going.status.permit = None  # which holds the call, as the call holds it
+            self._of_model.discard(going)
+            if is_group:
+                del self._groups[call.call_id]
+        self._turn.emit(
+            ToolCallCompleted if output.success else ToolCallFailed,
+            call_id=call.call_id,
+            name=call.tool_name,
+            parent_call_id=call.parent_call_id,
+            output=output.content,
+            details=output.details,
+            duration=time.perf_counter() - began,
+        )
+        return output
+
+    def _redact_output(self, call: CallInProgress) -> None:
+        content = self._redacted(call.output.content)
+        if content != call.output.content:
+            call.output = replace(call.output, content=content)
+
+    def _redacted(self, content: Content) -> Content:
+        if isinstance(content, str):
+            return self._redact(content)
+        return tuple(
+            InputText(self._redact(part.text)) if isinstance(part, InputText) else part
+            for part in content
+        )
+
+
+def _skipped(call: CallInProgress) -> ToolOutput:
+    return ToolOutput(call.skipped, success=False, details={"not_run": True})
+
+
+# -- the stages that are one step ------------------------------------------------------------------
+
+
+def validate_arguments(call: CallInProgress) -> None:
+    """Check the arguments and convert them to Python values."""
+    call.invocation = call.handler.prepare(call.call, call.context)
+
+
+def wait_for_place(call: CallInProgress) -> Awaitable[None] | None:
+    """Wait until the calls in front allow this one, then report that it runs."""
+    if call.place is not None and not call.place.is_admitted():
+        return _wait_and_begin(call, call.place.wait())
+    _begin(call)
+    return None
+
+
+def leave_place(call: CallInProgress) -> None:
+    """Free the call's place for the next one.
+
+    Not after an error that ends the turn: the next call would begin before it is cancelled,
+    although the person has just pressed Stop.
+    """
+    if call.place is not None:
+        call.place.leave()
+
+
+async def _wait_and_begin(call: CallInProgress, waiting: Awaitable[None]) -> None:
+    await waiting
+    _begin(call)
+
+
+def _begin(call: CallInProgress) -> None:
+    call.move(CallState.RUNNING)
+    call.turn.emit(
+        ToolCallRunning,
+        call_id=call.call.call_id,
+        name=call.call.tool_name,
+        parent_call_id=call.call.parent_call_id,
+    )

@@ -1,0 +1,172 @@
+"""Outlines a large value in a few lines: its type, its size and its first items.
+
+Law: whatever the value is, this ends soon and raises nothing. It reads a few elements, a few levels
+deep, through the builtin types' own methods; a value inside itself is marked.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from agent_magics.dispatch.results.values import (
+    defines,
+    describe_value,
+    own_attributes,
+    safe_repr,
+    type_name,
+)
+
+MOST_CHARACTERS = 1_600  # about 400 tokens
+_ITEMS, _INNER_ITEMS = 10, 4
+_LEVELS = 3
+_TEXT, _REPR = 80, 200  # characters of one piece
+_LONGEST_NUMBER = 1_000  # bits of an int that is written out
+_MOST_PIECES = 20_000  # of a value that is written out whole
+_DEEPEST = 60
+_MOST_SURE = 300  # pieces that are checked; a value with more counts as one that may run code
+_LONGEST_SMALL = 3_000  # characters
+REST = "… the rest is left out …"
+
+_SEQUENCES: Mapping[type[Collection[Any]], str] = {
+    list: "[]",
+    tuple: "()",
+    set: "{}",
+    frozenset: "{}",
+}
+_SMALL = frozenset((float, bool, type(None)))
+_WHOLE = frozenset((str, bytes, int, complex, *_SMALL))
+
+
+def outline(value: object, most: int = MOST_CHARACTERS) -> str:
+    """Return the type, the size and the first items of `value` in at most `most` characters."""
+    head = describe_value(value)
+    room = max(0, most - len(head) - len(REST) - 2)
+    first = _piece(value, _LEVELS, ())
+    shown = first if len(first) <= room else f"{first[: max(0, room - 1)]}…"
+    return "\n".join((head, shown, REST))[:most]
+
+
+def is_small(value: Any) -> bool:
+    """Return whether `value` is a small value of Python's own types, as nearly all results are.
+
+    It can then be written out whole, and writing it runs no code.
+    """
+    parts = [value]
+    for each in parts:  # which grows meanwhile
+        kind = type(each)
+        if kind is str:
+            if len(each) > _LONGEST_SMALL:
+                return False
+        elif kind is dict or kind is list or kind is tuple:
+            if len(parts) + len(each) > _MOST_SURE:
+                return False
+            parts += each
+            if kind is dict:
+                parts += each.values()
+        elif kind not in _SMALL and not (kind is int and each.bit_length() <= _LONGEST_NUMBER):
+            return False
+    return True
+
+
+def can_be_written(value: Any) -> bool:
+    """Return whether `value` can be written out whole: limited in size and depth, and finite."""
+    waiting = [(value, 0)]
+    pieces = characters = 0
+    while waiting:
+        each, depth = waiting.pop()
+        pieces += 1
+        kind = type(each)
+        if kind is str:
+            characters += len(each)
+        if pieces > _MOST_PIECES or characters > 1_000_000 or depth > _DEEPEST:
+            return False
+        if kind is int and each.bit_length() > _LONGEST_NUMBER * 10:
+            return False
+        if kind in _WHOLE:
+            continue
+        if _never_ends(kind):
+            return False
+        inner = _parts_of(each)
+        waiting.extend((part, depth + 1) for part in islice(inner, _MOST_PIECES))
+    return True
+
+
+def _never_ends(kind: type) -> bool:
+    """Return whether reading values of a type runs them (iterators), possibly without end."""
+    return defines(kind, "__next__")
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """Yield the items of a container or attributes of a plain object; none of a library's types."""
+    kind = type(value)
+    for base in _SEQUENCES:
+        if issubclass(kind, base):
+            yield from base.__iter__(value)
+            return
+    if issubclass(kind, dict):
+        for key, each in dict.items(value):
+            yield key
+            yield each
+    elif defines(kind, "__dataclass_fields__") or defines(kind, "__pydantic_fields__"):
+        yield from own_attributes(value).values()
+
+
+def _piece(value: Any, levels: int, above: tuple[int, ...]) -> str:
+    """Return a value as part of an outline; `above` holds the ids of the enclosing containers."""
+    kind = type(value)
+    if kind is str:
+        return repr(value[:_TEXT]) + ("…" if len(value) > _TEXT else "")
+    if kind is bytes:
+        return repr(value[:_TEXT]) + ("…" if len(value) > _TEXT else "")
+    if kind is int and value.bit_length() > _LONGEST_NUMBER:
+        return f"<an int of {value.bit_length():,} bits>"
+    if kind in _WHOLE:
+        return repr(value)
+    if id(value) in above:
+        return f"<the {type_name(value)} itself>"
+    try:
+        if kind is dict or kind in _SEQUENCES:
+            return _container(value, levels, (*above, id(value)))
+    except RuntimeError:  # another thread changes it
+        return f"<a {type_name(value)} that changes>"
+    text = safe_repr(value)
+    return text if len(text) <= _REPR else f"{text[:_REPR]}…"
+
+
+def _container(value: Any, levels: int, above: tuple[int, ...]) -> str:
+    marks = _SEQUENCES.get(type(value), "{}")
+    if not value:
+        return "set()" if type(value) in (set, frozenset) else marks
+    if not levels:
+        return f"{marks[0]}… {len(value):,} …{marks[1]}"
+    most = _ITEMS if levels == _LEVELS else _INNER_ITEMS
+    if type(value) is dict:
+        items = [
+            f"{_piece(key, levels - 1, above)}: {_piece(each, levels - 1, above)}"
+            for key, each in islice(value.items(), most)
+        ]
+    else:
+        items = [_piece(each, levels - 1, above) for each in islice(value, most)]
+    if len(value) > most:
+        items.append(f"… {len(value) - most:,} more")
+    separator = ",\n " if levels == _LEVELS and type(value) is dict else ", "
+    return f"{marks[0]}{separator.join(items)}{marks[1]}"
+
+
+def is_outline(text: str) -> bool:
+    """Return whether a text is the outline of a value."""
+    return text.endswith(REST)
+
+
+def may_run_code(value: object) -> bool:
+    """Return whether converting `value` to text may run code that is not Python's own."""
+    waiting = [value]
+    for _ in range(_MOST_SURE):
+        if not waiting:
+            return False
+        each = waiting.pop()
+        if type(each) in _SEQUENCES or type(each) is dict:
+            waiting.extend(islice(_parts_of(each), _MOST_SURE))
+        elif type(each) not in _WHOLE:
+            return True
+    return True

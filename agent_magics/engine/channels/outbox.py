@@ -1,0 +1,211 @@
+"""Sends events: stamped when they happen, then recorded and shown in batches.
+
+A batch holds the events of one step of the engine's loop. It costs one write and one wake-up of the
+waiting thread, however many events it holds.
+"""
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent_magics.engine.channels.redaction import EventRedactor, Unstamped, redact
+from agent_magics.engine.channels.rollout import Rollout
+from agent_magics.engine.thread import EngineThread
+from agent_magics.protocol.events import (
+    TURN_ENDS,
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    SubAgentChanged,
+    Warned,
+)
+from agent_magics.protocol.records import Entry, HistoryShortened, ItemAdded
+
+_LOG = logging.getLogger("agent_magics")
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The listeners of a turn, and the redactor of its events.
+
+    Attributes:
+        after: gets events after the turn's end: those of sessions that it started, and what their
+            end brings to light.
+        sessions: the open sessions, and the sub-agents at work.
+    """
+
+    listener: Listener
+    after: Listener | None
+    redactor: EventRedactor
+    sessions: set[str] = field(default_factory=set)
+    ended: bool = False
+
+
+class Outbox:
+    """Stamps, redacts, records and delivers the events of one session.
+
+    Args:
+        agent: the agent's name, which stands on every event.
+        rollout: records events before they are shown; None records nothing.
+    """
+
+    def __init__(self, engine: EngineThread, agent: str, rollout: Rollout | None) -> None:
+        self._engine = engine
+        self._agent = agent
+        self._rollout = rollout
+        self._is_recorded = True
+        self._problem: Exception | None = None  # why recording failed, until it is reported
+        self._turns: dict[str, _Turn] = {}
+        self._secrets: list[str] = []  # of all turns, the longest first: one may begin another
+        self._pending: list[Event | Entry] = []
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def record_in(self, rollout: Rollout | None, last: int = 0) -> None:
+        """Replace the record, while no events are pending; `last` is its last event's number."""
+        with self._lock:
+            before, self._rollout = self._rollout, rollout
+            self._is_recorded = True
+            self._numbers = itertools.count(last + 1)
+        if before is not None:
+            before.close()
+
+    def begin_record(self) -> None:
+        """Create the record's file now; see `Rollout.begin`."""
+        if self._rollout is not None:
+            self._rollout.begin()
+
+    def sync(self) -> None:
+        """Flush the record to the disk (fsync); not on the engine's thread."""
+        if self._rollout is not None:
+            self._rollout.sync()
+
+    def listen(
+        self,
+        turn_id: str,
+        listener: Listener,
+        secrets: Sequence[str] = (),
+        after: Listener | None = None,
+    ) -> None:
+        """Deliver the events of a turn to `listener`, which is called on the engine's thread.
+
+        Args:
+            turn_id: the turn.
+            listener: called with each event, in order, up to the one that ends the turn.
+            secrets: texts that are redacted in the turn's events.
+            after: called with later events, up to the next turn, or as long as a session of the
+                turn is open.
+        """
+        over = [each for each, turn in self._turns.items() if turn.ended and not turn.sessions]
+        for each in over:
+            del self._turns[each]
+        self._turns[turn_id] = _Turn(listener, after, EventRedactor(secrets))
+        self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Redact more texts in all events and entries from now on; from any thread."""
+        with self._lock:
+            self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
+            for turn in self._turns.values():
+                turn.redactor.secrets = self._secrets
+
+    def emit(self, turn_id: str, kind: type[Event], **fields: Any) -> None:
+        """Stamp an event; it is recorded and shown at the loop's next step. From any thread."""
+        turn = self._turns.get(turn_id)
+        with self._lock:
+            is_first = not self._pending
+            if turn is None or not turn.redactor.secrets:
+                self._stamp(turn_id, (kind, fields))
+            else:
+                for event in turn.redactor.clean(kind, fields):
+                    self._stamp(turn_id, event)
+            wakes = is_first and self._pending
+        if wakes:
+            self._engine.post(self.flush)
+
+    def keep(self, entry: Entry) -> None:
+        """Record an entry in order with the events; from any thread.
+
+        The secrets of all turns so far are redacted: an entry may be made outside a turn.
+        """
+        if self._rollout is None:
+            return
+        cleaned = redact(self._secrets, entry) if self._secrets else entry
+        if cleaned is not entry and isinstance(cleaned, ItemAdded | HistoryShortened):
+            cleaned = replace(cleaned, redacted=True)
+        with self._lock:
+            is_first = not self._pending
+            self._pending.append(cleaned)
+        if is_first:
+            self._engine.post(self.flush)
+
+    def _stamp(self, turn_id: str, event: Unstamped) -> None:
+        kind, fields = event
+        self._pending.append(
+            kind(
+                seq=next(self._numbers),
+                at=time.time(),
+                turn_id=turn_id,
+                agent=self._agent,
+                **fields,
+            )
+        )
+
+    def flush(self) -> None:
+        """Record and then show the pending events; on the engine's thread."""
+        with self._lock:
+            happened, self._pending = self._pending, []
+        if not happened:
+            return
+        self._record(happened)
+        events = [each for each in happened if isinstance(each, Event)]
+        for event in events:
+            self._show(event)
+        if self._problem is not None and events:
+            problem, self._problem = str(self._problem).rstrip("."), None
+            message = f"This session is not recorded: {problem}. It will be when that is mended."
+            self.emit(events[-1].turn_id, Warned, message=message)
+
+    def _show(self, event: Event) -> None:
+        turn, listener = self._turns.get(event.turn_id), None
+        if turn is not None:
+            if isinstance(event, ExecCommandBegin) and event.session_id:
+                turn.sessions.add(event.session_id)
+            elif isinstance(event, ExecCommandEnd):
+                turn.sessions.discard(event.session_id)
+            elif isinstance(event, SubAgentChanged):
+                follow = turn.sessions.discard if event.is_over else turn.sessions.add
+                follow(event.sub_agent)
+            listener = turn.after if turn.ended else turn.listener
+            turn.ended |= isinstance(event, TURN_ENDS)
+        if listener is not None:
+            listener(event)
+        elif isinstance(event, Warned) and event.turn_id:
+            _LOG.warning("%s", event.message)  # of a turn that is over: nobody else says it
+
+    def _record(self, happened: Sequence[Event | Entry]) -> None:
+        """Record events; where that fails, a warning follows the next ones."""
+        if self._rollout is None:
+            return
+        try:
+            self._rollout.write(happened)
+        except Exception as problem:
+            # A read-only or full disk, or details that have no JSON form, must not end the run, nor
+            # delay events for those who wait for them; the error is reported once.
+            if self._is_recorded:
+                self._is_recorded, self._problem = False, problem
+        else:
+            self._is_recorded = True
+
+    def close(self) -> None:
+        """Flush, and close the record's file; on the engine's thread."""
+        self.flush()
+        if self._rollout is not None:
+            self._rollout.close()
+            self._rollout = None  # later events would open it again

@@ -1,0 +1,4 @@
+"""Restores earlier states of a conversation: from its record, and from before a turn.
+
+Read ``restoring`` first.
+"""

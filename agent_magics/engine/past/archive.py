@@ -1,0 +1,121 @@
+"""Begins, forks and resumes the recorded conversations of one agent."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent_magics.engine.channels.rollout import Rollout
+from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.past.restoring import finish, restore
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.records import VERSION, ConversationNamed, RecordBegun
+from agent_magics.records.forking import share_past
+from agent_magics.records.places import find, new_path
+from agent_magics.records.reading import read_record
+
+
+class Archive:
+    """The conversations of one agent on disk.
+
+    Args:
+        agent: its name.
+        folder: where they are recorded; None records none.
+        describe: returns the first line of the record of a conversation, by its id.
+        make_room: deletes old records; called before one is written.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        folder: Path | None,
+        describe: Callable[[str], RecordBegun] | None,
+        make_room: Callable[[], None],
+    ) -> None:
+        self._agent = agent
+        self._folder = folder
+        self._journals = None if folder is None else folder.with_name("changes")
+        self._describe = describe or partial(_describe, agent)
+        self._make_room = make_room
+
+    def new(self) -> tuple[Conversation, Rollout | None]:
+        """Return a new conversation and its recorder; nothing is written yet."""
+        conversation = Conversation(self._agent, self._journals)
+        if self._folder is None:
+            return conversation, None
+        return conversation, self._rollout(new_path(self._folder, conversation.id))
+
+    def _rollout(self, path: Path) -> Rollout:
+        return Rollout(path, partial(self._describe, path.stem), self._make_room)
+
+    def fork(self, parent: Conversation, turn: int | None, name: str, *, running: str) -> str:
+        """Record a new conversation that shares another one's past, and return its id.
+
+        Args:
+            parent: the other one, whose record has begun.
+            turn: the last shared turn, counted from 1; None means the last that has ended.
+            name: its name in lists.
+            running: the id of the turn of `parent` that is running; "" where none is.
+
+        Raises:
+            FatalError: there is no such turn, or the record cannot be written.
+        """
+        if self._folder is None:
+            raise FatalError("This session records nothing, so there is nothing to fork.")
+        turns = parent.history.turns
+        ended = len(turns) - bool(running and running in turns)
+        turn = ended if turn is None else turn
+        if not 0 <= turn <= ended:
+            raise FatalError(f"{ended} turns of this conversation have ended; there is no {turn}.")
+        child = uuid.uuid4().hex
+        path = new_path(self._folder, child)
+        before = turns[turn] if turn < len(turns) else ""
+        past = share_past(find(self._folder, parent.id), path, before)
+        begun = replace(self._describe(child), past=past, memory=parent.memory)
+        rollout = Rollout(path, lambda: begun)
+        rollout.write([ConversationNamed(name=name)] if name else [])
+        rollout.begin()
+        rollout.close()
+        return child
+
+    def resume(
+        self,
+        conversation: str,
+        namespace: Mapping[str, Any],
+        take_up: Callable[[Conversation, Rollout, int], None],
+    ) -> None:
+        """Restore a recorded conversation, which continues in its record.
+
+        Args:
+            conversation: its id, or the beginning of it.
+            namespace: the variables that are there now.
+            take_up: puts it in the place of the present one; also gets its last event's number.
+
+        Raises:
+            FatalError: there is no such record, it cannot be used, or `take_up` refuses it.
+        """
+        if self._folder is None:
+            raise FatalError("This session records nothing, so there is nothing to resume.")
+        path = find(self._folder, conversation)
+        rollout = self._rollout(path)
+        rollout.begin()  # nobody else writes it from here on
+        try:
+            record = read_record(self._folder, path.stem)
+            if record.is_damaged:
+                rollout.set_aside(record.size)
+            if record.begun.version < VERSION:
+                rollout.write([self._describe(path.stem), *record.done])
+            resumed = Conversation(self._agent, self._journals, path.stem)
+            restore(resumed, record)
+            take_up(resumed, rollout, record.last)
+        except BaseException:
+            rollout.close()
+            raise
+        finish(resumed, record, namespace)
+
+
+def _describe(agent: str, conversation: str) -> RecordBegun:
+    return RecordBegun(conversation=conversation, agent=agent, at=time.time())

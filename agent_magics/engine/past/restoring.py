@@ -1,0 +1,118 @@
+"""Restores a conversation from its record by applying the recorded entries again."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.past.variables import compare, tell_differences
+from agent_magics.protocol.events import PlanUpdated, SubAgentChanged, VariablesKnown
+from agent_magics.protocol.items import ToolCallOutput, UserMessage, output_kind_of, text_of
+from agent_magics.protocol.records import (
+    AdditionsWaiting,
+    ContextCounted,
+    HistoryShortened,
+    ItemAdded,
+    RequestCharged,
+    ResultKept,
+    ServersTold,
+    ToolsFound,
+    TurnOpened,
+    TurnsRestored,
+    TurnsTakenBack,
+)
+from agent_magics.records.reading import Done, Record
+
+KERNEL_ENDED = (
+    "Not finished: the kernel ended while it ran; whether it did its work is not known. Look "
+    "before you do it again."
+)
+NOT_SENT = "Not sent, since the kernel ended before it: {}"
+REDACTED = (
+    "A key that stood in this conversation was not recorded; the model reads [redacted] in its "
+    "place."
+)
+
+
+def restore(conversation: Conversation, record: Record) -> None:
+    """Apply a record's entries to an empty conversation that is not recorded."""
+    redacted = False
+    conversation.memory = record.begun.memory
+    for done in record.done:
+        _do(conversation, done)
+        redacted |= isinstance(done, ItemAdded | HistoryShortened) and done.redacted
+    not_sent = map(NOT_SENT.format, _waiting(record.done))
+    conversation.notes = [*record.notes, *([REDACTED] if redacted else []), *not_sent]
+
+
+def _waiting(entries: Sequence[Done]) -> list[str]:
+    """Return what the person added to the last turn and the model had not got."""
+    last, heard = "", list[str]()
+    for done in reversed(entries):
+        match done:
+            case ItemAdded(item=UserMessage(content=content)):
+                heard.append(text_of(content))
+            case TurnOpened(turn_id=turn_id):
+                last = last or turn_id
+            case AdditionsWaiting(turn_id=turn_id, texts=texts):
+                left = Counter(texts) - Counter(heard)
+                return list(left.elements()) if last in ("", turn_id) else []
+    return []
+
+
+def _do(conversation: Conversation, done: Done) -> None:
+    match done:
+        case ItemAdded(item=item):
+            conversation.history.append(item)
+        case HistoryShortened(items=items, replaced=replaced):
+            conversation.history.shorten(items, replaced)
+        case TurnOpened(turn_id=turn_id):
+            conversation.history.begin_turn(turn_id)
+        case TurnsTakenBack(turn_id=turn_id):
+            conversation.take_back(turn_id)
+        case TurnsRestored():
+            conversation.restore()
+        case _:
+            _recall(conversation, done)
+
+
+def _recall(conversation: Conversation, done: Done) -> None:
+    """Apply an entry about state beside the history."""
+    match done:
+        case ContextCounted():
+            conversation.meter.count(done)
+        case RequestCharged(model=model, usage=usage, of_sub_agent=of_sub_agent):
+            conversation.charge(model, usage, of_sub_agent=of_sub_agent)
+        case ToolsFound(names=names):
+            conversation.found = dict.fromkeys(names)
+        case ServersTold(told=told):
+            conversation.reported_servers = dict(told)
+        case PlanUpdated(steps=steps):
+            conversation.plan = tuple(steps)
+        case SubAgentChanged(sub_agent=name):
+            conversation.sub_agents[name] = done
+        case VariablesKnown(variables=variables):
+            conversation.know(variables)
+        case ResultKept(name=name, text=text, what=what):
+            conversation.handles.restore(name, text, what)
+
+
+def finish(conversation: Conversation, record: Record, namespace: Mapping[str, Any]) -> None:
+    """Answer the calls that the kernel's end left open, and tell the model what went with it.
+
+    What was shown and not yet in the history joins it.
+    """
+    history = conversation.history
+    for call in history.open_calls:
+        output = record.outputs.get(call.call_id or "", KERNEL_ENDED)
+        history.append(ToolCallOutput(call.call_id or "", output, output_kind_of(call)))
+    if record.prompt:
+        history.append(UserMessage(record.prompt))
+    conversation.differences = compare(conversation.variables, namespace)
+    told = [tell_differences(conversation.differences)]
+    if record.sessions:
+        named = ", ".join(f"{name} ({command})" for name, command in record.sessions.items())
+        told.append(f"These command sessions ended with the kernel: {named}.")
+        conversation.notes.append(told[-1])
+    for text in filter(None, told):
+        conversation.tell(text)

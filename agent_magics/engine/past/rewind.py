@@ -1,0 +1,125 @@
+"""Undoes turns of a conversation and their file changes, and redoes them.
+
+It combines the undo of files (`file_history.journal`) with that of the history, by turns.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_magics.engine.conversation import Conversation
+from agent_magics.file_history.journal import ChangeJournal, UndoResult
+from agent_magics.files.paths import shown_path
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import Item, UserMessage, text_of
+
+_MOST_NAMED = 20
+_LEFT = "Files are as turns left them that the person has taken out of this conversation"
+
+
+class Rewind:
+    """The undo of a conversation's last turns.
+
+    Args:
+        conversation: the conversation, in which no turn is running.
+        cwd: its workspace.
+        turn: the first turn to undo, counted from 1; None means the last.
+
+    Attributes:
+        turns: the ids of the undone turns, oldest first.
+        files: the outcome for the files, once it was done.
+
+    Raises:
+        FatalError: there is no such turn.
+    """
+
+    def __init__(self, conversation: Conversation, cwd: Path, turn: int | None = None) -> None:
+        turns = conversation.history.turns
+        number = len(turns) if turn is None else turn
+        if not 1 <= number <= len(turns):
+            raise FatalError(f"This conversation has {len(turns)} turns; there is no {number}.")
+        self._conversation = conversation
+        self._cwd = cwd
+        self.number = number
+        self.turns = turns[number - 1 :]
+        self.files: UndoResult | None = None
+        self._is_back = False
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """The items that are removed from the conversation."""
+        return self._conversation.history.items_since(self.turns[0])
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        """The texts of the prompts among these items."""
+        return [
+            text_of(item.content)
+            for item in self.items
+            if isinstance(item, UserMessage) and item.role == "user"
+        ]
+
+    @property
+    def _journal(self) -> ChangeJournal:
+        return self._conversation.files.journal_to_undo(self._cwd)
+
+    def _count(self) -> int:
+        """Return the number of the journal's turns to undo, those in between included."""
+        places = [n for n, turn in enumerate(self._journal.turns, 1) if turn.id in self.turns]
+        return max(places, default=0)
+
+    def preview(self) -> UndoResult | None:
+        """Return the outcome for the files without changing any; None where no turn changed one."""
+        count = self._count()
+        return self._journal.preview(count) if count else None
+
+    def go_back(self, *, conversation: bool = True, files: bool = True) -> None:
+        """Undo the turns; files that the person has changed since are left as they are.
+
+        Args:
+            conversation: whether the turns are removed from the conversation.
+            files: whether the files are restored.
+
+        Raises:
+            FatalError: the disk refused; nothing was done.
+        """
+        count = self._count()
+        if files and count:
+            self.files = self._journal.undo(count, rest=True)
+        if conversation:
+            self._conversation.take_back(self.turns[0])
+            self._is_back = True
+        self._tell(count, conversation=conversation)
+
+    def _tell(self, count: int, *, conversation: bool) -> None:
+        """Notify the model of files that differ from what the conversation says of them."""
+        way, tell = self.files, self._conversation.tell
+        if conversation and count and way is None:
+            tell(f"{_LEFT}; read a file before you change it.")
+        elif way is not None and conversation and way.obstacles:
+            tell(f"{_LEFT}: {self._names([each.change.path for each in way.obstacles])}.")
+        elif way is not None and not conversation:
+            tell(
+                "The person put files back as they were before your last turns: "
+                f"{self._names(way.paths)}. Read a file again before you change it."
+            )
+
+    def _names(self, paths: Sequence[str]) -> str:
+        names = [shown_path(Path(path), self._cwd) for path in paths[:_MOST_NAMED]]
+        more = len(paths) - _MOST_NAMED
+        return ", ".join([*names, *([f"and {more} more"] if more > 0 else [])])
+
+    def redo(self) -> list[UndoResult]:
+        """Redo the undone turns.
+
+        Returns:
+            The outcome for the files of each turn.
+
+        Raises:
+            FatalError: the conversation has gone on since, or the disk refused.
+        """
+        if self._is_back and not self._conversation.restore():
+            raise FatalError("More was said since you went back, so that cannot be taken back.")
+        self._is_back = False
+        undone = () if self.files is None else self.files.turns
+        self.files = None
+        return [self._journal.redo() for _ in undone]

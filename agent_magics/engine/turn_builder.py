@@ -1,0 +1,175 @@
+"""Builds a turn from its conversation, its configuration and the session's channels."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from agent_magics.approval.rules import RuleBook
+from agent_magics.dispatch.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.pipeline import ToolCallRuntime
+from agent_magics.dispatch.router import ToolRouter
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.engine.channels.additions import Additions
+from agent_magics.engine.channels.client_calls import ClientCalls
+from agent_magics.engine.channels.outbox import Outbox
+from agent_magics.engine.channels.redaction import redact_text
+from agent_magics.engine.channels.requests import PendingQuestions, WorkQueue
+from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.model_request import ModelCaller
+from agent_magics.engine.repetition.approval import RepetitionApproval
+from agent_magics.engine.thread import EngineThread
+from agent_magics.engine.turn import Turn
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.models.base import Model, RemembersOutputs
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import Event, PlanUpdated, VariablesKnown
+from agent_magics.protocol.items import Usage
+from agent_magics.protocol.tools import ToolOutput
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChannels:
+    """The channels that all turns of a session use.
+
+    Attributes:
+        outbox: sends events.
+        work: the work for the thread that waits for the run.
+        questions: the questions that wait for a person's answer.
+        clients: the calls that outside clients run.
+        additions: messages and prompts that the person adds to the running prompt.
+    """
+
+    engine: EngineThread
+    outbox: Outbox
+    work: WorkQueue
+    additions: Additions
+    questions: PendingQuestions = field(default_factory=PendingQuestions)
+    clients: ClientCalls = field(default_factory=ClientCalls)
+
+
+def build_turn(
+    turn_id: str,
+    conversation: Conversation,
+    channels: SessionChannels,
+    setup: TurnConfig,
+    model: Model,
+) -> Turn:
+    """Build a turn of a conversation.
+
+    Args:
+        turn_id: its id.
+        conversation: the conversation.
+        channels: the session's channels.
+        setup: the turn's configuration.
+        model: the client that its requests go to.
+    """
+    rules = conversation.rules_in(setup.config.cwd)
+    context = _context(turn_id, conversation, channels, setup, rules)
+    parent = setup.parent
+
+    def charge(model: str, usage: Usage) -> None:
+        conversation.charge(model, usage)
+        if parent is not None:
+            parent.charge(model, usage)
+
+    conversation.loops.limits = setup.config.loops
+    model_caller = ModelCaller(
+        context,
+        model,
+        conversation.history,
+        tuple(setup.specs),
+        charge=charge,
+        meter=conversation.meter,
+        plan=lambda: conversation.plan,
+        hooks=setup.hooks,
+        hard=parent is not None,
+    )
+    turn = Turn(
+        context,
+        model_caller,
+        _runtime(context, conversation, setup, rules),
+        conversation.history,
+        additions=channels.additions,
+        notifications=partial(conversation.take_notifications, setup),
+        loops=conversation.loops,
+        output=setup.output,
+    )
+    context.call = partial(_call_nested, channels.engine, turn)
+    context.sample = model_caller.answer
+    if isinstance(model, RemembersOutputs):
+        context.recorded = model.recorded_output
+    if setup.agents is not None:
+        context.agents = setup.agents.of_turn(setup, context, model_caller)
+    return turn
+
+
+def _context(
+    turn_id: str,
+    conversation: Conversation,
+    channels: SessionChannels,
+    setup: TurnConfig,
+    rules: RuleBook,
+) -> TurnContext:
+    def emit(kind: type[Event], **fields: Any) -> None:
+        if kind is PlanUpdated:  # kept for when the conversation is shortened
+            conversation.plan = tuple(fields["steps"])
+        elif kind is VariablesKnown:
+            conversation.know(fields["variables"])
+        channels.outbox.emit(turn_id, kind, **fields)
+
+    parent = setup.parent
+    read_rules = partial(rules.read_rules, conversation.agent)
+    conversation.handles.is_forbidden = lambda path: read_rules().is_forbidden(path)
+    return TurnContext(
+        session_id=conversation.id,
+        turn_id=turn_id,
+        agent=conversation.agent,
+        config=setup.config,
+        env=setup.env,
+        emit=emit,
+        ask=partial(channels.questions.ask, emit) if parent is None else parent.ask,
+        call=_no_turn_yet,
+        validate_path=setup.validate_path,
+        messages=lambda: tuple(conversation.history.items),
+        main_thread=partial(channels.work.run, emit) if parent is None else parent.main_thread,
+        live_kernel=setup.live_kernel,
+        diff_tracker=conversation.files.begin(turn_id, setup.config, emit),
+        processes=conversation.processes,
+        read_rules=read_rules,
+        handles=conversation.handles,
+        functions=setup.registry.functions,
+        tell_later=conversation.tell,
+        ask_client=partial(channels.clients.ask, emit) if parent is None else parent.ask_client,
+        servers=setup.servers,
+        offer=setup.offer,
+        found=conversation.found,
+        uses=conversation.uses,
+    )
+
+
+def _runtime(
+    context: TurnContext, conversation: Conversation, setup: TurnConfig, rules: RuleBook
+) -> ToolCallRuntime:
+    store = conversation.store.of(setup.asker) if setup.asker else conversation.store
+    return ToolCallRuntime(
+        ToolRouter(setup.specs, setup.registry),
+        context,
+        ToolOrchestrator(store, rules, setup.hooks),
+        hooks=setup.hooks,
+        repetition=RepetitionApproval(conversation.loops),
+        redact=partial(redact_text, setup.secrets) if setup.secrets else None,
+    )
+
+
+async def _call_nested(engine: EngineThread, turn: Turn, *call: Any) -> ToolOutput:
+    """Run a call made inside another one, which may be on the person's own event loop."""
+    doing: Coroutine[Any, Any, ToolOutput] = turn.call(*call)
+    if asyncio.get_running_loop() is engine.loop:
+        return await doing
+    return await asyncio.wrap_future(engine.spawn(doing))
+
+
+async def _no_turn_yet(*_: Any) -> ToolOutput:
+    raise FatalError("A tool was called before its turn began.")

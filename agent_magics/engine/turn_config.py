@@ -1,0 +1,114 @@
+"""Holds the configuration of one turn; the app builds it for each turn.
+
+Here are also the interfaces to a turn's sub-agents, and to the agent that a sub-agent works for.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_magics.dispatch.catalog.offer import ToolOffer
+from agent_magics.dispatch.hooks import Hooks
+from agent_magics.dispatch.registry import ToolRegistry
+from agent_magics.dispatch.turn.agents import SubAgents
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.turn.live import LiveKernel
+from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.engine.results.structured import OutputType
+from agent_magics.models.base import Model
+from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.items import Usage
+from agent_magics.protocol.ops import Answer, DynamicToolResponse
+from agent_magics.protocol.tools import ConfiguredToolSpec
+
+if TYPE_CHECKING:  # which imports this module
+    from agent_magics.engine.model_request import ModelCaller
+
+
+class Delegates(Protocol):
+    """The sub-agents of an agent, as its session uses them; on the engine's loop."""
+
+    def of_turn(
+        self, setup: "TurnConfig", context: TurnContext, caller: "ModelCaller"
+    ) -> SubAgents:
+        """Return the sub-agents as the tools of a turn that begins see them."""
+        ...
+
+    def end_turn(self, turn_id: str, stopped: str) -> None:
+        """Take note that a turn has ended.
+
+        Args:
+            turn_id: the turn.
+            stopped: why its sub-agents must end as well; "" lets them go on.
+        """
+        ...
+
+
+class Parent(Protocol):
+    """The agent that a sub-agent works for, as the turns of the sub-agent use it."""
+
+    async def ask(self, kind: Any, **fields: Any) -> Answer:
+        """Ask the person a question in a turn of the parent."""
+        ...
+
+    @property
+    def main_thread(self) -> Callable[..., Awaitable[Any]] | None:
+        """Runs work on the thread that waits for the parent's run; None where nobody waits."""
+        ...
+
+    @property
+    def ask_client(self) -> Callable[..., Awaitable[DynamicToolResponse]] | None:
+        """Lets an outside client of the parent run a call; None where no client can."""
+        ...
+
+    def charge(self, model: str, usage: Usage) -> None:
+        """Charge a request of the sub-agent to the parent."""
+        ...
+
+
+class TurnConfig:
+    """The configuration of one turn; built for each turn, since a cell may set options."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        model: Callable[[], Model],
+        specs: Sequence[ConfiguredToolSpec],
+        registry: ToolRegistry,
+        *,
+        env: Mapping[str, str],
+        validate_path: Callable[[str, str], Path],
+        secrets: Sequence[str] = (),
+        live_kernel: LiveKernel | None = None,
+        hooks: Hooks | None = None,
+        offer: ToolOffer | None = None,
+        warnings: Callable[[], Sequence[str]] = tuple,
+        output: OutputType | None = None,
+        servers: AgentServers | None = None,
+        asker: str = "",
+        agents: Delegates | None = None,
+        parent: Parent | None = None,
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.specs = specs
+        self.registry = registry
+        self.env = env
+        self.validate_path = validate_path
+        self.live_kernel = live_kernel
+        self.hooks = hooks
+        self.offer = offer
+        self.warnings = warnings
+        self.output = output
+        self.servers = servers
+        self.asker = asker  # whose calls these are, for approvals; see `grants.Grant`
+        self.agents = agents  # its sub-agents
+        self.parent = parent  # the agent that it works for as a sub-agent
+        self.secrets: tuple[str, ...] = ()
+        self.hide(secrets)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Add secrets to redact in tools' outputs, events and records."""
+        # The longest first: one key may be the beginning of another.
+        long_enough = {secret for secret in (*self.secrets, *secrets) if len(secret) >= 8}
+        self.secrets = tuple(sorted(long_enough, key=len, reverse=True))

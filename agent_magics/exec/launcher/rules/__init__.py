@@ -1,0 +1,4 @@
+"""Kernel mechanisms that confine a command: Landlock, seccomp, namespaces, dropped privileges.
+
+Read ``landlock`` first.
+"""

@@ -1,0 +1,356 @@
+"""Compares protected files before and after a command, and restores them.
+
+Landlock cannot deny a file inside a writable folder (it can only grant), so the paths in
+`Confinement.protected` are compared while a command runs, when its calls return and at its end:
+changed files are restored, new ones are moved away and kept, and everything is reported. Also
+reported are repositories that a command made or moved, if git would run programs because of them,
+and folders that could not be read.
+
+Law: nothing is lost and nothing is silent. Changes that the person may have made are reported and
+kept: always for the open notebook; otherwise if they happened between two calls, while only
+sessions ran, unless git would run programs because of them. All commands share one record of the
+protected state, kept from the start of the first to the end of the last; writes of an approved call
+become part of it.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from agent_magics.config_files.places import state_folder
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.protected.git_places import git_parts
+from agent_magics.exec.protected.put_back import Finding, Quarantine, move_away, put_back
+from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
+from agent_magics.files.own_places import is_below
+from agent_magics.files.paths import read_judge
+from agent_magics.files.survey import Survey, survey
+
+_TOLD_ONLY = (".ipynb", ".agent.jsonl")
+_LOOKS_EVERY = 0.25  # seconds, while a command runs
+_LONGEST_SHARE = 0.05  # maximal share of the time spent on comparing
+# What in a repository's configuration makes git run a program, or read more configuration.
+_RUNS_PROGRAMS = re.compile(
+    r"(?im)^\s*\[\s*(?:include|includeif|alias)\b|^\s*(?:fsmonitor|hookspath|sshcommand|pager|editor"
+    r"|askpass|command|textconv|clean|smudge|process|helper|program|gitproxy|external)\s*="
+)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One protected path, and its state when the first of the running commands began.
+
+    Attributes:
+        root: the writable folder that contains it.
+        parent: identity of its parent folder, None where that does not exist.
+        enforced: whether all running commands have it mounted read-only, so that only the person
+            can change it.
+        holders: number of running commands.
+    """
+
+    path: str
+    root: str
+    before: Snapshot = field(default_factory=dict)
+    parent: tuple[int, int] | None = None
+    enforced: bool = True
+    holders: int = 0
+
+    def remember(self) -> None:
+        """Record the current state as the intended one."""
+        self.parent = _identity(os.path.dirname(self.path))
+        self.before = take(self.path, self.before)
+
+
+class _Tree:
+    """The writable folders of one command, for detecting repositories that it makes or moves.
+
+    Args:
+        roots: the folders.
+        protected: paths that are compared separately.
+    """
+
+    def __init__(self, roots: tuple[str, ...], protected: Collection[str]) -> None:
+        self._roots = roots
+        self._protected = frozenset(protected)
+        # The survey for the command's confinement was made just now.
+        self._known = _repositories(survey(roots, read_judge(), age=0.5))
+        self._reported: set[str] = set()
+
+    def examine(self, quarantine: Quarantine) -> list[Finding]:
+        """Return findings that are new since the command began and not yet reported."""
+        now = survey(self._roots, read_judge())
+        found = [Finding(path, "not protected", why=why) for path, why in now.missed.items()]
+        for place in sorted(_repositories(now) - self._known):
+            if place in now.bare and place in self._roots:
+                # Without HEAD git no longer treats the workspace's top folder as a repository.
+                found.append(move_away(f"{place}/HEAD", quarantine))
+            elif why := _what_git_would_run(place, self._protected):
+                found.append(Finding(place, "new", why=why))
+        found = [each for each in found if each.path not in self._reported]
+        self._reported |= {each.path for each in found if not each.done}
+        return found
+
+
+def _repositories(found: Survey) -> set[str]:
+    return {*found.repositories, *found.bare}
+
+
+class Tripwire:
+    """The record of protected files shared by all commands of this process; thread-safe.
+
+    Args:
+        quarantine: the folder for files moved out of the workspace; created when needed.
+        every: seconds between two comparisons while a command runs; None compares only on request.
+    """
+
+    def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
+        self._quarantine = Quarantine(quarantine)
+        self._places: dict[str, _Place] = {}
+        self._calls = 0  # commands that run within their call; the others are sessions
+        self._lock = threading.Lock()
+        self._watches: set[FileWatch] = set()
+        self._every = every
+        self._thread: threading.Thread | None = None
+        self._armed = threading.Event()
+
+    def arm(
+        self,
+        confinement: Confinement | None,
+        tell: Callable[[list[Finding]], None] | None = None,
+    ) -> "FileWatch":
+        """Record the state of everything protected; to be called before the command starts.
+
+        Args:
+            confinement: the command's confinement; None for an unconfined one, whose changes are
+                accepted.
+            tell: called at once, on a separate thread, with findings while the command runs; None
+                keeps them for the next comparison.
+        """
+        with self._lock:
+            held = [place for place in self._places.values() if place.holders]
+            # Changes by sessions so far are neither accepted nor attributed to this command.
+            found = [finding for place in held for finding in self._restore(place)]
+            self._calls += 1
+            if confinement is None:
+                return FileWatch(self, None, None, found, tell)
+            places = [self._hold(path, confinement) for path in confinement.protected]
+            *folders, _ = confinement.writable  # the last one is for temporary files
+            watch = FileWatch(
+                self, places, _Tree(tuple(folders), confinement.protected), found, tell
+            )
+        self._look_after(watch)
+        return watch
+
+    def _look_after(self, watch: "FileWatch") -> None:
+        if self._every is None:
+            return
+        self._watches.add(watch)
+        if self._thread is None:
+            name = "agent-tripwire"
+            self._thread = threading.Thread(target=self._keep_looking, name=name, daemon=True)
+            self._thread.start()
+        self._armed.set()
+
+    def _keep_looking(self) -> None:
+        """Compare while commands run, so that a planted file exists only for moments."""
+        took = 0.0
+        while self._armed.wait():
+            time.sleep(max(self._every or 0.0, took / _LONGEST_SHARE))
+            began = time.monotonic()
+            watches = list(self._watches)
+            if not watches:
+                self._armed.clear()
+                watches = list(self._watches)  # one added in between
+            for watch in watches:
+                watch.look()
+            took = time.monotonic() - began
+
+    def accept(self, paths: Iterable[str] | None = None) -> None:
+        """Record the current state as the intended one, because an approved call wrote it.
+
+        Args:
+            paths: what was written; None for anything.
+        """
+        written = None if paths is None else list(paths)
+        with self._lock:
+            for place in self._places.values():
+                touched = written is None or any(_touch(path, place.path) for path in written)
+                if place.holders and touched:
+                    place.remember()
+
+    def _hold(self, path: str, confinement: Confinement) -> _Place:
+        root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
+        place = self._places.setdefault(path, _Place(path, root))
+        if not place.holders:
+            place.remember()
+            place.enforced = True
+        # A missing path cannot be mounted over.
+        place.enforced &= confinement.tier >= 2 and bool(place.before)
+        place.holders += 1
+        return place
+
+    def compare(self, places: Sequence[_Place], tree: _Tree) -> list[Finding]:
+        """Restore what changed; return the findings."""
+        with self._lock:
+            found = [finding for place in places for finding in self._restore(place)]
+            return found + tree.examine(self._quarantine)
+
+    def leave_call(self) -> None:
+        """Record that a command's call has returned, whether the command has ended or not."""
+        with self._lock:
+            self._calls -= 1
+
+    def release(self, watch: "FileWatch", places: Sequence[_Place]) -> None:
+        """Remove one command that has ended."""
+        self._watches.discard(watch)
+        with self._lock:
+            for place in places:
+                place.holders -= 1
+
+    def _restore(self, place: _Place) -> list[Finding]:
+        now, parent = take(place.path, place.before), _identity(os.path.dirname(place.path))
+        moved = parent != place.parent
+        if now == place.before and not moved:
+            return []
+        if place.enforced and not moved:
+            place.before = now
+            return []
+        found = put_back(
+            *(place.path, place.root, place.before, now, self._quarantine),
+            only_told=_why_a_person_may if self._calls else _why_a_person_may_between_calls,
+        )
+        # Not read again: later changes by a running process must not be accepted.
+        place.before = _after(place.before, now, found)
+        place.parent = parent
+        return found
+
+
+class FileWatch:
+    """The watch over one command; made by `Tripwire.arm`."""
+
+    def __init__(
+        self,
+        tripwire: Tripwire,
+        places: Sequence[_Place] | None,
+        tree: _Tree | None,
+        found: list[Finding],
+        tell: Callable[[list[Finding]], None] | None,
+    ) -> None:
+        self._tripwire, self._places, self._tree = tripwire, places, tree
+        self._found = found
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._in_call = True
+        self._is_over = False
+
+    def look(self) -> None:
+        """Compare now, while the command runs, and report the findings."""
+        with self._lock:
+            found = self._compare()
+            if found and self._tell is None:
+                self._found = found
+        if found and self._tell is not None:
+            self._tell(found)
+
+    def check(self) -> list[Finding]:
+        """Compare now, because the command continues as a session; return the findings."""
+        with self._lock:
+            found = self._compare()
+            self._leave_call()
+            return found
+
+    def finish(self) -> list[Finding]:
+        """Compare for the last time, because the command has ended; a second call does nothing."""
+        with self._lock:
+            if self._is_over:
+                return []
+            found = self._compare()
+            self._leave_call()
+            if self._places is None:
+                self._tripwire.accept()
+            else:
+                self._tripwire.release(self, self._places)
+            self._is_over = True
+            return found
+
+    def _compare(self) -> list[Finding]:
+        found, self._found = self._found, []
+        if self._places is None or self._tree is None or self._is_over:
+            return found
+        return found + self._tripwire.compare(self._places, self._tree)
+
+    def _leave_call(self) -> None:
+        if self._in_call:
+            self._tripwire.leave_call()
+        self._in_call = False
+
+
+def _why_a_person_may(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> str:
+    """Return why a difference is only reported even if a command made it within its call, or ""."""
+    return "by the command, or saved meanwhile" if path.endswith(_TOLD_ONLY) else ""
+
+
+def _why_a_person_may_between_calls(
+    path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None
+) -> str:
+    """Return the same for a change while only sessions ran."""
+    if path.endswith(_TOLD_ONLY):
+        return _why_a_person_may(path, was, is_now)
+    return "" if _makes_git_run(path, was, is_now) else "by a session that runs, or by yourself"
+
+
+def _makes_git_run(path: str, was: SnapshotEntry | None, is_now: SnapshotEntry | None) -> bool:
+    if is_now is None:
+        return False
+    folder, name = os.path.split(path)
+    if name in ("config", "config.worktree"):
+        new = (is_now.content or b"").splitlines()
+        old = set((was.content or b"").splitlines()) if was is not None else set()
+        added = b"\n".join(line for line in new if line not in old)
+        return bool(_RUNS_PROGRAMS.search(added.decode("utf-8", "replace")))
+    return name == "hooks" or "/hooks/" in f"{folder}/"
+
+
+def _after(before: Snapshot, now: Snapshot, found: Sequence[Finding]) -> Snapshot:
+    """Return the new intended state: the old one, except for differences that are only reported."""
+    reported = [finding.path for finding in found if not finding.done]
+    if not reported:
+        return before
+    kept = {path: entry for path, entry in before.items() if not is_below(path, reported)}
+    return kept | {path: entry for path, entry in now.items() if is_below(path, reported)}
+
+
+@lru_cache(maxsize=1)
+def shared_tripwire() -> Tripwire:
+    """Return this process's record of protected files."""
+    return Tripwire(str(state_folder() / "quarantine"))
+
+
+def _what_git_would_run(place: str, protected: Collection[str]) -> str:
+    """Describe what a new repository makes git run, or return ""; `protected` parts are skipped."""
+    parts = [take(part, {}) for part in git_parts(place) if part not in protected]
+    content = {path: entry.content for part in parts for path, entry in part.items()}
+    hooks = [os.path.basename(path) for path in content if os.path.dirname(path).endswith("/hooks")]
+    if hooks:
+        return f"git will run its hooks ({', '.join(sorted(hooks)[:5])}); look at them first"
+    if f"{place}/commondir" in content:
+        return "git takes its hooks and settings from another folder; look at it first"
+    texts = (text.decode("utf-8", "replace") for text in content.values() if text)
+    runs = any(map(_RUNS_PROGRAMS.search, texts))
+    return "its configuration makes git run programs; look at it first" if runs else ""
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _touch(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

@@ -1,0 +1,4 @@
+"""Computes the confinement of each command.
+
+Read ``plan`` first. ``exec/launcher`` enforces it.
+"""

@@ -1,0 +1,141 @@
+"""Reads only regular files, of bounded size and nesting depth, since a command may have made them.
+
+Law: no file that the kernel reads by itself can block it, exhaust its memory or redirect it.
+"""
+
+import errno
+import json
+import os
+import re
+import stat
+import tomllib
+from itertools import accumulate
+from typing import Any
+
+MOST_BYTES = 1 << 20  # of a configuration file
+DEEPEST = 64  # nested brackets, and names of one dotted key
+_MOST_LINES = 20_000  # of a TOML text, but for those in strings
+
+# Does not wait for the writer of a FIFO, and does not make a terminal the controlling one.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# Strings and comments. An unclosed one reaches to the end of the text: searching again from each of
+# its characters would take quadratic time.
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_TOML_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?(?:"""|\Z)'
+    r"|'''.*?(?:'''|\Z)"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+",
+    re.DOTALL,
+)
+_BRACKET = re.compile(r"[\[\]{}]")
+_LONG_WORD = re.compile(r"\w{1001}")  # such as a number that takes long to be written
+_LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{DEEPEST}}}")
+
+
+class NotPlain(OSError):
+    """The file is not read: it is not a regular file, is a link, or is too large."""
+
+
+def read_plain(
+    path: str | os.PathLike[str],
+    most: int = MOST_BYTES,
+    *,
+    folder: int | None = None,
+    links: bool = False,
+) -> bytes:
+    """Read the bytes of a regular file.
+
+    Args:
+        path: the file.
+        most: its maximal size in bytes.
+        folder: descriptor of the folder to which a relative `path` is relative.
+        links: whether a final symlink is followed; only for the person's own files.
+
+    Raises:
+        NotPlain: it is not a regular file, or too large; `strerror` says which.
+        OSError: as raised by `os.open` and `os.read`.
+    """
+    return read_with_status(path, most, folder=folder, links=links)[0]
+
+
+def read_with_status(
+    path: str | os.PathLike[str],
+    most: int = MOST_BYTES,
+    *,
+    folder: int | None = None,
+    links: bool = False,
+) -> tuple[bytes, os.stat_result]:
+    """Read a regular file as `read_plain` does; return its bytes and its status before the
+    reading.
+    """
+    descriptor = _open(path, folder, links)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
+        return _read(descriptor, status.st_size, most, path), status
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str | os.PathLike[str], folder: int | None, links: bool) -> int:
+    try:
+        return os.open(path, _FLAGS | (0 if links else os.O_NOFOLLOW), dir_fd=folder)
+    except ValueError:  # the path holds a NUL
+        raise NotPlain(errno.EINVAL, "its name holds a NUL", os.fspath(path)) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise NotPlain(errno.ELOOP, "it is a symbolic link", os.fspath(path)) from None
+        if error.errno == errno.ENXIO:  # of a socket
+            raise NotPlain(errno.ENXIO, "it is no regular file", os.fspath(path)) from None
+        raise
+
+
+def _read(descriptor: int, expected: int, most: int, path: str | os.PathLike[str]) -> bytes:
+    """Read to the end of the file, whose size may have changed since `expected` was determined."""
+    blocks, size = list[bytes](), 0
+    while expected <= most and size <= most:
+        block = os.read(descriptor, max(expected - size, 0) + 1)
+        if not block:
+            return b"".join(blocks)
+        blocks.append(block)
+        size += len(block)
+    shown = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
+    raise NotPlain(errno.EFBIG, f"it is larger than {shown}", os.fspath(path))
+
+
+def load_json(data: str | bytes) -> Any:
+    """Parse JSON text as `json.loads` does, with limited nesting depth.
+
+    Raises:
+        ValueError: it is not JSON (`json.JSONDecodeError` says where), or nested too deeply.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    _check_depth(_JSON_STRING.sub("", text))
+    return json.loads(text.removeprefix("\ufeff"))
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Parse TOML text as `tomllib.loads` does, with limited nesting depth.
+
+    Raises:
+        ValueError: it is not TOML (`tomllib.TOMLDecodeError` says where), or nested too deeply.
+    """
+    outline = _TOML_STRING.sub("s", text)
+    _check_depth(outline)
+    if _LONG_KEY.search(outline):
+        raise ValueError(f"a key of more than {DEEPEST} names")
+    if outline.count("\n") > _MOST_LINES:
+        raise ValueError(f"more than {_MOST_LINES:,} lines")
+    if _LONG_WORD.search(outline):
+        raise ValueError("a word or number of more than 1,000 signs")
+    return tomllib.loads(text)
+
+
+def _check_depth(outline: str) -> None:
+    steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(outline))
+    if max(accumulate(steps), default=0) > DEEPEST:
+        raise ValueError(f"nested too deeply, more than {DEEPEST} brackets")

@@ -1,0 +1,172 @@
+"""Keeps this package from importing modules out of folders that sandboxed commands may write.
+
+Python also looks for modules in the working folder, where a model can write. So while our code, or
+a package called by it, imports, finders see only places that no command may write. Imports of the
+person's own code are unaffected; see "Where modules come from" in docs/security.md.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from functools import lru_cache
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
+from types import FrameType, ModuleType
+from typing import Any
+
+from agent_magics.files.beneath import real_path
+from agent_magics.files.own_places import is_below, kernel_places
+
+# This package, and the files of tools that it loads (`tools.discovery`).
+_OURS = ("agent_magics.", "agent_magics_found_")
+
+_RUNS_CELLS = "IPython.core.interactiveshell"
+_NOTEBOOK = ("IPython.", "ipykernel.")
+_HARMLESS = (BuiltinImporter, FrozenImporter)
+
+_distrusted: set[str] = set()
+
+
+def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
+    """Import no module from these folders or below them, except from the kernel's own places."""
+    for folder in folders:
+        _distrusted.update((os.path.abspath(folder), real_path(folder)))
+
+
+def is_trusted(path: str) -> bool:
+    """Tell whether no command may write `path`, a module's file or an entry of `sys.path`."""
+    return os.path.isabs(path) and _is_trusted(path, _writable())
+
+
+def guard_imports() -> None:
+    """Guard the imports of this process; its current working folder stays distrusted from now
+    on.
+    """
+    distrust(_writable())
+    _guard_finders()
+
+
+def _guard_finders() -> None:
+    for place, finder in enumerate(sys.meta_path):
+        if finder not in _HARMLESS and not isinstance(finder, _Guarded):
+            sys.meta_path[place] = _Guarded(finder)
+
+
+def _writable() -> frozenset[str]:
+    try:
+        return frozenset((*_distrusted, os.getcwd()))
+    except OSError:  # it was deleted
+        return frozenset(_distrusted)
+
+
+@lru_cache(maxsize=4096)
+def _is_trusted(path: str, writable: frozenset[str]) -> bool:
+    """Tell whether the innermost folder around `path` (as written and resolved) is a trusted
+    one.
+    """
+    for place in {os.path.abspath(path), real_path(path)}:
+        open_depth = _depth(place, writable)
+        if open_depth and open_depth >= _depth(place, kernel_places()):
+            return False
+    return True
+
+
+def _depth(place: str, folders: Iterable[str]) -> int:
+    """Return the length of the innermost of `folders` that contains `place`; 0 where none does."""
+    return max((len(folder) for folder in folders if is_below(place, (folder,))), default=0)
+
+
+# -- which code imports ----------------------------------------------------------------------------
+
+
+class _Importer(Enum):
+    """The owner of the code whose import statement is being executed."""
+
+    OURS = auto()  # this package, a package called by it, a discovered tool; also IPython itself
+    LENT = auto()  # the person's code called by us (a tool, a hook), and all that live code calls
+    PERSON = auto()
+
+
+def _importer() -> _Importer:
+    """Determine from the call stack which code imports."""
+    frame: FrameType | None = sys._getframe(1)
+    is_direct: bool | None = None  # whether the import statement itself is in the person's code
+    persons = is_cell = is_notebook = False
+    while frame is not None:
+        names = frame.f_globals
+        name = str(names.get("__name__"))
+        frame = frame.f_back
+        if names is globals() or name.startswith("importlib"):
+            continue
+        if name.startswith(_OURS):
+            return _Importer.LENT if is_direct or is_cell else _Importer.OURS
+        persons = persons or _is_persons(names)
+        is_direct = persons if is_direct is None else is_direct
+        is_cell = is_cell or (persons and name == _RUNS_CELLS)
+        is_notebook = is_notebook or name.startswith(_NOTEBOOK)
+    if persons:
+        return _Importer.PERSON
+    # Neither ours nor the person's: IPython showing an error; else a package's thread, or pytest.
+    return _Importer.OURS if is_notebook else _Importer.LENT
+
+
+def _is_persons(names: dict[str, Any]) -> bool:
+    """Tell whether these are the globals of a notebook cell or of a module in the workspace."""
+    file = names.get("__file__")
+    if isinstance(file, str):
+        return not is_trusted(file)
+    return names.get("__name__") == "__main__"
+
+
+# -- guarded finders -------------------------------------------------------------------------------
+
+
+class _Guarded:
+    """Wraps a module finder; for imports of this package it searches only trusted places."""
+
+    def __init__(self, finder: Any) -> None:
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._finder, name)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module: for our code in trusted places only, for the person's called code there
+        first.
+        """
+        # A reloaded module (`%autoreload`) stays where it is.
+        importer = _importer() if target is None else _Importer.PERSON
+        if importer is not _Importer.PERSON:
+            _guard_finders()  # finders added since, such as importlib_metadata's
+            found: ModuleSpec | None = self._finder.find_spec(name, self._trusted(path), target)
+            if found is not None and (path is not None or _is_trusted_spec(found)):
+                return found
+            if importer is _Importer.OURS:
+                return None
+        spec: ModuleSpec | None = self._finder.find_spec(name, path, target)
+        return spec
+
+    def find_distributions(self, context: Any) -> Iterable[Any]:
+        """Find installed packages and their plugins, restricted as in `find_spec`."""
+        find = getattr(self._finder, "find_distributions", None)
+        if find is None:
+            return ()
+        if _importer() is _Importer.OURS:
+            path = [entry for entry in context.path if is_trusted(entry)]
+            context = type(context)(**{**vars(context), "path": path})
+        found: Iterable[Any] = find(context)
+        return found
+
+    def _trusted(self, path: Sequence[str] | None) -> list[str] | None:
+        if path is None:
+            if self._finder is not PathFinder:
+                return None
+            path = sys.path
+        return [entry for entry in path if is_trusted(entry)]
+
+
+def _is_trusted_spec(spec: ModuleSpec) -> bool:
+    places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
+    return all(is_trusted(place or "") for place in places)

@@ -1,0 +1,226 @@
+"""Runs ``%%agent --map``: one prompt over the rows of a variable, with a card of its progress."""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from agent_magics.app import Agent
+from agent_magics.kernel.cell.publishing import (
+    CellPublisher,
+    is_watched,
+    question_item,
+    text_bundle,
+    widget_bundle,
+)
+from agent_magics.kernel.lab.link import asker_of
+from agent_magics.kernel.questions.drawing import question_widget
+from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
+from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.events import Question
+from agent_magics.render.markdown import code_span
+from agent_magics.rows.job import BY_PERSON, Job
+from agent_magics.rows.progress import Progress
+from agent_magics.rows.quote import duration
+from agent_magics.rows.result import MapResult
+
+# Seconds between updates of the card, between lines in a console; for what is in flight at a stop.
+INTERVAL, LINES, CLEAN_UP = 0.25, 10.0, 8.0
+_FILES = (".parquet", ".pq", ".csv", ".jsonl", ".ndjson")
+
+
+def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
+    """Return what ``--map EXPRESSION`` names: a path of files, or a value of the person's.
+
+    Raises:
+        FatalError: it cannot be evaluated.
+    """
+    if expression.endswith(_FILES):
+        return expression
+    try:
+        return eval(compile(expression, "--map", "eval"), {**namespace})
+    except Exception as error:  # evaluating the person's expression may raise anything
+        raise FatalError(
+            f"--map {expression}: {error_text(error)}; it takes a variable with rows, or a path."
+        ) from None
+
+
+def map_options(options: Any) -> dict[str, Any]:
+    """Return the options of a map that a cell gives."""
+    given = {"into": options.parts, "ask_above": options.ask_above}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+class MapCell:
+    """One cell that maps.
+
+    Args:
+        shell: the IPython shell.
+        host: answers questions in this kernel.
+        agent: the agent that asks; so the attribute.
+    """
+
+    def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
+        self._host, self.agent = host, agent
+        self._live = is_watched(shell)
+        self._is_console = not self._live and stdin_allowed(shell)
+        self._publisher = CellPublisher(shell, asker_of(shell).cell if self._live else "")
+        self._id, self._question_id = uuid.uuid4().hex, uuid.uuid4().hex
+        self._card: Any = None
+        self._job: Job | None = None
+        self._questions: dict[str, Any] = {}
+        self._printed_at = 0.0
+
+    async def run(self, prompt: str, rows: Any, **options: Any) -> MapResult:
+        """Run the map, and draw how far it is.
+
+        Raises:
+            FatalError: an argument is invalid, or nothing could be asked.
+            KeyboardInterrupt: the person interrupted before anything was asked.
+        """
+        host = CellHost(self._host, self._draw_question, self._close_question)
+        mapping = self.agent.mapping(
+            prompt, rows, host=host if self._live else None, watch=self._watched, **options
+        )
+        running = asyncio.ensure_future(mapping.wait())
+        try:
+            while not (await asyncio.wait({running}, timeout=INTERVAL))[0]:
+                self._draw()
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self._wish("stop")
+            if not (await asyncio.wait({running}, timeout=CLEAN_UP))[0]:
+                running.cancel()
+                raise KeyboardInterrupt("Interrupted by the person.") from None
+        finally:
+            self._finish()
+        return running.result()
+
+    def run_blocking(self, prompt: str, rows: Any, **options: Any) -> MapResult:
+        """Run the map in a cell that blocks, and draw only how it ended."""
+        try:
+            mapping = self.agent.mapping(prompt, rows, watch=self._watched, **options)
+            return mapping.wait_sync()
+        finally:
+            self._finish()
+
+    @contextmanager
+    def _watched(self, job: Job) -> Iterator[None]:
+        self._job = job
+        yield
+
+    def _wish(self, wish: str) -> None:
+        """Do what the person clicked; on any thread."""
+        job = self._job
+        if job is not None:
+            action = {"pause": job.pause, "go on": job.go_on, "stop": job.stop}[wish]
+            self.agent.session.engine.post(action)
+
+    # -- drawing -----------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        job = self._job
+        if job is None:
+            return
+        lines = progress_lines(job)
+        if self._is_console:
+            if job.progress.seconds - self._printed_at > LINES:
+                self._printed_at = job.progress.seconds
+                sys.stdout.write(f"{lines[0]}\n")
+            return
+        if not self._live:
+            return
+        if self._card is None:
+            self._begin()
+        total, done = job.progress.total, job.progress.done
+        state = "stopping" if job.stopped else "paused" if job.is_paused else "running"
+        self._card.show("\n".join(lines), done / total if total else None, state)
+
+    def _begin(self) -> None:
+        # Late on purpose: a map that nobody watches never imports anywidget.
+        from agent_magics.render.widgets.card import CardWidget  # noqa: PLC0415
+
+        lab = self._host.lab
+        self._card = CardWidget(self._question_id, self._wish, by_page=bool(lab.reach))
+        lab.hear_question(self._question_id, self._card.hear)
+        item = text_bundle("Rows are being asked.")["application/vnd.agent-magics.item+json"]
+        self._publisher.publish(widget_bundle(self._card, item), self._id)  # type: ignore[arg-type]
+
+    def _finish(self) -> None:
+        """Leave the outcome in the cell, as text; no widget stays."""
+        self._host.lab.hear_question(self._question_id, None)
+        for widget in self._questions.values():
+            widget.close()
+        if self._job is None:
+            return
+        bundle = text_bundle(outcome_text(self._job))
+        if self._card is None:
+            self._publisher.publish(bundle, self._id)
+            return
+        self._publisher.update(bundle, self._id)
+        self._card.close()
+
+    def _draw_question(self, question: Question, listen: Callable[[Any], None]) -> None:
+        widget, text = question_widget(
+            question, language="text", by_page=bool(self._host.lab.reach)
+        )
+        self._questions[question.question_id] = widget
+        listen(widget)
+        self._publisher.publish(widget_bundle(widget, question_item(text)), question.question_id)
+
+    def _close_question(self, question: Question) -> None:
+        widget = self._questions.pop(question.question_id, None)
+        if widget is not None:
+            widget.close()
+
+
+def progress_lines(job: Job) -> list[str]:
+    """Return how far a map is, for a card or a console: the first line says the most."""
+    progress, pace = job.progress, job.asker.pace()
+    of = "" if progress.total is None else f" of {progress.total:,}"
+    left = progress.time_left
+    parts = [f"{progress.done:,}{of} rows", f"{progress.rate:,.0f} a second"]
+    if left is not None:
+        parts.append(f"{duration(left)} left")
+    parts.append(_spent(progress))
+    limit = f", limited by {pace.limit}" if pace.limit else ""
+    at_once = f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
+    return [", ".join(parts), at_once, *error_lines(progress)]
+
+
+def _spent(progress: Progress) -> str:
+    """Return what is spent, and what all will cost: money where its price is known, else tokens."""
+    cost = progress.known_cost
+    spent = float(progress.tokens) if cost is None else cost
+    projected = progress.projected(spent)
+    amounts = [each for each in (spent, projected) if each is not None]
+    shown = [f"{each:,.0f} tokens" if cost is None else dollars(each) for each in amounts]
+    return " of about ".join(shown)
+
+
+def error_lines(progress: Progress) -> list[str]:
+    """Return a line for each kind of error, with an example."""
+    kinds = progress.kinds().items()
+    return [f"{each.count:,} errors: {kind} ({each.example})" for kind, each in kinds]
+
+
+def outcome_text(job: Job) -> str:
+    """Return how a map ended as Markdown, without what differs between runs, such as times."""
+    progress = job.progress
+    rows = progress.total or progress.done
+    cost = progress.known_cost
+    money = "" if cost is None else f", {dollars(cost)}"
+    have = "has" if progress.failed == 1 else "have"
+    failed = f"; {progress.failed:,} {have} an error" if progress.failed else ""
+    lines = [
+        f"{progress.done - progress.failed:,} of {rows:,} rows have an answer{failed} "
+        f"({progress.tokens:,} tokens{money})."
+    ]
+    kinds = progress.kinds().items()
+    lines += [f"- {each.count:,} {kind}: {code_span(each.example)}" for kind, each in kinds]
+    if job.stopped:
+        ended = "it was stopped" if job.stopped == BY_PERSON else job.stopped
+        lines.append(f"\nIt ended early: {code_span(ended)}")
+    return "\n".join(lines)

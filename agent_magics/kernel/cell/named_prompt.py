@@ -1,0 +1,35 @@
+"""Reads ``--prompt NAME field=value ...`` and returns the prompt with its fields filled in."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.project.prompts import fill_prompt
+from agent_magics.protocol.errors import FatalError
+
+
+def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, Any]) -> str:
+    """Return the text of a named prompt.
+
+    Args:
+        words: the name, then ``field=value``; a value may stand in quotes, and ``{{expression}}``
+            in it is replaced as in a cell.
+        workspace: the folder of the agent.
+        namespace: the person's variables.
+
+    Raises:
+        FatalError: there is no such prompt, or the fields do not fit.
+    """
+    try:  # anew: IPython also splits a value in quotes at its spaces
+        name, *pairs = shlex.split(" ".join(words))
+    except ValueError as error:
+        raise FatalError(f"The quotes after --prompt do not fit: {error}.") from None
+    values = dict[str, str]()
+    for pair in pairs:
+        field, equals, value = pair.partition("=")
+        if not equals or field in values:
+            raise FatalError(f"--prompt {name}: expected field=value once a field, got {pair!r}.")
+        values[field] = interpolate(value, namespace)
+    return fill_prompt(workspace, name, values)

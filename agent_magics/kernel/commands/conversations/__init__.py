@@ -1,0 +1,4 @@
+"""The ``%agent`` commands for whole conversations: list, resume, delete, fork, go back.
+
+Read ``sessions`` first.
+"""

@@ -1,0 +1,165 @@
+"""``%agent sessions`` and ``%agent resume``: lists, deletes, continues recorded conversations."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent_magics.app import Agent, conversations
+from agent_magics.engine.conversation import Conversation
+from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.errors import FatalError
+from agent_magics.records.index import RecordedConversation, matching
+from agent_magics.records.places import rollout_folder
+from agent_magics.records.retention import delete, pin
+from agent_magics.render.describe import one_line
+from agent_magics.render.markdown import code_span
+
+_MOST_SHOWN = 20
+_SHORT_ID = 8
+_USAGE = (
+    "%agent sessions takes words to look for, or: delete, pin or unpin, and a number from the list "
+    "or an id."
+)
+
+
+def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """List recorded conversations; TEXT filters them; ``delete``, ``pin``, ``unpin`` N."""
+    change = _CHANGES.get(arguments[0]) if arguments else None
+    if change is not None:
+        if len(arguments) != 2:
+            raise FatalError(_USAGE)
+        chosen = _chosen(notebook, arguments[1])
+        change(chosen.id)
+        publish_text(notebook.shell, f"{arguments[0]}: {_title(chosen)}")
+        return
+    found = matching(_in_order(notebook), arguments)
+    notebook.listed = [each.id for each in found[:_MOST_SHOWN]]
+    if not found:
+        publish_text(
+            notebook.shell,
+            "No conversation is recorded" + (" that has these words." if arguments else "."),
+        )
+        return
+    here = _cwd(notebook)
+    rows = [(str(number), *_row(each, here)) for number, each in enumerate(found[:_MOST_SHOWN], 1)]
+    text = table(("", "Title", "Notebook", "Last", "Turns", "USD", "Ended", "Id"), rows)
+    more = len(found) - _MOST_SHOWN
+    text += f"\n\n{more} more; words find them." if more > 0 else ""
+    publish_text(notebook.shell, f"{text}\n\n`%agent resume N` goes on with one.")
+
+
+_CHANGES: dict[str, Callable[[str], None]] = {
+    "delete": lambda which: delete(rollout_folder(), which),
+    "pin": lambda which: pin(rollout_folder(), which),
+    "unpin": lambda which: pin(rollout_folder(), which, pinned=False),
+}
+
+
+def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """Resume a recorded conversation: this notebook's, ``last``, N of the list, or an id."""
+    if len(arguments) > 1:
+        raise FatalError("%agent resume takes one number from %agent sessions, an id, or last.")
+    chosen = _chosen(notebook, arguments[0] if arguments else "")
+    agent = _agent_for(notebook, chosen)
+    agent.session.resume(chosen.id, notebook.shell.user_ns)
+    notes = agent.session.conversation.take_notes()
+    turns = f"{chosen.turns} turn{'' if chosen.turns == 1 else 's'}"
+    lines = [
+        f"Resumed: {_title(chosen)}, {turns}. The next `%%agent` cell goes on with it.",
+        *notes,
+    ]
+    publish_text(notebook.shell, "\n\n".join([*lines, *_what_went(agent.session.conversation)]))
+
+
+def _what_went(conversation: Conversation) -> list[str]:
+    """Return what the person sees of that which went with the kernel."""
+    found = []
+    if conversation.differences:
+        rows = [
+            (code_span(each.name), each.what, each.now or "-", each.state, each.made_by or "-")
+            for each in conversation.differences
+        ]
+        found.append(table(("Variable", "It was", "Now", "", "Made by"), rows))
+        again = [each.made_by for each in conversation.differences if each.state == "gone"]
+        if any(again):
+            found.append(f"To run again: {', '.join(dict.fromkeys(filter(None, again)))}.")
+    gone = conversation.handles.gone
+    if gone:
+        named = ", ".join(f"{code_span(name)} ({what})" for name, what in gone.items())
+        found.append(f"Results that went with the kernel: {named}.")
+    if conversation.reported_servers:
+        found.append(f"MCP servers are started anew: {', '.join(conversation.reported_servers)}.")
+    return found
+
+
+def _agent_for(notebook: NotebookAgents, chosen: RecordedConversation) -> Agent:
+    """Return the notebook's agent, in the conversation's workspace if that exists."""
+    name = notebook.settings.name
+    agent = notebook.agent_named(name)
+    if Path(chosen.cwd) == agent.settings.cwd or not Path(chosen.cwd).is_dir():
+        return agent
+    if agent.session.busy:
+        raise FatalError(f"Agent {name!r} is at work; wait for it, or interrupt it.")
+    agent.close()
+    notebook.agents[name] = Agent(name=name, cwd=chosen.cwd)
+    return notebook.agent_named(name)
+
+
+def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:
+    """Return the conversation with a number, an id, "last", or "" for this notebook's.
+
+    Raises:
+        FatalError: there is none.
+    """
+    now = {agent.session.conversation.id for agent in notebook.agents.values()}
+    if which in ("", "last"):
+        found = notebook.earlier() if not which else None
+        others = [each for each in _in_order(notebook) if each.id not in now and each.turns]
+        if found is None and not others:
+            raise FatalError("No earlier conversation is recorded.")
+        return found or others[0]
+    if which.isdecimal() and int(which) <= _MOST_SHOWN:
+        if not 1 <= int(which) <= len(notebook.listed):
+            raise FatalError(f"%agent sessions has listed no number {which}; call it first.")
+        which = notebook.listed[int(which) - 1]
+    found_by_id = [each for each in conversations() if each.id.startswith(which)]
+    if len(found_by_id) != 1:
+        problem = "several begin so" if found_by_id else "there is none"
+        raise FatalError(f"Conversation {which!r}: {problem}; see %agent sessions.")
+    return found_by_id[0]
+
+
+def _in_order(notebook: NotebookAgents) -> list[RecordedConversation]:
+    """Return all conversations, those of this workspace first, and the newest of each first."""
+    here = _cwd(notebook)
+    return sorted(conversations(), key=lambda each: each.cwd != here)
+
+
+def _cwd(notebook: NotebookAgents) -> str:
+    return str(notebook.agent_named(notebook.settings.name).settings.cwd)
+
+
+def _row(each: RecordedConversation, here: str) -> tuple[str, ...]:
+    place = Path(each.notebook).name if each.notebook else ""
+    if each.cwd != here:
+        place = f"{place} in {each.cwd}".strip()
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.ended))
+    cost = f"{each.cost:.2f}" if each.cost else "-"
+    pinned = " (pinned)" if each.pinned else ""
+    ended = each.end or "no turn"
+    shown = code_span(each.id[:_SHORT_ID]) + pinned
+    return (
+        _title(each),
+        code_span(place) if place else "",
+        when,
+        str(each.turns),
+        cost,
+        ended,
+        shown,
+    )
+
+
+def _title(each: RecordedConversation) -> str:
+    return code_span(one_line(each.title) or "(no prompt yet)")

@@ -1,0 +1,90 @@
+"""``%agent agents``: lists an agent's sub-agents and their types, stops one, trusts files."""
+
+from collections.abc import Sequence
+
+from agent_magics.app import Agent
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.files import ProjectAgents, find_types
+from agent_magics.kernel.commands.table import table
+from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.describe import one_line
+from agent_magics.render.markdown import code_span, fenced, harmless_prose
+from agent_magics.render.visible import show_invisible
+
+AGENT_WORDS = ("stop", "trust")
+HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "Conversation")
+
+
+def sub_agents_text(agent: Agent, arguments: Sequence[str]) -> str:
+    """Run a ``%agent agents`` line and return the text to show.
+
+    Raises:
+        FatalError: the words do not fit, or there is no such sub-agent.
+    """
+    match list(arguments):
+        case []:
+            return _listing(agent)
+        case ["stop", name]:
+            return _stop(agent, name)
+        case ["trust"]:
+            return _untrusted_text(agent)
+        case ["trust", digest]:
+            ProjectAgents(agent.config.cwd).trust(digest)
+            return "The agent files of this project are used from the next sub-agent on."
+        case _:
+            raise FatalError("%agent agents takes: nothing, stop NAME, trust, trust DIGEST.")
+
+
+def _listing(agent: Agent) -> str:
+    pool, found = agent.sub_agents, find_types(agent.config.cwd)
+    rows = [_row(each) for each in pool.agents.values()]
+    types = [
+        (code_span(each.name), harmless_prose(each.description)) for each in found.types.values()
+    ]
+    parts = [table(HEAD, rows) if rows else "No sub-agent has been started."]
+    parts += [
+        pool.limits,
+        table(("Type", "What it is for"), types),
+        *map(code_span, found.problems),
+    ]
+    return "\n\n".join(parts)
+
+
+def _row(each: SubAgent) -> tuple[str, ...]:
+    cost = each.spending.cost
+    doing = f": {each.doing}" if each.doing else f" ({each.problem})" if each.problem else ""
+    return (
+        code_span(each.name),
+        code_span(one_line(each.request.task)),
+        code_span(f"{each.status}{doing}"),
+        str(each.spending.requests),
+        f"{each.tokens:,}",
+        "not known" if cost is None else dollars(cost),
+        f"{each.clock.seconds:.0f}",
+        code_span(each.id[:8]),
+    )
+
+
+def _stop(agent: Agent, name: str) -> str:
+    found = agent.sub_agents.agents.get(name)
+    if found is None or found.is_over:
+        raise FatalError(f"No sub-agent {name!r} is at work; %agent agents lists them.")
+    agent.session.engine.post(agent.sub_agents.stop, found, "stopped by the person")
+    return f"{code_span(name)} is stopped."
+
+
+def _untrusted_text(agent: Agent) -> str:
+    project = ProjectAgents(agent.config.cwd)
+    files = project.read()
+    if not files:
+        return f"There are no agent files in {code_span(str(project.folder))}."
+    if project.is_trusted(files):
+        return "You have trusted these agent files."
+    shown = [
+        f"{code_span(name)}\n\n{fenced(show_invisible(data.decode('utf-8', 'backslashreplace')))}"
+        for name, data in files
+    ]
+    line = f"%agent agents trust {project.digest(files)[:SHOWN_DIGEST]}"
+    return "\n\n".join([*shown, f"To trust them as they stand here: `{line}`"])

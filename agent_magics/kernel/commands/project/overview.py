@@ -1,0 +1,180 @@
+"""``%agent project``: what a project has for agents, and the trust in each part; in one place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_magics.approval.rules import RuleBook
+from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.mcp.config.sources import ProjectServers
+from agent_magics.project.digests import digest_of_all
+from agent_magics.project.instructions import describe_problems, read_instructions
+from agent_magics.project.memory import note_folders
+from agent_magics.project.prompts import find_prompts, trust_prompts, untrusted_prompts
+from agent_magics.project.root import find_root
+from agent_magics.project.skills import find_skills, trust_skills, untrusted
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span
+from agent_magics.settings.files import ProjectSettings
+from agent_magics.tools.catalog.discovery import ProjectTools
+
+PROJECT_WORDS = ("activate", "trust")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of a project.
+
+    Attributes:
+        name: what it is.
+        content: what of it there is, as Markdown.
+        word: the command that shows it, without ``%agent``.
+        digest: what the person would trust; "" where nothing waits.
+        trust: trusts what has a digest.
+    """
+
+    name: str
+    content: str
+    word: str
+    digest: str = ""
+    trust: Callable[[str], Any] | None = None
+
+
+def project_text(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Run a ``%agent project`` line and return the text to show.
+
+    Raises:
+        FatalError: the words do not fit, or there is nothing to trust or to activate.
+    """
+    match list(arguments):
+        case []:
+            pass
+        case ["trust", digest]:
+            _trust(_parts(_workspace(notebook)), digest)
+        case ["activate", folder]:
+            _activate(notebook, Path(folder).expanduser())
+        case _:
+            raise FatalError("%agent project takes: nothing, trust DIGEST, activate FOLDER.")
+    return _overview(_workspace(notebook))
+
+
+def _workspace(notebook: NotebookAgents) -> Path:
+    return Path(notebook.agent_named(notebook.settings.name).config.cwd)
+
+
+def _activate(notebook: NotebookAgents, folder: Path) -> None:
+    """Make the project of a folder that of the agent, with a new conversation."""
+    if not folder.is_dir():
+        raise FatalError(f"{folder} is no folder; %agent project activate takes a project's.")
+    before, notebook.settings.cwd = notebook.settings.cwd, str(find_root(folder))
+    try:
+        notebook.agent_named(notebook.settings.name, new=True)
+    except FatalError:
+        notebook.settings.cwd = before
+        raise
+
+
+def _overview(workspace: Path) -> str:
+    root = find_root(workspace)
+    rows = [
+        (each.name, each.content, _trust_text(each), f"`%agent {each.word}`")
+        for each in _parts(workspace)
+    ]
+    return (
+        f"The project's root is {code_span(str(root))}; the workspace is "
+        f"{code_span(str(workspace))}.\n\n"
+        + table(("Part", "What there is", "Trust", "More"), rows)
+        + "\n\nLook at a part before you trust it: `%agent project trust DIGEST` trusts the one "
+        "that has this digest, as it is now."
+    )
+
+
+def _trust_text(part: _Part) -> str:
+    if part.digest:
+        return f"waits: {code_span(part.digest[:SHOWN_DIGEST])}"
+    return "none needed" if part.trust is None else "nothing waits"
+
+
+def _trust(parts: Sequence[_Part], digest: str) -> None:
+    chosen = [each for each in parts if each.digest and each.digest.startswith(digest)]
+    if len(digest) < SHOWN_DIGEST or len(chosen) != 1 or chosen[0].trust is None:
+        raise FatalError(
+            f"No part of the project is (or no longer) that of {digest[:SHOWN_DIGEST]}; look "
+            "again: %agent project."
+        )
+    chosen[0].trust(digest)
+
+
+# -- the parts -------------------------------------------------------------------------------------
+
+
+def _parts(workspace: Path) -> list[_Part]:
+    return [
+        _instructions(workspace),
+        _skills(workspace),
+        _prompts(workspace),
+        _memory(workspace),
+        _rules(workspace),
+        _of_files("Settings", ProjectSettings(workspace), "settings trust"),
+        _of_files("MCP servers", ProjectServers(workspace), "mcp trust"),
+        _of_files("Tools", ProjectTools(workspace), "tools trust"),
+    ]
+
+
+def _instructions(workspace: Path) -> _Part:
+    files = read_instructions(workspace)
+    names = [code_span(each.path) for each in files if not each.problem]
+    return _Part("Instructions", " ".join([*names, *describe_problems(files)]) or "none", "status")
+
+
+def _skills(workspace: Path) -> _Part:
+    skills = find_skills(workspace)
+    waiting = untrusted(skills)
+    return _Part(
+        "Skills",
+        ", ".join(code_span(each.name) for each in skills) or "none",
+        "skills",
+        digest_of_all(waiting) if waiting else "",
+        lambda digest: trust_skills(workspace, digest),
+    )
+
+
+def _prompts(workspace: Path) -> _Part:
+    prompts = find_prompts(workspace)
+    waiting = untrusted_prompts(prompts)
+    return _Part(
+        "Prompts",
+        ", ".join(code_span(each.name) for each in prompts) or "none",
+        "prompts",
+        digest_of_all(waiting) if waiting else "",
+        lambda digest: trust_prompts(workspace, digest),
+    )
+
+
+def _memory(workspace: Path) -> _Part:
+    folder = note_folders(workspace)["project"]
+    found = folder.read()
+    topics = ", ".join(code_span(note.topic) for note in folder.all_notes(found)) or "none"
+    digest = "" if folder.is_usable(found) else folder.digest(found)
+    return _Part("Memory", topics, "memory", digest, folder.trust)
+
+
+def _rules(workspace: Path) -> _Part:
+    book = RuleBook(workspace)
+    count = len(book.project_rules)
+    content = f"{count} in {code_span(str(book.project_file))}" if count else "none"
+    digest = book.project_digest if book.withheld else ""
+    return _Part("Rules", content, "approvals", digest, lambda _: book.trust())
+
+
+def _of_files(name: str, matter: Trustable[Any], word: str) -> _Part:
+    """Return a part whose files are trusted together."""
+    try:
+        found = matter.read()
+    except FatalError as error:
+        return _Part(name, str(error), word, "", matter.trust)
+    digest = "" if not found or matter.is_trusted(found) else matter.digest(found)
+    return _Part(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)

@@ -1,0 +1,102 @@
+"""``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.kernel.commands.table import table
+from agent_magics.project.digests import digest_of_all
+from agent_magics.project.prompts import (
+    Prompt,
+    describe_prompt_problem,
+    find_prompts,
+    trust_prompts,
+    untrusted_prompts,
+    usable_prompts,
+)
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.visible import show_invisible
+
+PROMPT_WORDS = ("show", "trust")
+
+
+def prompts_text(workspace: Path, arguments: Sequence[str]) -> str:
+    """Run a ``%agent prompts`` line and return the text to show.
+
+    Raises:
+        FatalError: the words do not fit, or there is no such prompt.
+    """
+    prompts = find_prompts(workspace)
+    match list(arguments):
+        case []:
+            return _listing(prompts)
+        case ["show", name]:
+            return _shown(prompts, name)
+        case ["trust"]:
+            return _waiting_text(untrusted_prompts(prompts))
+        case ["trust", digest]:
+            names = ", ".join(code_span(each.name) for each in trust_prompts(workspace, digest))
+            return f"You may use: {names}."
+        case _:
+            raise FatalError("%agent prompts takes: nothing, show NAME, trust, trust DIGEST.")
+
+
+def _listing(prompts: Sequence[Prompt]) -> str:
+    if not prompts:
+        return (
+            "There are no prompts: a prompt is a Markdown file in .agent_magics/prompts of the "
+            "project, or in agent-magics/prompts of your configuration folder."
+        )
+    used = usable_prompts(prompts).values()
+    rows = [
+        (
+            code_span(" ".join([each.name, *(f"{field}=" for field in each.fields)])),
+            code_span(each.description) if each.description else "",
+            _state(each, each in used),
+            code_span(str(each.place)),
+        )
+        for each in prompts
+        if not each.problem
+    ]
+    return "\n\n".join(
+        [
+            table(("--prompt", "What it is for", "Used", "Where"), rows),
+            *(describe_prompt_problem(each) for each in prompts if each.problem),
+            *(
+                ["`%agent prompts trust` shows what waits for your trust."]
+                * bool(untrusted_prompts(prompts))
+            ),
+        ]
+    )
+
+
+def _state(prompt: Prompt, is_used: bool) -> str:
+    if is_used:
+        return "yes"
+    return "no, another one has its name" if prompt.is_usable else "not trusted"
+
+
+def _shown(prompts: Sequence[Prompt], name: str) -> str:
+    prompt = next((each for each in prompts if each.name == name), None)
+    if prompt is None:
+        raise FatalError(f"There is no prompt {name!r}; %agent prompts lists those that there are.")
+    return describe_prompt_problem(prompt) if prompt.problem else _as_written(prompt)
+
+
+def _as_written(prompt: Prompt) -> str:
+    return f"{code_span(str(prompt.place))}\n\n{fenced(show_invisible(prompt.text))}"
+
+
+def _waiting_text(waiting: Sequence[Prompt]) -> str:
+    if not waiting:
+        return "No prompt waits for your trust."
+    texts = [f"{_as_written(each)}\n\nContent: {code_span(each.digest[:12])}" for each in waiting]
+    return "\n\n".join(
+        [
+            *texts,
+            "A prompt is sent in your name. `%agent prompts trust "
+            f"{digest_of_all(waiting)[:SHOWN_DIGEST]}` trusts all of them as they are now, the "
+            "digest of one trusts that one. When a file changes, you are asked again.",
+        ]
+    )

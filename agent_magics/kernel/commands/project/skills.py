@@ -1,0 +1,115 @@
+"""``%agent skills``: lists the skills, shows one, and trusts those that wait for it."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.kernel.commands.table import table
+from agent_magics.project.digests import digest_of_all
+from agent_magics.project.skills import (
+    Skill,
+    describe_problem,
+    find_skills,
+    trust_skills,
+    untrusted,
+    usable,
+)
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span, fenced
+from agent_magics.render.visible import show_invisible
+
+SKILL_WORDS = ("show", "trust")
+TEST = "test.ipynb"
+
+
+def skills_text(workspace: Path, arguments: Sequence[str]) -> str:
+    """Run a ``%agent skills`` line and return the text to show.
+
+    Raises:
+        FatalError: the words do not fit, or there is no such skill.
+    """
+    skills = find_skills(workspace)
+    match list(arguments):
+        case []:
+            return _listing(skills)
+        case ["show", name]:
+            return _shown(skills, name)
+        case ["trust"]:
+            return _waiting_text(untrusted(skills))
+        case ["trust", digest]:
+            names = ", ".join(code_span(each.name) for each in trust_skills(workspace, digest))
+            return f"Used from the next cell on: {names}."
+        case _:
+            raise FatalError("%agent skills takes: nothing, show NAME, trust, trust DIGEST.")
+
+
+def _listing(skills: Sequence[Skill]) -> str:
+    if not skills:
+        return (
+            "There are no skills: a skill is a folder with a SKILL.md, in .agent_magics/skills of "
+            "the project, or in agent-magics/skills of your configuration folder."
+        )
+    used = usable(skills)
+    rows = [
+        (code_span(each.name), code_span(each.description), _state(each, used), _place(each))
+        for each in skills
+        if not each.problem
+    ]
+    tests = [each for each in skills if TEST in each.files]
+    return "\n\n".join(
+        [
+            table(("Skill", "What it is for", "Used", "Where"), rows),
+            *(f"The test of {code_span(each.name)}: {_test_command(each)}" for each in tests),
+            *(describe_problem(each) for each in skills if each.problem),
+            *(["`%agent skills trust` shows what waits for your trust."] * bool(untrusted(skills))),
+        ]
+    )
+
+
+def _state(skill: Skill, used: Sequence[Skill]) -> str:
+    if skill not in used:
+        return "not trusted" if not skill.is_usable else "no, another one has its name"
+    return "yes, its tools are not trusted" if skill.tools and not skill.is_trusted else "yes"
+
+
+def _place(skill: Skill) -> str:
+    return code_span(str(skill.folder))
+
+
+def _test_command(skill: Skill) -> str:
+    return code_span(shlex.join(("pytest", "--nbval", str(skill.folder / TEST))))
+
+
+def _shown(skills: Sequence[Skill], name: str) -> str:
+    skill = next((each for each in skills if each.name == name), None)
+    if skill is None:
+        raise FatalError(f"There is no skill {name!r}; %agent skills lists those that there are.")
+    if skill.problem:
+        return describe_problem(skill)
+    files = ", ".join(map(code_span, skill.files)) or "none"
+    content = code_span(skill.digest[:SHOWN_DIGEST])
+    # As it is written: what a model reads must not be drawn as something else.
+    return f"Content {content}; other files: {files}.\n\n{fenced(show_invisible(skill.text))}"
+
+
+def _waiting_text(waiting: Sequence[Skill]) -> str:
+    if not waiting:
+        return "No skill waits for your trust."
+    rows = [
+        (
+            code_span(each.name),
+            _place(each),
+            str(len(each.files) + 1),
+            ", ".join(code_span(path) for path, _ in each.tools) or "none",
+            code_span(each.digest[:SHOWN_DIGEST]),
+        )
+        for each in waiting
+    ]
+    listed = table(("Skill", "Where", "Files", "Tools", "Content"), rows)
+    return (
+        f"{listed}\n\nA model does what a skill says within its rights, and a skill's tools run in "
+        "your kernel with yours. Read them (`%agent skills show NAME`); `%agent skills trust "
+        f"{digest_of_all(waiting)[:SHOWN_DIGEST]}` trusts all of them as they are now, the digest "
+        "of one trusts that one. When a file changes, you are asked again."
+    )

@@ -1,0 +1,77 @@
+"""``%agent settings``: shows the settings and their sources; trusts a project's settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.kernel.commands.table import table
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span
+from agent_magics.settings.files import ProjectSettings
+from agent_magics.settings.sources import Resolved
+from agent_magics.settings.table import SETTINGS
+
+
+def settings_table(resolved: Resolved) -> str:
+    """Return all settings as a table: name, value and source; keys are redacted."""
+    rows = [
+        (code_span(name), _shown(name, resolved), resolved.origins[name])
+        for name in SETTINGS
+        if name != "api_key"
+    ]
+    return table(("Setting", "Value", "From"), rows)
+
+
+def _shown(name: str, resolved: Resolved) -> str:
+    value = getattr(resolved.settings, name)
+    if value is None or value == "" or value == () or value == {}:
+        return "-"
+    if name in ("mcp_servers", "hooks"):  # which may hold keys
+        return f"{len(value)} given"
+    text = str(value)
+    return code_span(text if len(text) <= 80 else f"{text[:79]}…")
+
+
+def settings_text(resolved: Resolved, arguments: Sequence[str]) -> str:
+    """Run a ``%agent settings`` line and return the text to show.
+
+    Raises:
+        FatalError: the words do not fit, or there is nothing to trust.
+    """
+    match list(arguments):
+        case []:
+            return "\n\n".join([settings_table(resolved), *resolved.warnings])
+        case ["trust", *digest] if len(digest) <= 1:
+            return _trust(resolved.settings.cwd, *digest)
+        case _:
+            raise FatalError("%agent settings takes: nothing, trust, trust DIGEST.")
+
+
+def _trust(folder: Path, digest: str = "") -> str:
+    """Show the settings that a project's files name, or trust those of a digest."""
+    project = ProjectSettings(folder)
+    found = project.read()
+    if not found:
+        raise FatalError(
+            f"There is nothing to trust: no settings stand in [tool.agent-magics] of "
+            f"{project.folder / 'pyproject.toml'}, nor in .agent_magics/config.toml beside it."
+        )
+    rows = [
+        (code_span(name), code_span(str(value)), code_span(each.place(name)))
+        for each in found
+        for name, value in each.values.items()
+    ]
+    listed = table(("Setting", "Value", "Where"), rows)
+    if digest:
+        project.trust(digest)
+        return (
+            f"{listed}\n\nYou trust these settings as they are now; they hold from the next cell."
+        )
+    if project.is_trusted(found):
+        return f"{listed}\n\nYou have trusted these settings as they are now."
+    shown = project.digest(found)[:SHOWN_DIGEST]
+    return (
+        f"{listed}\n\nA project's settings can only make runs stricter. "
+        f"`%agent settings trust {shown}` trusts them as they are now; when they change, you are "
+        "asked again."
+    )

@@ -1,0 +1,81 @@
+"""Opens the models that an agent's settings name: a live server's, a recording, or both."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agent_magics.models.base import Model
+from agent_magics.models.provider import open_model
+from agent_magics.models.providers.credentials import held_keys, stored_key
+from agent_magics.models.providers.endpoints import server_address
+from agent_magics.models.providers.keys import environment_keys, key_of
+from agent_magics.models.recordings.recorder import RecordingModel
+from agent_magics.models.recordings.replay import ReplayModel
+from agent_magics.models.recordings.writing import recording_beside_notebook
+from agent_magics.protocol.config import Settings
+from agent_magics.protocol.errors import FatalError
+
+
+class ModelClients:
+    """The opened models of an agent; one per source, so that connections are reused.
+
+    Args:
+        given: the model object that a program passed; None where it named a model. It is kept as an
+            attribute of that name.
+    """
+
+    def __init__(self, given: Model | None) -> None:
+        self.given = given
+        self._opened: dict[tuple[Any, ...], Model] = {}
+
+    def open(self, settings: Settings) -> Model:
+        """Return the model that the settings name.
+
+        Raises:
+            FatalError: it cannot be opened; the sentence says why.
+        """
+        key = (
+            *(settings.base_url, settings.api_key, settings.wire_api, str(settings.replay)),
+            *(settings.replay_strict, str(settings.record)),
+        )
+        model = self._opened.get(key)
+        if model is None:
+            model = self._opened[key] = self._open(settings)
+        return model
+
+    def _open(self, settings: Settings) -> Model:
+        replay, record = settings.replay, settings.record
+        if self.given is not None and record is None:
+            return self.given
+        if replay is not None and record is not None:
+            raise FatalError(
+                "replay=... plays a file and record=... asks a live model: leave one of them out."
+            )
+        if str(replay) == "auto":
+            replay = recording_beside_notebook()
+        if replay is not None:
+            return ReplayModel(Path(replay), cwd=settings.cwd, strict=settings.replay_strict)
+        live = self.given or open_model(
+            settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
+        )
+        return live if record is None else RecordingModel(live, Path(record), cwd=settings.cwd)
+
+    def secrets(self, settings: Settings) -> tuple[str, ...]:
+        """Return all keys that must be redacted, used or not.
+
+        Raises:
+            FatalError: the key for the server is stored where it cannot be read.
+        """
+        address = server_address(settings.base_url)
+        is_live = not (self.given or settings.replay)
+        if is_live and not (settings.api_key or key_of(address)):
+            stored_key(address)  # is among the held ones from now on
+        of_model: tuple[str, ...] = getattr(self.given, "secrets", tuple)()
+        return (settings.api_key or "", *environment_keys(), *held_keys(), *of_model)
+
+    def close(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        """Close the models' connections, on the loop that `spawn` reaches."""
+        for model in self._opened.values():
+            with suppress(FatalError):  # in a forked child the connections belong to the parent
+                spawn(model.close())

@@ -1,0 +1,78 @@
+"""Finds the address of a server and the key for it, and keeps the key out of errors."""
+
+import asyncio
+from typing import TypeVar
+
+from agent_magics.models.providers import credentials
+from agent_magics.models.providers.endpoints import endpoint_of, server_address
+from agent_magics.models.providers.keys import is_local, key_of, shared_key_of, ways_to_give
+from agent_magics.models.redaction import keys_in_address, without_keys
+from agent_magics.protocol.errors import FatalError
+
+PLACEHOLDER_KEY = "local-server-needs-no-key"
+
+FaultT = TypeVar("FaultT", bound=FatalError)
+
+
+class ServerAccess:
+    """The address of a server and the key for it.
+
+    Args:
+        api_key: the key; None takes the key that the environment, a login or the keyring has for
+            the server's host, at the time of the request.
+        base_url: the address up to ``/v1``; None takes OPENAI_BASE_URL, else OpenAI's own.
+    """
+
+    def __init__(self, api_key: str | None, base_url: str | None) -> None:
+        self._api_key = api_key
+        self._base_url = base_url
+
+    @property
+    def address(self) -> str:
+        """The server's complete address, with its query."""
+        return server_address(self._base_url)
+
+    async def key(self) -> str:
+        """Return the key for the server; a stored key is read in a thread, since the keyring may
+        wait.
+
+        Raises:
+            FatalError: there is none, or it cannot be read.
+        """
+        address = self.address
+        key = self._api_key or key_of(address)
+        if key:
+            return key
+        if credentials.knows_about(address):
+            found = credentials.stored_key(address)
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(None, credentials.stored_key, address)
+        if found is not None:
+            return found.value
+        if key := shared_key_of(address):
+            return key
+        if is_local(address):
+            return PLACEHOLDER_KEY
+        credentials.forget_key(address)
+        raise FatalError(f"No API key for {address}: {ways_to_give(address)}.")
+
+    def key_headers(self, key: str) -> dict[str, str]:
+        """Return the headers in which the server accepts `key`, other than ``Authorization``."""
+        header = endpoint_of(self.address).key_header
+        return {header: key} if header else {}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the keys in use, which must not be written anywhere."""
+        address = self.address
+        key = self._api_key or key_of(address) or shared_key_of(address)
+        held = (*credentials.held_keys(), *keys_in_address(address))
+        return (key, *held) if key else held
+
+    def without_key(self, fault: FaultT) -> FaultT:
+        """Remove keys from an error's message; providers quote a wrong one."""
+        secrets = self.secrets()
+        fault.args = tuple(
+            without_keys(part, secrets) if isinstance(part, str) else part for part in fault.args
+        )
+        return fault

@@ -1,0 +1,4 @@
+"""The Chat Completions API.
+
+``model`` makes the requests and reads the stream; the others encode and decode its parts.
+"""

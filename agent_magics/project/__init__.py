@@ -1,0 +1,6 @@
+"""What a project says to agents in files of its own: text for the model, which grants no rights.
+
+Read ``instructions`` first: AGENTS.md, from the repository's root down to the workspace. ``skills``
+finds folders with a SKILL.md and ``prompts`` Markdown with fields, whose files ``texts`` reads;
+``memory`` keeps the notes that agents write.
+"""

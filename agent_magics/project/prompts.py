@@ -1,0 +1,175 @@
+"""Finds prompts: Markdown files with ``{{fields}}`` that a cell names and fills in.
+
+Law: a prompt speaks in the person's name, so one of the project is used only while it is, byte for
+byte, the one that the person trusted. Its fields are names and never expressions: nothing of the
+file is evaluated.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent_magics.config_files.places import FOLDER, config_folder
+from agent_magics.config_files.trust import digest_of
+from agent_magics.files.paths import printable
+from agent_magics.project.digests import is_trusted, trust
+from agent_magics.project.front_matter import split_front_matter
+from agent_magics.project.root import folders_down
+from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
+from agent_magics.protocol.errors import FatalError
+
+_FIELD = re.compile(r"\{\{[ \t]*([A-Za-z_]\w{0,63})[ \t]*\}\}")
+_NAME = re.compile(r"[\w-]{1,64}")
+_LARGEST = 64 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, as its file is now.
+
+    Attributes:
+        name: the file's name without ``.md``.
+        place: the absolute path of the file.
+        text: the prompt, below its front matter.
+        description: what it is for, where its front matter says so.
+        digest: SHA-256 of the file.
+        is_own: whether it stands in the person's own folder.
+        is_trusted: whether the person has trusted this very content.
+        problem: why it cannot be used; "" where it can.
+    """
+
+    name: str
+    place: Path
+    text: str = ""
+    description: str = ""
+    digest: str = ""
+    is_own: bool = False
+    is_trusted: bool = False
+    problem: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a cell may use it."""
+        return not self.problem and (self.is_own or self.is_trusted)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of its fields, in order."""
+        return tuple(dict.fromkeys(_FIELD.findall(self.text)))
+
+
+def find_prompts(workspace: Path) -> list[Prompt]:
+    """Return all prompts of a workspace, also those that are not used: the nearest first.
+
+    Args:
+        workspace: the folder of the agent.
+    """
+    places = [folder / FOLDER for folder in reversed(folders_down(workspace))]
+    found = [prompt for place in places for prompt in _prompts_in(place)]
+    own = _prompts_in(config_folder(), links=True)
+    return [*found, *(replace(prompt, is_own=True) for prompt in own)]
+
+
+def usable_prompts(prompts: Iterable[Prompt]) -> dict[str, Prompt]:
+    """Return the prompts that a cell may use, by name: of each name the first one."""
+    first: dict[str, Prompt] = {}
+    for prompt in prompts:
+        if prompt.is_usable:
+            first.setdefault(prompt.name, prompt)
+    return first
+
+
+def fill_prompt(workspace: Path, name: str, values: Mapping[str, str]) -> str:
+    """Return the text of a prompt with its fields filled in.
+
+    Args:
+        workspace: the folder of the agent.
+        name: the prompt's name.
+        values: a text for each field.
+
+    Raises:
+        FatalError: there is no such prompt, or it has other fields.
+    """
+    prompts = find_prompts(workspace)
+    prompt = usable_prompts(prompts).get(name)
+    if prompt is None:
+        raise FatalError(_missing(prompts, name))
+    lacking = [field for field in prompt.fields if field not in values]
+    unknown = [field for field in values if field not in prompt.fields]
+    if lacking or unknown:
+        fault = f"needs {', '.join(lacking)}" if lacking else f"has no field {', '.join(unknown)}"
+        form = " ".join([name, *(f"{field}=..." for field in prompt.fields)])
+        raise FatalError(f"The prompt {name} {fault}; write: --prompt {form}")
+    return _FIELD.sub(lambda field: values[field[1]], prompt.text)
+
+
+def trust_prompts(workspace: Path, digest: str) -> list[Prompt]:
+    """Trust the prompt, or all untrusted prompts together, that have a digest; return them.
+
+    Raises:
+        FatalError: no prompt has this digest (any more), or the trust cannot be kept.
+    """
+    return trust("prompts", untrusted_prompts(find_prompts(workspace)), digest)
+
+
+def untrusted_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """Return the prompts that wait for trust."""
+    return [each for each in prompts if not (each.problem or each.is_own or each.is_trusted)]
+
+
+def describe_prompt_problem(prompt: Prompt) -> str:
+    """Return a sentence that says why a prompt cannot be used."""
+    return f"The prompt in {printable(str(prompt.place))} is left out: {prompt.problem}."
+
+
+def _missing(prompts: Iterable[Prompt], name: str) -> str:
+    for prompt in prompts:
+        if prompt.name == name:
+            return (
+                describe_prompt_problem(prompt)
+                if prompt.problem
+                else f"You have not trusted the prompt {name} (or it has changed since): "
+                "%agent prompts trust shows it."
+            )
+    known = ", ".join(usable_prompts(prompts)) or "none; %agent prompts says where they stand"
+    return f"There is no prompt {name!r}; there are: {known}."
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _prompts_in(folder: Path, *, links: bool = False) -> list[Prompt]:
+    """Return the prompts in ``prompts`` of a folder; no link is followed unless `links`."""
+    place = folder / "prompts"
+    try:
+        with opened(place, links=links) as descriptor:
+            names = [name for name in names_in(descriptor) if name.endswith(".md")]
+            return [_read(place / name, descriptor, links) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        return [Prompt("prompts", place, problem=reason_of(error))]
+
+
+def _read(path: Path, folder: int, links: bool) -> Prompt:
+    name = printable(path.stem)
+    try:
+        data = read_file(path.name, _LARGEST, folder=folder, links=links)
+        values, text = split_front_matter(decode_text(data))
+        if not _NAME.fullmatch(path.stem):
+            raise ValueError("its name may have letters, digits, - and _, at most 64")
+    except OSError as error:
+        return Prompt(name, path, problem=reason_of(error))
+    except ValueError as error:
+        return Prompt(name, path, problem=str(error))
+    digest = digest_of([(path.name, data)])
+    description = " ".join(str(values.get("description", "")).split())
+    return Prompt(
+        name,
+        path,
+        text.strip(),
+        description,
+        digest,
+        is_trusted=is_trusted("prompts", path, digest),
+    )

@@ -1,0 +1,37 @@
+"""Recognises secrets: by the names under which they stand, and by the shapes of known keys."""
+
+import re
+
+_NAMES = r"key|token|secret|pass|credential|auth|cookie|private|(?:^|_)pat(?:$|_)"
+# Names of variables, headers and options whose values are secret.
+SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
+# The same for parameters of an address, where logins put signatures and codes too.
+SECRET_PARAMETER = re.compile(f"{_NAMES}|sig|code", re.IGNORECASE)
+# Labels of what a form asks for. Words of a language: "key" alone may be a key of a table.
+# "Servers MUST NOT use form mode elicitation to request sensitive information": MCP, 2025-11-25.
+SECRET_FIELD = re.compile(
+    r"pass[ _-]?(word|wd|phrase|code)|(api|access|private|secret|ssh)[ _-]?key|secret|credential"
+    r"|(access|auth|bearer|api|refresh|personal)[ _-]?token|^\W*token\W*$",
+    re.IGNORECASE,
+)
+
+# Keys of providers and code hosts, to find those that are not known by value.
+KEY_SHAPES = "|".join(
+    (
+        r"\b[sprk]k-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter, Stripe and others
+        r"\bgsk_[A-Za-z0-9]{30,}",
+        r"\bxai-[A-Za-z0-9]{30,}",
+        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+        r"\bgithub_pat_\w{22,}",
+        r"\bglpat-[\w-]{20,}",
+        r"\bxox[abprs]-[\w-]{10,}",
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+        r"\bAIza[\w-]{35}",
+        r"\bhf_[A-Za-z0-9]{30,}",
+        r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",  # a JSON web token
+    )
+)
+# How such keys begin, for where a word too many may be hidden or refused.
+KEY_LIKE = re.compile(
+    r"(?:[sprk]k|gsk|xai|hf|gh[pousr]|github_pat|glpat|xox[a-z]|AIza|eyJ)[-_A-Za-z0-9]{10,}"
+)

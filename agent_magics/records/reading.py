@@ -1,0 +1,331 @@
+"""Reads the record of a conversation: the entries to apply again, and unfinished calls' outputs.
+
+Law: the whole lines of a record are used up to the first damaged one, and nothing after it. A
+partial last line, left by a killed kernel, is no damage; zeros, left by a power loss, are.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_magics.files.plain_files import read_plain
+from agent_magics.protocol import records
+from agent_magics.protocol.codec import from_json
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import (
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ItemCompleted,
+    ModelInformed,
+    PlanUpdated,
+    SessionConfigured,
+    SubAgentChanged,
+    ToolCallCompleted,
+    ToolCallFailed,
+    TurnStarted,
+    VariablesKnown,
+)
+from agent_magics.protocol.items import (
+    CALL_TYPES,
+    CallItem,
+    Content,
+    ToolCallOutput,
+    UserMessage,
+    output_kind_of,
+)
+from agent_magics.protocol.records import Entry, ItemAdded, RecordBegun, TurnOpened
+from agent_magics.records.places import find, part_path
+
+MOST_READ = 2 << 30  # bytes of a record
+_MOST_FIRST = 1 << 20  # bytes of its first line
+
+Done: TypeAlias = Entry | PlanUpdated | SubAgentChanged | VariablesKnown
+
+_BEGUN = b'{"type":"RecordBegun"'
+_KIND = re.compile(rb'\{"type": ?"(\w+)"')
+_NUMBER = re.compile(rb'\{"type": ?"\w+", ?"seq": ?(\d+)')
+_ENTRIES = {
+    name.encode()
+    for name, kind in vars(records).items()
+    if isinstance(kind, type) and issubclass(kind, Entry)
+}
+_DONE = {*_ENTRIES, b"PlanUpdated", b"SubAgentChanged", b"VariablesKnown"}
+_SESSIONS = {b"ExecCommandBegin", b"ExecCommandEnd"}
+_OUTPUTS = {b"ToolCallCompleted", b"ToolCallFailed"}
+
+EARLIER = (
+    "It was recorded by an earlier version, which kept no images of prompts and no words that were "
+    "added while it worked; both are missing."
+)
+UNANSWERED = "Not finished; whether it did its work is not known."
+CUT_OFF = "Line {number} of its record is damaged; what comes after it is left out."
+
+
+@dataclass(slots=True)
+class Record:
+    """The content of a record.
+
+    Attributes:
+        begun: its first line.
+        done: the entries, and the plans, in order; with those of the past that it was forked from.
+        outputs: outputs of calls of its last turn, by call id.
+        prompt: the person's last prompt, if it was shown and is not in the history yet.
+        sessions: the commands of sessions that had not ended, by session id.
+        last: the number (`seq`) of its last event.
+        size: the used bytes of the record.
+        is_damaged: whether there is more, which is not used.
+        notes: sentences about missing parts.
+    """
+
+    begun: RecordBegun
+    done: list[Done] = field(default_factory=list)
+    outputs: dict[str, Content] = field(default_factory=dict)
+    prompt: str = ""
+    sessions: dict[str, str] = field(default_factory=dict)
+    last: int = 0
+    size: int = 0
+    is_damaged: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def read_first(folder: Path, conversation: str) -> RecordBegun:
+    """Read the first line; for the arguments and errors see `read_record`."""
+    path = find(folder, conversation)
+    with path.open("rb") as file:
+        line = file.readline(_MOST_FIRST)
+    if not line or line.startswith(_BEGUN):
+        return read_lines(line, path.stem).begun
+    return read_lines(_read(path), path.stem).begun
+
+
+def read_record(folder: Path, conversation: str) -> Record:
+    """Read the record of a conversation.
+
+    Args:
+        folder: the folder of all records.
+        conversation: its id, or the beginning of it.
+
+    Raises:
+        FatalError: there is no such record, or it is of a newer version.
+    """
+    path = find(folder, conversation)
+    past = b"".join(
+        _read(part_path(path, part.conversation))[: part.size]
+        for part in read_first(folder, path.stem).past
+    )
+    return read_lines(_read(path), path.stem, past)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_plain(path, MOST_READ)
+    except OSError as error:
+        raise FatalError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def read_lines(data: bytes, conversation: str, past: bytes = b"") -> Record:
+    """Parse the lines of a record; for the errors see `read_record`.
+
+    Args:
+        data: the record.
+        conversation: its id.
+        past: the preceding lines in the records that it was forked from.
+    """
+    begin = data.find(_BEGUN)
+    if begin < 0 and _KIND.match(data):
+        return _read_events(data, conversation)
+    # Lines before it are of an earlier version, and were written again after it.
+    start = max(begin, 0)
+    record = Record(RecordBegun(conversation=conversation, agent=""), size=start - len(past))
+    shown: list[bytes] = []  # events of the last turn that may not be in the history yet
+    lines = _whole_lines(past + data[start:])
+    for number, line in enumerate(lines, 1):
+        kind = _KIND.match(line)
+        name = kind[1] if kind else b""
+        try:
+            if name in _DONE or not (name and line.endswith(b"}")) or b"\0" in line:
+                record.done.append(_noun(line))
+            elif name == b"TurnStarted":
+                shown = [line]
+            elif name in _OUTPUTS:
+                shown.append(line)
+            elif name in _SESSIONS and b'"session_id":""' not in line:
+                _note_session(record, _noun(line))
+        except ValueError:
+            record.is_damaged = True
+            record.notes.append(CUT_OFF.format(number=number))
+            del lines[number - 1 :]
+            break
+        record.size += len(line) + 1
+    begun = [done for done in record.done if isinstance(done, RecordBegun)]
+    record.begun = begun[-1] if begun else record.begun
+    record.done = [done for done in record.done if not isinstance(done, RecordBegun)]
+    record.last = _last_number(lines)
+    _look_at(record, list(_readable(shown)))
+    return record
+
+
+def _readable(lines: Iterable[bytes]) -> Iterator[Event]:
+    for line in lines:
+        with suppress(ValueError):
+            yield _noun(line)
+
+
+def _last_number(lines: Sequence[bytes]) -> int:
+    """Return the number of the last event."""
+    found = filter(None, map(_NUMBER.match, reversed(lines)))
+    return next((int(match[1]) for match in found), 0)
+
+
+def _look_at(record: Record, shown: Sequence[Event]) -> None:
+    """Find the last turn's prompt and outputs that may be missing in the history."""
+    record.outputs = _outputs(shown)
+    if (
+        shown
+        and isinstance(shown[0], TurnStarted)
+        and not _has_prompt(record.done, shown[0].turn_id)
+    ):
+        record.prompt = shown[0].prompt
+
+
+def _note_session(record: Record, event: Event) -> None:
+    if isinstance(event, ExecCommandBegin):
+        record.sessions[event.session_id] = " ".join(event.command)
+    elif isinstance(event, ExecCommandEnd):
+        record.sessions.pop(event.session_id, None)
+
+
+def _has_prompt(done: Sequence[Done], turn_id: str) -> bool:
+    """Return whether the history contains the prompt of the last turn."""
+    for place in reversed(range(len(done))):
+        opened = done[place]
+        if isinstance(opened, TurnOpened):
+            return opened.turn_id == turn_id and any(map(_is_prompt, done[place:]))
+    return False
+
+
+def _is_prompt(done: Done) -> bool:
+    item = done.item if isinstance(done, ItemAdded) else None
+    return isinstance(item, UserMessage) and item.role == "user"
+
+
+def _whole_lines(data: bytes) -> list[bytes]:
+    return data.split(b"\n")[:-1]  # the last is "", or a partial line
+
+
+def _noun(line: bytes) -> Any:
+    """Parse a line.
+
+    Raises:
+        ValueError: it is damaged.
+        FatalError: it is of a newer version.
+    """
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    if data.get("type") == "RecordBegun" and data.get("version", 0) > records.VERSION:
+        raise FatalError(
+            f"This conversation is recorded in form {data['version']}, which a newer version of "
+            f"agent-magics has written; this one reads up to {records.VERSION}. Update it."
+        )
+    try:
+        return from_json(data)
+    except FatalError as error:
+        raise ValueError(str(error)) from None
+
+
+def _outputs(events: Iterable[Event]) -> dict[str, Content]:
+    return {
+        event.call_id: event.output
+        for event in events
+        if isinstance(event, ToolCallCompleted | ToolCallFailed) and event.parent_call_id is None
+    }
+
+
+# -- version 1: events alone -----------------------------------------------------------------------
+
+_EVENTS = {
+    kind.__name__.encode()
+    for kind in (
+        SessionConfigured,
+        TurnStarted,
+        ItemCompleted,
+        ModelInformed,
+        PlanUpdated,
+        ToolCallCompleted,
+        ToolCallFailed,
+    )
+}
+
+
+def _read_events(data: bytes, conversation: str) -> Record:
+    """Convert events of a version 1 record to entries, as far as events describe the items."""
+    events = []
+    lines = _whole_lines(data)
+    for line in lines:
+        kind = _KIND.match(line)
+        if kind is None:
+            break
+        if kind[1] in _EVENTS:
+            events.append(_noun(line))
+    configured = next((e for e in events if isinstance(e, SessionConfigured)), None)
+    settings: Mapping[str, Any] = {} if configured is None else {"model": configured.model}
+    begun = RecordBegun(
+        version=1,
+        conversation=conversation,
+        agent=events[0].agent if events else "",
+        at=events[0].at if events else 0.0,
+        cwd="" if configured is None else configured.cwd,
+        settings=settings,
+    )
+    done: list[Done] = []
+    for turn in _by_turn(events):
+        done += _entries_of(turn)
+    return Record(begun, done, last=_last_number(lines), notes=[EARLIER])
+
+
+def _by_turn(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield the events of each prompt's turn."""
+    turns: dict[str, list[Event]] = {}
+    for event in events:
+        if isinstance(event, TurnStarted):
+            turns[event.turn_id] = []
+        if event.turn_id in turns:
+            turns[event.turn_id].append(event)
+    yield from turns.values()
+
+
+def _entries_of(turn: list[Event]) -> Iterator[Done]:
+    outputs = _outputs(turn)
+    waiting: list[CallItem] = []  # calls, in order; their outputs precede the next items
+    yield TurnOpened(turn_id=turn[0].turn_id)
+    for event in turn:
+        match event:
+            case TurnStarted(prompt=prompt):
+                yield ItemAdded(item=UserMessage(prompt))
+            case PlanUpdated():
+                yield event
+            case ItemCompleted(item=item) if isinstance(item, CALL_TYPES):
+                if item.call_id:
+                    yield ItemAdded(item=item)
+                    waiting.append(item)
+            case ItemCompleted() | ModelInformed():
+                yield from _answers(waiting, outputs)
+                waiting.clear()
+                yield (
+                    ItemAdded(item=event.item)
+                    if isinstance(event, ItemCompleted)
+                    else ItemAdded(item=UserMessage(event.message, role="developer"))
+                )
+    yield from _answers(waiting, outputs)
+
+
+def _answers(calls: Iterable[CallItem], outputs: Mapping[str, Content]) -> Iterator[ItemAdded]:
+    for call in calls:
+        output = outputs.get(call.call_id or "", UNANSWERED)
+        yield ItemAdded(item=ToolCallOutput(call.call_id or "", output, output_kind_of(call)))

@@ -1,0 +1,115 @@
+r"""Formulas in Markdown: found as JupyterLab finds them, written as every reader takes them.
+
+A formula stands between ``$``, ``$$``, ``\(`` and ``\)``, or ``\[`` and ``\]``. All are written
+with dollars and on one line, on which JupyterLab, nbconvert and GitHub agree.
+"""
+
+import re
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+
+_INLINE = re.compile(
+    r"\$\$(?P<dollars>[^$]{1,4000})\$\$|\\\[(?P<brackets>.{1,4000}?)\\\]"
+    r"|\\\((?P<parens>.{1,1000}?)\\\)"
+    r"|\$(?![\s$])(?P<dollar>(?:\\.|[^$\n\\]){0,1000}?(?:\\\S|[^\s\\$]))\$(?!\d)",
+    re.DOTALL,
+)
+_MOST_LINES = 60
+_CLOSERS = {"$$": "$$", "\\[": "\\]"}
+
+# What would end the formula, hide its end, or reach beyond it, in one reader or another.
+_UNSAFE = re.compile(r"\$|`|(?<!\\)%|@@|[^\S \n]|[\x00-\x09\x0b-\x1f\x7f]")
+# Macros that make links, styles and elements, or that change what later formulas mean.
+_ACTS = re.compile(
+    r"\\(?:href|url|class|cssId|style|data|html\w*|require|include\w*|bbox|enclose|texttip|mmlToken"
+    r"|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
+    r"|\w*newenvironment|Newextarrow|DeclareMathOperator)(?![a-zA-Z])"
+)
+# TeX skips a space at these places; Markdown would read a tag, a link or an image without it.
+_MEANS_MORE = re.compile(r"<(?=[A-Za-z/!?])|\](?=[(\[:])|!(?=\[)|\\\\(?=[(\[])")
+
+
+def find_formulas(parser: MarkdownIt) -> None:
+    """Add rules to `parser` that return formulas as tokens ``math`` and ``math_block``."""
+    before = ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.before("fence", "math_block", _read_block, {"alt": before})
+    parser.inline.ruler.before("escape", "math", _read_inline)
+
+
+def _read_inline(state: StateInline, silent: bool) -> bool:
+    found = _INLINE.match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
+    if found is None:
+        return False
+    if not silent:
+        token = state.push("math", "", 0)
+        token.content = found[found.lastgroup or 0]
+        token.markup = "$$" if found.lastgroup in ("dollars", "brackets") else "$"
+        token.meta = {"source": found[0]}
+    state.pos = found.end()
+    return True
+
+
+def _read_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a display formula (a markdown-it block rule), up to an empty line."""
+    begin = state.bMarks[start] + state.tShift[start]
+    closer = _CLOSERS.get(state.src[begin : begin + 2])
+    if closer is None or state.is_code_block(start):
+        return False
+    last = _last_line(state, start, end, closer)
+    if last is None:
+        return False
+    if not silent:
+        token = state.push("math_block", "", 0)
+        text = state.getLines(start, last + 1, state.blkIndent, False).strip()
+        token.content, token.markup, token.meta = text[2:-2], "$$", {"source": text}
+        token.map = [start, last + 1]
+        state.line = last + 1
+    return True
+
+
+def _last_line(state: StateBlock, start: int, end: int, closer: str) -> int | None:
+    """Return the index of the first line that contains `closer`, if `closer` ends that line."""
+    for last in range(start, min(end, start + _MOST_LINES)):
+        line = state.src[state.bMarks[last] + state.tShift[last] : state.eMarks[last]].rstrip()
+        if not line or state.sCount[last] < state.blkIndent:
+            return None
+        line = line[2:] if last == start else line
+        if closer in line:
+            return last if line.index(closer) == len(line) - 2 else None
+    return None
+
+
+def write_formula(formula: str, dollars: str, *, in_table: bool) -> str | None:
+    """Return the formula as Markdown with dollars, or None where readers could disagree on its end.
+
+    Args:
+        formula: TeX without its delimiters.
+        dollars: the delimiter: "$" or "$$".
+        in_table: whether it stands in a table cell, in which "|" would end the cell.
+    """
+    if _UNSAFE.search(formula) or _ACTS.search(formula) or not _is_closed(formula):
+        return None
+    formula = _MEANS_MORE.sub(r"\g<0> ", " ".join(formula.split()))
+    if in_table:
+        formula = re.sub(
+            r"\\?\|", lambda bar: r"\Vert " if bar[0][0] == "\\" else r"\vert ", formula
+        )
+    return f"{dollars}{formula}{dollars}" if formula and formula[-1] != "\\" else None
+
+
+def _is_closed(formula: str) -> bool:
+    """Return whether all braces and environments that the formula opens are closed in it."""
+    depth = 0
+    for brace in re.findall(r"[{}]", re.sub(r"\\[{}]", "", formula)):
+        depth += 1 if brace == "{" else -1
+        if depth < 0:
+            return False
+    opened: list[str] = []
+    for word, name in re.findall(r"\\(begin|end)\b *(\{[a-zA-Z]*\*?\}|)", formula):
+        if word == "begin":
+            opened.append(name)
+        elif not opened or opened.pop() != name:
+            return False
+    return depth == 0 and not opened

@@ -1,0 +1,122 @@
+"""Folds events into a status line: a turn's present activity, its start, and the usage so far.
+
+It is pure, like ``view``. Times are those of the events.
+"""
+
+from agent_magics.protocol.events import (
+    Event,
+    MainThreadWork,
+    ModelRetry,
+    PromptsQueued,
+    Question,
+    QuestionResolved,
+    QueuedPrompt,
+    ReasoningDelta,
+    TextDelta,
+    TokensCounted,
+    ToolCallArriving,
+    ToolCallCompleted,
+    ToolCallEvent,
+    ToolCallFailed,
+    ToolCallPending,
+)
+from agent_magics.protocol.items import Usage
+from agent_magics.render.describe import describe_call
+from agent_magics.render.visible import show_shortened
+
+WAITS = "Waits for the model"
+_LONGEST = 120
+
+
+class TurnStatus:
+    """The status line of one turn.
+
+    Args:
+        began: the start of the turn, in seconds since the epoch.
+
+    Attributes:
+        doing: the present activity, in a few words.
+        since: its start, in seconds since the epoch.
+        usage, cost: of the requests so far; None where the cost is not known.
+        queued: the waiting prompts.
+    """
+
+    def __init__(self, began: float) -> None:
+        self.began = self.since = began
+        self.doing = WAITS
+        self.usage = Usage()
+        self.cost: float | None = None
+        self.queued: tuple[QueuedPrompt, ...] = ()
+        self._model = WAITS  # what the model does, where nothing else is going on
+        self._calls: dict[str, str] = {}
+        self._questions: dict[str, str] = {}
+
+    @property
+    def questions(self) -> int:
+        """The number of questions that wait for the person."""
+        return len(self._questions)
+
+    def apply(self, event: Event) -> None:
+        """Apply an event."""
+        match event:
+            case TokensCounted():
+                self.usage, self.cost, self._model = event.turn, event.cost, WAITS
+            case PromptsQueued(prompts=prompts):
+                self.queued = prompts
+            case ToolCallEvent():
+                self._follow_call(event)
+            case MainThreadWork():
+                pass  # it waits for no person
+            case Question(question_id=which, call_id=call_id):
+                self._questions[which] = self._calls.get(call_id, "")
+            case QuestionResolved(question_id=which):
+                self._questions.pop(which, None)
+            case _:
+                self._model = _of_model(event) or self._model
+        doing = self._now()
+        if _phase(doing) != _phase(self.doing):
+            self.since = event.at
+        self.doing = doing
+
+    def _follow_call(self, event: ToolCallEvent) -> None:
+        if isinstance(event, ToolCallPending):
+            title = describe_call(event.arguments)
+            self._calls[event.call_id] = ": ".join(filter(None, (event.name, title)))
+            self._model = WAITS
+        elif isinstance(event, (ToolCallCompleted, ToolCallFailed)):
+            self._calls.pop(event.call_id, None)
+
+    def _now(self) -> str:
+        if self._questions:
+            first, *others = self._questions.values()
+            more = f", and {len(others)} more answers" if others else ""
+            return show_shortened(f"Waits for your answer: {first}{more}", _LONGEST)
+        if self._calls:
+            first, *others = self._calls.values()
+            more = f", and {len(others)} more" if others else ""
+            return show_shortened(f"Runs {first}", _LONGEST) + more
+        return self._model
+
+
+def _of_model(event: Event) -> str:
+    """Return the model's activity that an event shows, "" for none."""
+    match event:
+        case ReasoningDelta():
+            return "The model thinks"
+        case TextDelta():
+            return "The model answers"
+        case ToolCallArriving(name=name, size=size, file=file):
+            words = f"The model writes {name or 'a call'} ({_kilobytes(size)})"
+            return show_shortened(f"{words}: {file}" if file else words, _LONGEST)
+        case ModelRetry():
+            return "Waits to ask the model once more"
+    return ""
+
+
+def _kilobytes(size: int) -> str:
+    return f"{size} B" if size < 1000 else f"{size / 1000:.1f} kB"
+
+
+def _phase(doing: str) -> str:
+    """Return the part of an activity that stays the same while its numbers grow."""
+    return doing.partition(" (")[0] if doing.startswith("The model writes") else doing

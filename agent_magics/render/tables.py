@@ -1,0 +1,96 @@
+"""Formats Markdown tables as columns of plain text, for consoles and readers without Markdown."""
+
+import html
+import re
+import unicodedata
+from functools import cache, lru_cache
+from itertools import zip_longest
+from textwrap import wrap
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+
+# A possessive group may match wrongly before Python 3.11.5 (gh-106052), so the last is none.
+# Code, which stays as it is; or a line, a line of dashes and bars, and all lines to an empty one.
+_CODE_OR_TABLE = re.compile(
+    r"^ {0,3}(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?s:.*?)(?:\n {0,3}(?P=fence)|\Z)"
+    r"|^(?P<table>(?=[^\n]*\|)[^\n]*+\n(?=[^\n]*\|)[ \t]*+[|:-][-:| \t]*+(?:\n[ \t]*+\S[^\n]*+)*)",
+    re.MULTILINE,
+)
+_CODE_ELEMENT = re.compile(r"<code>(.*?)</code>")
+_LONGEST = 8_000  # characters; a longer one stays Markdown
+_GAP = "  "
+# Columns of a line; the front end's own width is not known here. And of a table's column at least.
+_WIDEST, _NARROWEST = 100, 10
+
+
+def tables_as_text(text: str) -> str:
+    """Return Markdown with its tables as aligned columns, and all other text unchanged."""
+    return _CODE_OR_TABLE.sub(_shown, text) if "|" in text else text
+
+
+def _shown(found: re.Match[str]) -> str:
+    is_table = found["table"] is not None and len(found["table"]) <= _LONGEST
+    return _columns(found["table"]) if is_table else found[0]
+
+
+@lru_cache(1_000)  # an answer that grows comes again and again
+def _columns(markdown: str) -> str:
+    table, *others = SyntaxTreeNode(_parser().parse(markdown)).children
+    if table.type != "table" or others:
+        return markdown
+    rows = [
+        [_words(cell) for cell in row.children]
+        for part in table.children  # head and body
+        for row in part.children
+    ]
+    widths = _narrowed([max(map(_width, column)) for column in zip(*rows, strict=True)])
+    sides = [str(cell.attrs.get("style", "")) for cell in table.children[0].children[0].children]
+    rule = ["─" * width for width in widths]
+    return "\n".join(
+        _GAP.join(map(_padded, line, widths, sides)).rstrip()
+        for row in [*rows[:1], rule, *rows[1:]]
+        for line in zip_longest(*map(wrap, row, widths), fillvalue="")
+    )
+
+
+def _narrowed(widths: list[int]) -> list[int]:
+    """Return column widths, reduced so that a row fits into a line, if possible."""
+    room = _WIDEST - len(_GAP) * (len(widths) - 1)
+    fits = (most for most in range(room, _NARROWEST, -1) if sum(_capped(widths, most)) <= room)
+    return _capped(widths, next(fits, _NARROWEST))
+
+
+def _capped(widths: list[int], most: int) -> list[int]:
+    return [max(1, min(width, most)) for width in widths]
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+def _words(cell: SyntaxTreeNode) -> str:
+    """Return a cell's text; its Markdown source where it contains more than text and code."""
+    pieces = [node for node in cell.walk() if node.type not in ("td", "th", "inline")]
+    if all(node.type in ("text", "code_inline", "strong", "em") for node in pieces):
+        text = "".join(node.content for node in pieces if node.type in ("text", "code_inline"))
+    else:
+        text = cell.children[0].content
+    return code_as_text(text)
+
+
+def code_as_text(text: str) -> str:
+    """Return Markdown whose inline code in HTML, which `code_span` writes, is plain text."""
+    return _CODE_ELEMENT.sub(lambda found: html.unescape(found[1]), text)
+
+
+def _padded(text: str, width: int, side: str) -> str:
+    blank = " " * (width - _width(text))
+    return blank + text if "right" in side else text + blank
+
+
+def _width(text: str) -> int:
+    """Return the number of terminal columns that a text takes."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))

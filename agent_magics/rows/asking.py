@@ -1,0 +1,107 @@
+"""Defines one row's question, its answer, and the interface of what gets the one for the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent_magics.protocol.items import Item, Json, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What all questions of one map share; one object for all, so that it can be encoded once.
+
+    Attributes:
+        model: the model's name at the provider.
+        instructions: the system prompt; "" for none.
+        schema: JSON schema (of an object) of the answers; None is plain text. The instructions
+            contain it in any case, for servers that do not enforce it.
+        service_tier: the provider's class of service ("flex", "priority"), "" for its default.
+        reasoning_summary: "auto", "concise" or "detailed"; "" asks for no summary.
+        name: a digest of these, by which the provider may keep what all requests begin with.
+    """
+
+    model: str
+    instructions: str = ""
+    schema: Mapping[str, Json] | None = None
+    service_tier: str = ""
+    reasoning_summary: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one row asks: one request to the model.
+
+    Attributes:
+        key: hexadecimal digest of all that decides the answer; equal questions have equal keys.
+        items: the messages, oldest first: the filled prompt, and after an answer that did not fit
+            the schema that answer and what was wrong with it.
+        terms: what all questions of the map share.
+    """
+
+    key: str
+    items: tuple[Item, ...]
+    terms: Terms
+
+    @property
+    def schema(self) -> Mapping[str, Json] | None:
+        """JSON schema of the answer; None is plain text."""
+        return self.terms.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one question got, after all retries.
+
+    Attributes:
+        text: the model's answer; "" where there is none.
+        usage: tokens of all requests that the server counted for it.
+        cost: USD, as the server reports it or by the list prices; None where that is not known.
+        error: one sentence where there is no answer, else None.
+        kind: a few words that errors of one sort share ("status 429", "timed out"); "" without one.
+    """
+
+    text: str = ""
+    usage: Usage = Usage()
+    cost: float | None = None
+    error: str | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast an asker goes now.
+
+    Attributes:
+        in_flight: the number of requests that the server has not answered yet.
+        allowed: the most that are sent side by side.
+        limit: what limits it, for people: "their rate", "your limit", "our CPU"; "" for nothing.
+    """
+
+    in_flight: int
+    allowed: int
+    limit: str = ""
+
+
+class Asker(Protocol):
+    """Sends questions to a server; many calls of `ask` may wait side by side on one loop.
+
+    It retries what may succeed later, and keeps to the server's limits: a call waits for its turn.
+    """
+
+    async def ask(self, question: Question) -> Answer:
+        """Return the answer to a question; an error of this one row is in `Answer.error`.
+
+        Raises:
+            FatalError: no question can be answered (no key, a wrong one, no such model).
+        """
+        ...
+
+    def pace(self) -> Pace:
+        """Return how fast it goes now; called a few times a second."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...

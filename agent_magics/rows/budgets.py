@@ -1,0 +1,87 @@
+"""Ends a map where its budget of money, tokens, errors or time is used up."""
+
+import time
+from dataclasses import dataclass, field
+
+from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.progress import Progress
+
+# Questions before a rate of errors says anything; before none has an answer yet, it is hopeless.
+LEAST_ASKED, HOPELESS = 20, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The budgets of one map; None is none.
+
+    What is in flight counts as much as what an answer has cost so far, so that a budget is kept
+    and not passed by all requests that are under way.
+
+    Attributes:
+        max_cost: USD.
+        max_tokens: tokens of input and output.
+        max_errors: the number of failed questions, or below 1 their share (of at least 20 asked).
+        deadline: seconds.
+    """
+
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_errors: float | None = None
+    deadline: float | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        for name in ("max_cost", "max_tokens", "max_errors", "deadline"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and value > 0):
+                raise FatalError(f"{name}={value!r}: it takes a number above 0, or None.")
+
+    @property
+    def passed(self) -> str:
+        """The sentence for a deadline that has passed."""
+        return f"the deadline of {self.deadline:g} seconds has passed"
+
+    def reached(self, progress: Progress) -> str:
+        """Return which budget is used up, "" for none."""
+        if self._too_many_errors(progress):
+            return f"max_errors={self.max_errors:g} is reached"
+        if progress.asked >= HOPELESS and not progress.answered:
+            example = next(iter(progress.kinds().values())).example
+            return f"the first {progress.asked} questions all failed ({example})"
+        if progress.in_flight:
+            return ""  # what it costs is not known yet; see `must_wait`
+        for name, spent, limit, shown in self._spent(progress):
+            if limit is not None and spent + spent / max(progress.asked, 1) > limit:
+                return f"{name}={limit:g} is reached ({shown} spent)"
+        if self.max_cost is not None and progress.unpriced:
+            return "max_cost cannot be kept: the price of this model is not known"
+        return ""
+
+    def must_wait(self, progress: Progress) -> bool:
+        """Return whether one more question could pass a budget; those in flight decide it."""
+        if (self.max_cost, self.max_tokens) == (None, None):
+            return False
+        if not progress.asked:
+            return progress.in_flight > 0
+        after = 1 + (progress.in_flight + 1) / progress.asked
+        return any(
+            limit is not None and spent * after > limit
+            for _, spent, limit, _ in self._spent(progress)
+        )
+
+    def _too_many_errors(self, progress: Progress) -> bool:
+        limit, failed = self.max_errors, progress.asked - progress.answered
+        if limit is None:
+            return False
+        if limit >= 1:
+            return failed >= limit
+        return progress.asked >= LEAST_ASKED and failed > limit * progress.asked
+
+    def _spent(self, progress: Progress) -> tuple[tuple[str, float, float | None, str], ...]:
+        """Return name, what is spent, the limit and the spent in words, of money and tokens."""
+        return (
+            ("max_cost", progress.cost, self.max_cost, dollars(progress.cost)),
+            ("max_tokens", progress.tokens, self.max_tokens, f"{progress.tokens:,} tokens"),
+        )

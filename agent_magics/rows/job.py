@@ -1,0 +1,396 @@
+"""Runs one map on the engine's loop: reads rows, asks about them, keeps answers, hands them on.
+
+A reader fills a queue with questions, a batch at a time; workers ask them. Rows that ask the same
+wait for one answer, and what the store has is not asked. An answer counts when it is written.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from agent_magics.engine.results.structured import REPAIR
+from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
+from agent_magics.protocol.items import AssistantMessage, Content, Item, UserMessage
+from agent_magics.rows.asking import Answer, Asker, Question, Terms
+from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
+from agent_magics.rows.progress import Progress
+from agent_magics.rows.prompts import BadRow, Prompt
+from agent_magics.rows.quote import CHOICES, GO_ON, Quote, quote_of
+from agent_magics.rows.store import AnswerStore, Stored
+from agent_magics.rows.tables.columns import AnswerColumns
+from agent_magics.rows.tables.sources import Held, Row, Source
+
+# Questions that are read ahead for each that is asked.
+AHEAD = 2
+SAMPLE = 50
+
+BY_PERSON = "you stopped it"
+TOO_LONG = "the prompt has {length:,} characters, more than the model can read ({most:,} at most)"
+# Seconds after the end in which answers that were asked for are still taken.
+GRACE = 5.0
+GIVEN_UP = "not waited for"
+NOT_KEPT = "answers cannot be kept: {error}"
+
+
+class Asked(NamedTuple):
+    """A row as it is asked: its place, the key and the content of its question, or its error."""
+
+    position: int
+    key: bytes
+    content: Content
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a map asks, of whom, and how far it goes.
+
+    Attributes:
+        ask_above: USD from which the person is asked first; None never asks.
+        at_once: the most questions side by side.
+        most_characters: the longest prompt that is sent.
+    """
+
+    source: Source
+    prompt: Prompt
+    columns: AnswerColumns
+    terms: Terms
+    digest: bytes
+    budgets: Budgets
+    ask_above: float | None
+    at_once: int
+    most_characters: int
+
+
+class Job:
+    """One map; made and used on one event loop.
+
+    Args:
+        plan: what is asked.
+        asker: gets the answers.
+        store: keeps them.
+        sink: takes what becomes of each row.
+        ask_person: returns one of `quote.CHOICES`, or why nobody could be asked.
+
+    Attributes:
+        progress: what is done so far.
+        stopped: why it ended early; "" where it did not.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        asker: Asker,
+        store: AnswerStore,
+        sink: Sink,
+        ask_person: Callable[[Quote], Awaitable[str]],
+    ) -> None:
+        self.plan, self.asker = plan, asker
+        self._store, self._sink, self._ask_person = store, sink, ask_person
+        self.progress = Progress(plan.source.count)
+        self.stopped = ""
+        self._failure: FatalError | None = None
+        self._queue: asyncio.Queue[tuple[bytes, Content] | None]
+        self._queue = asyncio.Queue(plan.at_once * AHEAD)
+        self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
+        self._sampled: frozenset[int] = frozenset()
+        self._shown: set[int] = set()  # numbers of kept answers that rows have shown
+        self._paid: list[tuple[int, float]] = []
+        self._limit = plan.ask_above
+        self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
+        self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._gate.set()
+
+    # -- control -----------------------------------------------------------------------------------
+
+    def stop(self, reason: str = BY_PERSON) -> None:
+        """Ask nothing more, and wait some seconds for what is in flight."""
+        if not self.stopped:
+            self.stopped = reason
+            asyncio.get_running_loop().call_later(GRACE, self._give_up)
+        self._gate.set()
+        self._freed.set()
+
+    def _give_up(self) -> None:
+        for worker in self._asking:
+            worker.cancel(GIVEN_UP)
+
+    def pause(self) -> None:
+        """Ask nothing until `go_on`."""
+        if not self.stopped:
+            self._gate.clear()
+
+    def go_on(self) -> None:
+        """Ask again after `pause`."""
+        self._gate.set()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits for `go_on`."""
+        return not self._gate.is_set()
+
+    # -- a run -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Ask about all rows: a sample first, where the rest could cost too much.
+
+        Raises:
+            FatalError: no row could be asked about; the sentence says why.
+        """
+        budgets = self.plan.budgets
+        if budgets.deadline is not None:
+            late = budgets.deadline - (time.monotonic() - budgets.began)
+            asyncio.get_running_loop().call_later(max(late, 0), self.stop, budgets.passed)
+        await self._sample()
+        if not self.stopped:
+            await self._run(self._numbered())
+        self.progress.ended = time.monotonic()
+        if self._failure is not None and not self.progress.done - self.progress.failed:
+            raise self._failure
+
+    async def _sample(self) -> None:
+        """Ask about some rows, and the person whether to go on where all cost too much."""
+        source, progress = self.plan.source, self.progress
+        if not isinstance(source, Held) or source.count <= SAMPLE:
+            return
+        chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
+        rows = source.read(chosen, self.plan.prompt.names)
+        await self._run(iter([(chosen, rows)]))
+        self._sampled = frozenset(chosen)
+        limit = self._limit
+        if limit is None or progress.unpriced or self.stopped:
+            return
+        self._limit = None  # the person is asked once
+        paid = [*self._paid, *[(0, 0.0)] * (SAMPLE - len(self._paid))]
+        # All of the sample went at once, so one after the other its time holds for each.
+        seconds = progress.seconds * (source.count - SAMPLE) / self.plan.at_once
+        quote = quote_of(paid, source.count, seconds, limit)
+        if quote.cost > limit:
+            await self._put(quote)
+
+    async def _put(self, quote: Quote) -> None:
+        """Ask the person whether to go on, and stop where they say so."""
+        self.pause()
+        decision = await self._ask_person(quote)
+        if decision != GO_ON:
+            self.stop(decision if decision not in CHOICES else BY_PERSON)
+        self.go_on()
+
+    def _numbered(self) -> Iterator[tuple[Sequence[int], list[Row]]]:
+        start = 0
+        for batch in self.plan.source.batches(self.plan.prompt.names):
+            yield range(start, start + len(batch)), batch
+            start += len(batch)
+
+    async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
+        """Ask about the rows of some batches, and wait until all answers are written."""
+        async with asyncio.TaskGroup() as tasks:
+            workers = [tasks.create_task(self._work()) for _ in range(self.plan.at_once)]
+            try:
+                await self._read(batches)
+            except FatalError as error:
+                self._fail(error)
+            for _ in workers:
+                await self._queue.put(None)
+        while self._pending:
+            self._settled.clear()
+            await self._settled.wait()
+
+    def _fail(self, error: FatalError) -> None:
+        """End the map with an error that all rows share."""
+        self._failure = self._failure or error
+        self.stop(str(error))
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    async def _read(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
+        """Put the questions of all batches into the queue."""
+        while not self.stopped:
+            await self._sink.has_room()
+            batch = await asyncio.to_thread(self._next, batches)
+            if batch is None:
+                break
+            await self._enter([each for each in batch if each.position not in self._sampled])
+
+    def _next(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> list[Asked] | None:
+        """Return the questions of the next batch; on a thread, since that takes time."""
+        positions, rows = next(batches, ((), []))
+        return list(map(self._asked, positions, rows)) or None
+
+    def _asked(self, position: int, row: Row) -> Asked:
+        try:
+            content = self.plan.prompt.fill(row)
+        except BadRow as problem:
+            return Asked(position, b"", "", str(problem))
+        except Exception as error:  # values of rows may be objects of anybody's classes
+            return Asked(position, b"", "", error_text(error))
+        length = len(content) if isinstance(content, str) else 0
+        if length > self.plan.most_characters:
+            long = TOO_LONG.format(length=length, most=self.plan.most_characters)
+            return Asked(position, b"", "", long)
+        return Asked(position, self._key(content), content)
+
+    def _key(self, content: Content) -> bytes:
+        """Return the digest of all that decides the answer to a question."""
+        text = content if isinstance(content, str) else repr(content)
+        return blake2b(text.encode(), digest_size=16, key=self.plan.digest).digest()
+
+    async def _enter(self, batch: Sequence[Asked]) -> None:
+        """Queue what must be asked; rows that ask the same as others wait for their answer."""
+        new: list[Asked] = []
+        for asked in batch:
+            waiting = self._pending.get(asked.key)
+            if asked.error:
+                self._hand_on(asked.position, Outcome(None, asked.error), "bad row")
+            elif waiting is not None:
+                waiting.append(asked.position)
+            else:
+                self._pending[asked.key] = [asked.position]
+                new.append(asked)
+        found = await self._store.find([asked.key for asked in new])
+        for asked in new:
+            stored = found.get(asked.key)
+            if stored is None:
+                await self._queue.put((asked.key, asked.content))
+            else:
+                self._settle(asked.key, self._outcome_of(stored))
+
+    def _outcome_of(self, stored: Stored) -> Outcome:
+        """Return a kept answer as an outcome: with what it took, where no other row shows that."""
+        if stored.number > self._store.newest or stored.number in self._shown:
+            self.progress.repeated += 1
+            return Outcome(stored.answer)
+        self._shown.add(stored.number)
+        self.progress.kept += 1
+        return Outcome(stored.answer, None, stored.tokens, stored.cost)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Ask one question after the other."""
+        progress = self.progress
+        while (item := await self._queue.get()) is not None:
+            key, content = item
+            if not await self._may_ask():
+                self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
+                continue
+            progress.in_flight += 1
+            answer, checked = await self._ask_in_time(key, content)
+            progress.in_flight -= 1
+            self._freed.set()
+            self._count(answer)
+            self._receive(key, answer, checked)
+
+    async def _ask_in_time(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
+        """Return the answer to a question; once the map has ended, it is waited for no longer."""
+        worker = asyncio.current_task()
+        assert worker is not None  # this is a coroutine
+        self._asking.add(worker)
+        try:
+            return await self._ask(key, content)
+        except FatalError as error:
+            self._fail(error)
+            return Answer(error=str(error), kind="no answer"), b""
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != (GIVEN_UP,):
+                raise
+            worker.uncancel()
+            return Answer(error=f"{GIVEN_UP}: {self.stopped}", kind="not asked"), b""
+        finally:
+            self._asking.discard(worker)
+
+    async def _may_ask(self) -> bool:
+        """Wait until one more question is allowed; return False when none will be."""
+        budgets, progress = self.plan.budgets, self.progress
+        while not self.stopped:
+            if self.is_paused:
+                await self._gate.wait()
+            elif reason := budgets.reached(progress):
+                self.stop(reason)
+            elif self._limit is not None and progress.cost > self._limit:
+                limit, self._limit = self._limit, None
+                cost = progress.cost
+                await self._put(Quote(None, cost, cost, cost, progress.tokens, None, limit))
+            elif budgets.must_wait(progress):
+                self._freed.clear()
+                await self._freed.wait()
+            else:
+                return True
+        return False
+
+    async def _ask(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
+        """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
+        items: tuple[Item, ...] = (UserMessage(content),)
+        columns, name = self.plan.columns, key.hex()
+        answer = await self.asker.ask(Question(name, items, self.plan.terms))
+        try:
+            return answer, b"" if answer.error else columns.read(answer.text)
+        except RespondToModel as problem:
+            repair = REPAIR.format(problems=problem)
+            items = (*items, AssistantMessage(answer.text), UserMessage(repair))
+        except FatalError as failure:
+            return replace(answer, error=str(failure), kind="validator"), b""
+        second = await self.asker.ask(Question(name, items, self.plan.terms))
+        both = _sum(answer, second)
+        try:
+            return both, b"" if both.error else columns.read(second.text)
+        except RespondToModel as problem:
+            unfit = columns.failure(str(problem))
+            return replace(both, error=unfit, kind="does not fit"), b""
+
+    def _count(self, answer: Answer) -> None:
+        progress, usage = self.progress, answer.usage
+        progress.asked += 1
+        progress.answered += answer.error is None
+        progress.usage += usage
+        progress.cost += answer.cost or 0.0
+        progress.unpriced += answer.cost is None and answer.error is None
+        if len(self._paid) < SAMPLE:
+            self._paid.append((usage.input_tokens + usage.output_tokens, answer.cost or 0.0))
+
+    def _receive(self, key: bytes, answer: Answer, checked: bytes) -> None:
+        """Keep an answer, after which it counts; an error counts at once."""
+        tokens = answer.usage.input_tokens + answer.usage.output_tokens
+        if answer.error is not None:
+            self._settle(key, Outcome(None, answer.error, tokens, answer.cost), answer.kind)
+            return
+        outcome = Outcome(checked, None, tokens, answer.cost)
+        self._store.keep(
+            key, Stored(checked, tokens, answer.cost), partial(self._kept, key, outcome)
+        )
+
+    def _kept(self, key: bytes, outcome: Outcome, error: Exception | None) -> None:
+        if error is not None:
+            self.stop(NOT_KEPT.format(error=error))
+        self._settle(key, outcome)
+
+    # -- handing on --------------------------------------------------------------------------------
+
+    def _settle(self, key: bytes, outcome: Outcome, kind: str = "") -> None:
+        """Hand an outcome on for all rows that wait for it; the first shows what it took."""
+        first, *others = self._pending.pop(key)
+        self._hand_on(first, outcome, kind)
+        for position in others:
+            self.progress.repeated += 1
+            self._hand_on(position, Outcome(outcome.answer, outcome.error), kind)
+        if not self._pending:
+            self._settled.set()
+
+    def _hand_on(self, position: int, outcome: Outcome, kind: str) -> None:
+        self.progress.done += 1
+        if outcome.error is not None:
+            self.progress.fail(kind or "error", outcome.error)
+        self._sink.put(position, outcome)
+
+
+def _sum(first: Answer, second: Answer) -> Answer:
+    """Return the second answer with what both took."""
+    costs = (first.cost, second.cost)
+    cost = None if None in costs else sum(filter(None, costs))
+    return replace(second, usage=first.usage + second.usage, cost=cost)

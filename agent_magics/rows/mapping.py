@@ -1,0 +1,286 @@
+"""Starts maps for an agent, and waits for them on the calling thread, which answers their question.
+
+`open_plan` makes of what a caller gave what a `Job` needs; `Mapping` runs the job on the engine.
+"""
+
+import asyncio
+import hashlib
+import json
+import queue
+import threading
+import uuid
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+from agent_magics.config_files.places import state_folder
+from agent_magics.engine.foreground.host import Host
+from agent_magics.engine.thread import EngineThread
+from agent_magics.model_clients import ModelClients
+from agent_magics.models.providers.catalog import dollars, find_model
+from agent_magics.models.providers.endpoints import server_address
+from agent_magics.protocol.config import Settings
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import ApprovalRequested
+from agent_magics.protocol.ops import Answer
+from agent_magics.rows.asking import Asker, Terms
+from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.job import SAMPLE, Job, Plan
+from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
+from agent_magics.rows.outcomes import Collected, Parts
+from agent_magics.rows.prompts import Given, read_prompt
+from agent_magics.rows.quote import GO_ON, SAMPLE_ONLY, STOP, Quote
+from agent_magics.rows.remote.client import CONCURRENCY, RowClient
+from agent_magics.rows.result import MapResult
+from agent_magics.rows.store import AnswerStore
+from agent_magics.rows.tables.columns import AnswerColumns
+from agent_magics.rows.tables.sources import Held, Stream, open_source
+
+# USD above which a person is asked before all rows are.
+ASK_ABOVE = 1.0
+# Characters of a prompt: about four are a token, eight at the very most.
+_CHARACTERS_PER_TOKEN, _MOST_CHARACTERS = 8, 4 << 20
+# Seconds that an interrupted map has to write what it has.
+_CLEAN_UP = 3.0
+
+REFUSED = "{quote}, and {why}: pass a higher ask_above=..., or None"
+UNDER_NEVER = "under approval='never' nobody is asked"
+NOBODY = "nobody can be asked here"
+
+
+class MapOptions(TypedDict, total=False):
+    """The options of a map; see `Agent.map`."""
+
+    into: str | Path | None
+    concurrency: int | None
+    max_cost: float | None
+    max_tokens: int | None
+    max_errors: float | None
+    deadline: float | None
+    ask_above: float | None
+    cache: bool | str | Path
+
+
+def cache_file() -> Path:
+    """Return the file in which answers are kept for this user."""
+    return state_folder() / "answers.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What an agent gives its maps.
+
+    Attributes:
+        settings: its settings.
+        models: opens its model.
+        host: returns what asks the person.
+        engine: the thread that runs the job.
+        watch: shows the progress of a job inside a context.
+    """
+
+    settings: Settings
+    models: ModelClients
+    host: Callable[[], Host]
+    engine: EngineThread
+    watch: Callable[[Job], AbstractContextManager[object]] = nullcontext
+
+
+class RowMapping:
+    """One call of `Agent.map`.
+
+    Args:
+        asking: what the agent gives.
+        prompt, rows, output, options: as given to `Agent.map`.
+
+    Raises:
+        FatalError: one of them is invalid; nothing has been asked.
+    """
+
+    def __init__(
+        self, asking: Asking, prompt: Given, rows: Any, output: Any, options: MapOptions
+    ) -> None:
+        settings = asking.settings
+        self._asking, self._given, self._options = asking, (prompt, output), options
+        self._ended = threading.Event()
+        unknown = set(options) - set(MapOptions.__annotations__)
+        if unknown:
+            there = ", ".join(MapOptions.__annotations__)
+            raise FatalError(f"map has no option {min(unknown)!r}; there are: {there}.")
+        source = rows if isinstance(rows, Held | Stream) else open_source(rows)
+        into = options.get("into")
+        if isinstance(source, Stream) and into is None:
+            source = source.held()
+        columns = AnswerColumns(output)
+        terms = _terms(settings, columns)
+        digest = _digest(settings, terms)
+        concurrency = options.get("concurrency")
+        if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
+            raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
+        card = find_model(settings.model)
+        window = settings.context_window or (card and card.context_window) or 0
+        self.plan = Plan(
+            source,
+            read_prompt(prompt, source.columns),
+            columns,
+            replace(terms, name=digest.hex()[:16]),
+            digest,
+            Budgets(
+                options.get("max_cost", settings.max_cost),
+                options.get("max_tokens", settings.max_tokens),
+                options.get("max_errors"),
+                options.get("deadline"),
+            ),
+            options.get("ask_above", ASK_ABOVE),
+            concurrency or (CONCURRENCY if self._is_live else AT_ONCE),
+            window * _CHARACTERS_PER_TOKEN or _MOST_CHARACTERS,
+        )
+
+    # -- on the engine's loop ----------------------------------------------------------------------
+
+    async def _run(self, ask: Callable[[Quote], Awaitable[str]]) -> MapResult:
+        plan = self.plan
+        sink = self._sink()
+        async with AsyncExitStack() as open_ones:
+            asker = self._asker()
+            open_ones.push_async_callback(asker.close)
+            store = AnswerStore(self._cache_path(), plan.terms.model)
+            open_ones.push_async_callback(store.close)
+            job = Job(plan, asker, store, sink, ask)
+            open_ones.callback(self._ended.set)
+            with self._asking.watch(job):
+                await job.run()
+        await sink.close(job.stopped)
+        return MapResult(plan.source, sink, job.progress, job.stopped, self._again)
+
+    def _sink(self) -> Collected | Parts:
+        into = self._options.get("into")
+        if into is not None:
+            return Parts(Path(into).expanduser(), self.plan.columns, self.plan.digest)
+        return Collected(self.plan.columns, self.plan.source.count or 0)
+
+    def _asker(self) -> Asker:
+        settings, at_once = self._asking.settings, self._options.get("concurrency")
+        if self._is_live:
+            return RowClient(
+                settings.wire_api,
+                api_key=settings.api_key,
+                base_url=settings.base_url,
+                concurrency=at_once,
+            )
+        return ModelAsker(self._asking.models.open(settings), at_once)
+
+    def _cache_path(self) -> Path | None:
+        cache = self._options.get("cache", True)
+        if isinstance(cache, bool):
+            return cache_file() if cache and self._is_live else None
+        return Path(cache).expanduser()
+
+    @property
+    def _is_live(self) -> bool:
+        """Whether a server answers: what a recording or a program's model says is not kept."""
+        settings = self._asking.settings
+        return not (self._asking.models.given or settings.replay or settings.record)
+
+    # -- on the calling thread ---------------------------------------------------------------------
+
+    async def wait(self) -> MapResult:
+        """Run the map, and answer its question on this loop."""
+        loop = asyncio.get_running_loop()
+
+        async def ask(quote: Quote) -> str:
+            deciding = asyncio.run_coroutine_threadsafe(self._decide(quote), loop)
+            return await asyncio.wrap_future(deciding)
+
+        result: MapResult = await asyncio.wrap_future(self._asking.engine.spawn(self._run(ask)))
+        return result
+
+    def wait_sync(self) -> MapResult:
+        """Run the map, blocking; also where a loop runs on this thread."""
+        asked: queue.SimpleQueue[tuple[Quote, Future[str]] | None] = queue.SimpleQueue()
+
+        async def ask(quote: Quote) -> str:
+            decided: Future[str] = Future()
+            asked.put((quote, decided))
+            return await asyncio.wrap_future(decided)
+
+        running = self._asking.engine.spawn(self._run(ask))
+        running.add_done_callback(lambda _: asked.put(None))
+        try:
+            while (question := asked.get()) is not None:
+                quote, decided = question
+                host = self._asking.host()
+                refusal = self._refusal(quote)
+                decided.set_result(
+                    refusal or _decision(quote, host.answer_blocking(_question(quote)))
+                )
+        except BaseException:
+            running.cancel()
+            self._ended.wait(_CLEAN_UP)
+            raise
+        result: MapResult = running.result()
+        return result
+
+    async def _decide(self, quote: Quote) -> str:
+        """Return one of `CHOICES`, or why nobody was asked."""
+        if refusal := self._refusal(quote):
+            return refusal
+        answer = self._asking.host().answer(_question(quote))
+        return _decision(quote, answer if isinstance(answer, Answer) else await answer)
+
+    def _refusal(self, quote: Quote) -> str:
+        is_never = self._asking.settings.approval == "never"
+        return REFUSED.format(quote=quote, why=UNDER_NEVER) if is_never else ""
+
+    def _again(self, rows: Held) -> MapResult:
+        """Run the same map over other rows."""
+        prompt, output = self._given
+        return RowMapping(self._asking, prompt, rows, output, self._options).wait_sync()
+
+
+def _question(quote: Quote) -> ApprovalRequested:
+    return ApprovalRequested(
+        question_id=uuid.uuid4().hex[:12],
+        call_id="",
+        tool="map",
+        target=str(quote),
+        arguments=f"Approve asks all rows, deny keeps the sample of {SAMPLE} alone, stop ends it.",
+        reason=f"it costs more than {dollars(quote.limit)} (ask_above)",
+    )
+
+
+def _decision(quote: Quote, answer: Answer) -> str:
+    if answer.by == "policy":
+        return REFUSED.format(quote=quote, why=NOBODY)
+    return _CHOICES.get(answer.decision, SAMPLE_ONLY)
+
+
+_CHOICES = {"approve": GO_ON, "deny": SAMPLE_ONLY, "abort": STOP}
+
+
+def _terms(settings: Settings, columns: AnswerColumns) -> Terms:
+    """Return what all questions share; nothing of it tells of the workspace."""
+    instructions = settings.instructions or ""
+    if columns.output is not None:
+        instructions += columns.output.instructions
+    features = settings.features or {}
+    return Terms(
+        settings.model,
+        instructions,
+        columns.schema,
+        features.get("service_tier", ""),
+        features.get("reasoning_summary", ""),
+    )
+
+
+def _digest(settings: Settings, terms: Terms) -> bytes:
+    """Return a digest of all that decides answers, but for the rows."""
+    asked = {
+        "server": server_address(settings.base_url),
+        "features": dict(settings.features or {}),
+        **asdict(terms),
+    }
+    text = json.dumps(asked, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=32).digest()

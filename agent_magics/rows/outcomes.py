@@ -1,0 +1,220 @@
+"""Collects what becomes of rows: in memory, or in Parquet files that grow as it goes."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.columns import COST, ERROR, TOKENS, AnswerColumns
+from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, kinds_of
+
+# Rows of a part, and rows that may be in memory because earlier ones of their part are not there.
+PART = 10_000
+MOST_HELD = 100_000
+ROW = "row"
+_MAP = b"agent_magics.map"
+
+NO_PYARROW = (
+    "into=... writes Parquet files, which needs pyarrow: pip install 'agent-magics[tables]'."
+)
+ANOTHER = (
+    "{path} holds the answers of another map (of another prompt, model or output): choose another "
+    "folder for into=..., or delete its parts."
+)
+NOT_WRITTEN = "{folder}: the answers cannot be written ({error})."
+
+
+class Outcome(NamedTuple):
+    """What became of a row.
+
+    Attributes:
+        answer: the checked answer as JSON; None where there is none.
+        error: one sentence where there is none, else None.
+        tokens, cost: what the row's question took; 0 where another row of this data asked it.
+    """
+
+    answer: bytes | None
+    error: str | None = None
+    tokens: int = 0
+    cost: float | None = 0.0
+
+
+class Sink(Protocol):
+    """Takes the outcomes of rows, in any order."""
+
+    def put(self, position: int, outcome: Outcome) -> None:
+        """Take the outcome of the row at `position`."""
+        ...
+
+    async def has_room(self) -> None:
+        """Wait until more rows may be read."""
+        ...
+
+    async def close(self, stopped: str) -> None:
+        """Write the rest; rows without an outcome were not asked, for the reason in `stopped`."""
+        ...
+
+
+NOT_ASKED = "not asked: {reason}"
+
+
+def values_of(columns: AnswerColumns, outcomes: Iterable[Outcome]) -> dict[str, list[Any]]:
+    """Return the columns of some rows: of their answers, then error, tokens and cost."""
+    listed = list(outcomes)
+    values = columns.values([each.answer for each in listed])
+    values[ERROR] = [each.error for each in listed]
+    values[TOKENS] = [each.tokens for each in listed]
+    values[COST] = [each.cost for each in listed]
+    return values
+
+
+class Collected:
+    """Outcomes in memory, by the position of their row."""
+
+    def __init__(self, columns: AnswerColumns, count: int) -> None:
+        self._columns = columns
+        self.outcomes: list[Outcome | None] = [None] * count
+        self._stopped = ""
+
+    def put(self, position: int, outcome: Outcome) -> None:
+        """See `Sink.put`."""
+        self.outcomes[position] = outcome
+
+    async def has_room(self) -> None:
+        """See `Sink.has_room`: the rows are in memory too."""
+
+    async def close(self, stopped: str) -> None:
+        """See `Sink.close`."""
+        missing = Outcome(None, NOT_ASKED.format(reason=stopped))
+        self.outcomes = [missing if each is None else each for each in self.outcomes]
+
+    def failed(self) -> list[int]:
+        """Return the positions of rows with an error."""
+        return [
+            place
+            for place, each in enumerate(self.outcomes)
+            if each is None or each.error is not None
+        ]
+
+    def frame(self, library: str, index: Any = None) -> Any:
+        """Return the outcomes as a table; see `frame_of`."""
+        values = values_of(self._columns, filter(None, self.outcomes))
+        return frame_of(library, self._columns.columns, values, index)
+
+
+class Parts:
+    """Parquet files of the outcomes of 10,000 rows each, written when the last of them is there.
+
+    Args:
+        folder: where they are written; made where it is not there.
+        columns: the columns of the answers.
+        digest: tells one map from another, whose parts are not written over.
+
+    Attributes:
+        folder: the folder.
+
+    Raises:
+        FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts.
+    """
+
+    def __init__(self, folder: Path, columns: AnswerColumns, digest: bytes) -> None:
+        self.folder, self._columns, self._digest = folder, columns, digest
+        self._open: dict[int, dict[int, Outcome]] = {}
+        self._held, self._last = 0, -1
+        self._freed = asyncio.Event()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._problem: FatalError | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._check_parts()
+        except ModuleNotFoundError:
+            raise FatalError(NO_PYARROW) from None
+        except OSError as error:
+            raise self._not_written(error) from None
+
+    def _check_parts(self) -> None:
+        from pyarrow.parquet import read_schema  # noqa: PLC0415 - heavy, and an extra
+
+        for path in self.files()[:1]:
+            try:
+                known = (read_schema(path).metadata or {}).get(_MAP)
+            except ValueError:  # pyarrow's errors of what is no Parquet
+                known = None
+            if known != self._digest.hex().encode():
+                raise FatalError(ANOTHER.format(path=path))
+
+    def files(self) -> list[Path]:
+        """Return the parts that are there, in order."""
+        return sorted(self.folder.glob("part-[0-9]*.parquet"))
+
+    def put(self, position: int, outcome: Outcome) -> None:
+        """See `Sink.put`."""
+        number = position // PART
+        part = self._open.setdefault(number, {})
+        part[position] = outcome
+        self._held += 1
+        if len(part) == PART:
+            task = asyncio.create_task(self._write(number))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def has_room(self) -> None:
+        """See `Sink.has_room`."""
+        while self._held > MOST_HELD and self._problem is None:
+            self._freed.clear()
+            await self._freed.wait()
+        if self._problem is not None:
+            raise self._problem
+
+    async def close(self, stopped: str) -> None:
+        """See `Sink.close`; parts of rows that are not there any more are removed."""
+        for number in list(self._open):
+            await self._write(number)
+        while self._writing:
+            await asyncio.wait(self._writing)
+        if self._problem is not None:
+            raise self._problem
+        if not stopped:
+            for path in self.files():
+                if int(path.stem.removeprefix("part-")) > self._last:
+                    path.unlink()
+
+    def frame(self, library: str, _: Any = None) -> Any:
+        """Read all parts into a table; see `frame_of`."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
+
+        return converted(pq.ParquetDataset(self.files()).read(), library)
+
+    async def _write(self, number: int) -> None:
+        part = self._open.pop(number)
+        self._last = max(self._last, number)
+        try:
+            await asyncio.to_thread(self._write_file, number, part)
+        except OSError as error:
+            self._problem = self._not_written(error)
+        self._held -= len(part)
+        self._freed.set()
+
+    def _write_file(self, number: int, part: Mapping[int, Outcome]) -> None:
+        """Write a part beside its place, then move it there, so that no half of one is read."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
+
+        positions = sorted(part)
+        values = values_of(self._columns, (part[position] for position in positions))
+        table = arrow_table(
+            {ROW: "integer", **kinds_of(self._columns.columns)}, {**values, ROW: positions}
+        )
+        table = table.replace_schema_metadata({_MAP: self._digest.hex()})
+        path = self.folder / f"part-{number:05}.parquet"
+        beside = path.with_suffix(".part")
+        try:
+            pq.write_table(table, beside)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def _not_written(self, error: OSError) -> FatalError:
+        reason = error.strerror or error
+        return FatalError(NOT_WRITTEN.format(folder=self.folder, error=reason))

@@ -1,0 +1,215 @@
+"""Makes a row's question to the model: text with ``{{column}}``, or a function of the row."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from io import BytesIO
+from pathlib import PurePath
+from typing import Any, Protocol, TypeAlias
+
+from agent_magics.files.plain_files import read_plain
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.items import Content, InputImage, InputText
+from agent_magics.rows.tables.files import Broken
+from agent_magics.rows.tables.sources import Names, Row
+
+_MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
+_IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
+_MISSING_TYPES = ("NAType", "NaTType")
+_MOST_FILE_BYTES = 20 << 20
+
+NO_COLUMN = "The prompt names {missing}, and the rows have no such column; there are: {there}."
+NO_COLUMNS = (
+    "The prompt names no column, so each row would ask the same: write {{{{column}}}} where a "
+    "row's value belongs; there are: {there}."
+)
+IS_MISSING = "{name} is missing ({value})"
+SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
+
+
+class BadRow(Exception):
+    """A row cannot be asked about; the message is its error, and nothing is sent."""
+
+
+class Prompt(Protocol):
+    """Makes the content of a row's question.
+
+    Attributes:
+        names: the columns that it reads; None for whole rows.
+    """
+
+    @property
+    def names(self) -> Names:
+        """The columns that it reads; None for whole rows."""
+        ...
+
+    def fill(self, row: Row) -> Content:
+        """Return the content of a row's question.
+
+        Raises:
+            BadRow: there is none.
+        """
+        ...
+
+
+Given: TypeAlias = str | Callable[[Any], Content]
+
+
+def read_prompt(given: Given, columns: Sequence[str]) -> Prompt:
+    """Return the maker of the rows' questions.
+
+    Args:
+        given: text with ``{{column}}``, or a function of a row.
+        columns: the columns that the rows have.
+
+    Raises:
+        FatalError: the text names a column that is not there, or none.
+    """
+    if callable(given):
+        return FunctionPrompt(given)
+    template = Template(given)
+    missing = [name for name in template.names if name not in columns]
+    there = ", ".join(map(repr, columns)) or "none"
+    if missing:
+        raise FatalError(NO_COLUMN.format(missing=", ".join(map(repr, missing)), there=there))
+    if not template.names:
+        raise FatalError(NO_COLUMNS.format(there=there))
+    return template
+
+
+class Template:
+    r"""Text with ``{{column}}``; ``\{{`` stands for two braces.
+
+    Attributes:
+        names: the columns, in the order in which the text names them.
+    """
+
+    def __init__(self, text: str) -> None:
+        pieces, end = [""], 0
+        columns: list[str] = []
+        for found in _MARKER.finditer(text):
+            pieces[-1] += text[end : found.start()]
+            end = found.end()
+            if found[1]:
+                pieces[-1] += found[0][1:]
+                continue
+            columns.append(found[2].strip())
+            pieces.append("")
+        pieces[-1] += text[end:]
+        self._pieces = pieces
+        self.names = tuple(dict.fromkeys(columns))
+        self._places = [self.names.index(name) for name in columns]
+
+    def fill(self, row: Row) -> Content:
+        """See `Prompt.fill`."""
+        if isinstance(row, Broken):
+            raise BadRow(row.problem)
+        parts: list[str | InputImage] = [self._pieces[0]]
+        for place, piece in zip(self._places, self._pieces[1:], strict=True):
+            parts += (self._value(place, row[place]), piece)
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) == len(parts):
+            return "".join(texts)
+        return tuple(InputText(part) if isinstance(part, str) else part for part in parts if part)
+
+    def _value(self, place: int, value: Any) -> str | InputImage:
+        name = self.names[place]
+        if type(value) is not str:
+            if _is_missing(value):
+                raise BadRow(IS_MISSING.format(name=name, value=value))
+            return _written(name, value)
+        check_text(name, value)
+        return value
+
+
+class FunctionPrompt:
+    """A function that makes the content of a row's question."""
+
+    names: Names = None
+
+    def __init__(self, function: Callable[[Any], Content]) -> None:
+        self._function = function
+
+    def fill(self, row: Row) -> Content:
+        """See `Prompt.fill`."""
+        if isinstance(row, Broken):
+            raise BadRow(row.problem)
+        try:
+            content = self._function(row)
+        except Exception as error:  # the person's function may raise anything
+            raise BadRow(f"the prompt's function raised {error_text(error)}") from None
+        if isinstance(content, str):
+            check_text("the prompt", content)
+        elif not (isinstance(content, tuple) and content):
+            kind = type(content).__name__
+            raise BadRow(f"the prompt's function returned {kind}, not text")
+        return content
+
+
+def check_text(name: str, text: str) -> None:
+    """Check that a text can be sent.
+
+    Raises:
+        BadRow: it holds half of a surrogate pair.
+    """
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRow(SURROGATE.format(name=name, place=error.start + 1)) from None
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, or what pandas has for them."""
+    if value is None or type(value).__name__ in _MISSING_TYPES:
+        return True
+    return isinstance(value, float) and value != value
+
+
+# -- values that are no text -----------------------------------------------------------------------
+
+
+def _written(name: str, value: Any) -> str | InputImage:
+    """Return a value as text, or as an image.
+
+    Raises:
+        BadRow: it is neither.
+    """
+    if isinstance(value, PurePath):
+        return _of_file(name, value)
+    if isinstance(value, bytes):
+        return _of_bytes(name, value)
+    if hasattr(value, "save") and hasattr(value, "getbbox"):  # an image of Pillow
+        buffer = BytesIO()
+        value.save(buffer, "PNG")
+        return _of_bytes(name, buffer.getvalue())
+    if isinstance(value, Mapping | list | tuple):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    else:
+        text = value.isoformat() if isinstance(value, date | time) else str(value)
+    check_text(name, text)
+    return text
+
+
+def _of_file(name: str, path: PurePath) -> str | InputImage:
+    """Return the text of a file, or its image."""
+    try:
+        content = read_plain(path, _MOST_FILE_BYTES, links=True)
+    except OSError as error:
+        raise BadRow(f"{name}: {path} cannot be read ({error.strerror or error})") from None
+    if any(map(content.startswith, _IMAGES)):
+        return _of_bytes(name, content)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise BadRow(f"{name}: {path} is neither text nor an image") from None
+
+
+def _of_bytes(name: str, content: bytes) -> InputImage:
+    kind = next((kind for start, kind in _IMAGES.items() if content.startswith(start)), None)
+    if kind is None:
+        raise BadRow(f"{name} holds bytes that are no PNG, JPEG, GIF or WebP image")
+    return InputImage(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")

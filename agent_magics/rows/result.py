@@ -1,0 +1,157 @@
+"""Defines the result of a map: its table, what it cost, and what failed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import Usage
+from agent_magics.rows.outcomes import Collected, Parts
+from agent_magics.rows.progress import Progress
+from agent_magics.rows.quote import duration
+from agent_magics.rows.tables.columns import ERROR
+from agent_magics.rows.tables.sources import Held, Source
+
+NOT_HERE = (
+    "The rows of {what} are not in memory: call map again, which asks only what has no answer."
+)
+
+
+class MapResult:
+    """What came of one prompt over many rows.
+
+    Attributes:
+        progress: the counts: rows, answers, errors, tokens.
+        stopped: why it ended before all rows were asked; "" where it did not.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Collected | Parts,
+        progress: Progress,
+        stopped: str,
+        again: "Callable[[Held], MapResult]",
+    ) -> None:
+        self._source, self._sink, self._again = source, sink, again
+        self.progress, self.stopped = progress, stopped
+        self._frame: Any = None
+
+    @property
+    def frame(self) -> Any:
+        """A table of the kind that came in: the fields of the answers, then error, tokens, cost.
+
+        It has pandas' index. Of lists and files it is pandas' where that is installed, else that of
+        polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files.
+        """
+        if self._frame is None:
+            index = getattr(self._held.data, "index", None) if self._is_pandas else None
+            self._frame = self._sink.frame(self._source.library, index)
+        return self._frame
+
+    @property
+    def failed(self) -> Any:
+        """The rows of `frame` that have an error."""
+        frame = self.frame
+        if isinstance(frame, list):
+            return [row for row in frame if row[ERROR] is not None]
+        if type(frame).__module__.startswith("pandas"):
+            return frame[frame[ERROR].notna()]
+        if type(frame).__module__.startswith("polars"):
+            return frame.filter(frame[ERROR].is_not_null())
+        return frame.filter(frame[ERROR].is_valid())
+
+    @property
+    def cost(self) -> float | None:
+        """USD that this call took; None where the price is not known. Kept answers took none."""
+        return self.progress.known_cost
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that this call took."""
+        return self.progress.usage
+
+    def retry(self) -> "MapResult":
+        """Ask about the failed rows again, blocking, and put what comes into this result.
+
+        Returns:
+            This result.
+
+        Raises:
+            FatalError: the rows are not in memory, or nothing can be asked.
+        """
+        if not isinstance(self._sink, Collected):
+            raise FatalError(NOT_HERE.format(what=f"into={str(self._sink.folder)!r}"))
+        failed = self._sink.failed()
+        if not failed:
+            return self
+        held = self._held
+        part = Held(None, held.library, held.columns, len(failed), _Chosen(held, failed))
+        again = self._again(part)
+        for place, outcome in zip(failed, again._collected.outcomes, strict=True):
+            self._sink.outcomes[place] = outcome
+        self.progress = self.progress.joined(again.progress)
+        self.stopped, self._frame = again.stopped, None
+        return self
+
+    def report(self) -> str:
+        """Return what was done as a few lines of text."""
+        progress = self.progress
+        rows = progress.total or progress.done
+        lines = [
+            f"{progress.done - progress.failed:,} of {rows:,} rows have an answer{self._whence()}; "
+            f"{progress.failed:,} failed.",
+            f"{progress.tokens:,} tokens, {_money(self.cost)}, in {duration(progress.seconds)} "
+            f"({progress.rate:,.0f} rows a second).",
+        ]
+        lines += [
+            f"{kind}: {each.count:,} rows ({each.example})"
+            for kind, each in progress.kinds().items()
+        ]
+        if self.stopped:
+            lines.append(f"It ended early: {self.stopped}.")
+        return "\n".join(lines)
+
+    def _whence(self) -> str:
+        progress = self.progress
+        parts = [
+            f"{count:,} {what}"
+            for count, what in (
+                (progress.kept, "from earlier calls"),
+                (progress.repeated, "from equal rows"),
+            )
+            if count
+        ]
+        return f" ({', '.join(parts)})" if parts else ""
+
+    @property
+    def _held(self) -> Held:
+        if not isinstance(self._source, Held):
+            raise FatalError(NOT_HERE.format(what="a stream"))
+        return self._source
+
+    @property
+    def _is_pandas(self) -> bool:
+        return isinstance(self._source, Held) and self._source.library == "pandas"
+
+    @property
+    def _collected(self) -> Collected:
+        assert isinstance(self._sink, Collected)
+        return self._sink
+
+    def __repr__(self) -> str:
+        return self.report()
+
+
+class _Chosen:
+    """Reads some rows of others, by their positions among the chosen ones."""
+
+    def __init__(self, held: Held, chosen: Sequence[int]) -> None:
+        self._held, self._chosen = held, chosen
+
+    def __call__(self, positions: Sequence[int], names: Any) -> list[Any]:
+        return self._held.read([self._chosen[position] for position in positions], names)
+
+
+def _money(cost: float | None) -> str:
+    return "at a price that is not known" if cost is None else dollars(cost)

@@ -1,0 +1,255 @@
+"""Keeps answers on disk, so that each is paid for once: the cache of a user, in SQLite.
+
+An answer is written in a group with others, some 20 ms after it came, on a thread of the
+store's own; `fsync` follows at most a second later. So a killed process loses no answer that was
+counted, and a power failure those of a second. Nothing of the rows is stored: a key is a digest.
+"""
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from agent_magics.protocol.errors import FatalError
+
+# Seconds until a group is written, and until it is on the disk itself.
+GROUP, SYNC = 0.02, 1.0
+# Bytes of a store, beyond which the oldest tenth goes; answers between two looks at it.
+MOST_BYTES, LOOK_AFTER = 8 << 30, 20_000
+_MOST_VARIABLES = 500
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS answers (
+    number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, at INTEGER NOT NULL, model TEXT NOT NULL,
+    answer BLOB NOT NULL, tokens INTEGER NOT NULL, cost REAL
+)
+"""
+_ADD = "INSERT OR IGNORE INTO answers (key, at, model, answer, tokens, cost) VALUES (?,?,?,?,?,?)"
+_FIND = "SELECT key, answer, tokens, cost, number FROM answers WHERE key IN ({marks})"
+
+UNUSABLE = (
+    "The cache of answers {path} cannot be used ({error}): delete it, or choose another file or "
+    "none (cache=...)."
+)
+
+
+class Stored(NamedTuple):
+    """A kept answer.
+
+    Attributes:
+        answer: its JSON.
+        tokens, cost: what it took; USD, None where that is not known.
+        number: counts the answers of the file; 0 before it is kept.
+    """
+
+    answer: bytes
+    tokens: int
+    cost: float | None
+    number: int = 0
+
+
+class Size(NamedTuple):
+    """What a store holds: answers, bytes on disk, and the time of the oldest (seconds)."""
+
+    answers: int
+    bytes: int
+    oldest: float | None
+
+
+_Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
+
+
+class AnswerStore:
+    """A file of answers by key; made and used on one event loop.
+
+    Args:
+        path: the file, made where it is not there; None takes one that is deleted at the end.
+        model: the model's name, for who looks at the file.
+
+    Attributes:
+        path: the file.
+        newest: the number of the newest answer when it was opened.
+
+    Raises:
+        FatalError: the file cannot be used.
+    """
+
+    def __init__(self, path: Path | None, model: str = "") -> None:
+        self._folder = None if path else tempfile.TemporaryDirectory(prefix="agent-map-")
+        self.path = path or Path(self._folder.name if self._folder else "") / "answers.sqlite"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-answers")
+        self._waiting: list[_Waiting] = []
+        self._more, self._is_closing = asyncio.Event(), False
+        try:
+            self._file = self._thread.submit(AnswerFile, self.path, model).result()
+        except (OSError, sqlite3.Error) as error:
+            self._thread.shutdown()
+            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+        self._writing = asyncio.create_task(self._write_groups())
+        self.newest = self._file.newest
+
+    async def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+        """Return the kept answers to some keys.
+
+        Raises:
+            FatalError: the file cannot be read.
+        """
+        found: dict[bytes, Stored] = await self._run(self._file.find, keys)
+        return found
+
+    def keep(self, key: bytes, stored: Stored, then: Callable[[Exception | None], None]) -> None:
+        """Keep an answer; `then` is called on the loop when it is written, or with the error."""
+        self._waiting.append((key, stored, then))
+        self._more.set()
+
+    async def close(self) -> None:
+        """Write the rest, and close the file."""
+        self._is_closing = True
+        self._more.set()
+        await self._writing
+        try:
+            await self._run(self._file.close)
+        finally:
+            self._thread.shutdown()
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    async def _write_groups(self) -> None:
+        """Write what waits in groups, and sync at most a second later."""
+        while self._waiting or not self._is_closing:
+            try:
+                async with asyncio.timeout(SYNC if self._file.is_unsynced else None):
+                    await self._more.wait()
+            except TimeoutError:
+                with suppress(FatalError):  # what is written stays written
+                    await self._run(self._file.sync)
+                continue
+            self._more.clear()
+            await asyncio.sleep(0 if self._is_closing else GROUP)
+            group, self._waiting = self._waiting, []
+            error: Exception | None = None
+            try:
+                await self._run(self._file.write, [(key, stored) for key, stored, _ in group])
+            except FatalError as failure:
+                error = failure
+            for _, _, then in group:
+                then(error)
+
+    async def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, function, *arguments)
+        except (OSError, sqlite3.Error) as error:
+            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+
+
+class AnswerFile:
+    """The SQLite file itself; each method runs on one thread, which waits for the disk.
+
+    Attributes:
+        is_unsynced: whether something was written since the last `fsync`.
+        newest: the number of the newest answer when the file was opened.
+
+    Raises:
+        OSError, sqlite3.Error: the file cannot be used; so do all methods.
+    """
+
+    def __init__(self, path: Path, model: str = "") -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._model = model
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        self._connection.execute("PRAGMA cache_size = -32000")
+        self._connection.execute(_SCHEMA)
+        self._log = path.with_name(f"{path.name}-wal")
+        self._synced, self.is_unsynced = time.monotonic(), False
+        self._until_look = 0
+        newest = self._connection.execute("SELECT max(number) FROM answers").fetchone()[0]
+        self.newest = newest or 0
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+        """See `AnswerStore.find`."""
+        found: dict[bytes, Stored] = {}
+        for start in range(0, len(keys), _MOST_VARIABLES):
+            part = keys[start : start + _MOST_VARIABLES]
+            question = _FIND.format(marks=",".join("?" * len(part)))
+            for key, *stored in self._connection.execute(question, part):
+                found[key] = Stored(*stored)
+        return found
+
+    def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
+        """Write answers, all or none; a key that is there stays."""
+        at, model = int(time.time()), self._model
+        rows = [(key, at, model, *stored[:3]) for key, stored in answers]
+        with self._transaction():
+            self._connection.executemany(_ADD, rows)
+        self.is_unsynced = True
+        self._until_look -= len(rows)
+        if self._until_look < 0:
+            self._until_look = LOOK_AFTER
+            self._remove_old()
+        if time.monotonic() - self._synced > SYNC:
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk."""
+        descriptor = os.open(self._log, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._synced, self.is_unsynced = time.monotonic(), False
+
+    def size(self) -> Size:
+        """Return what the file holds."""
+        count, oldest = self._connection.execute("SELECT count(*), min(at) FROM answers").fetchone()
+        return Size(count, self._bytes(), oldest)
+
+    def clear(self) -> None:
+        """Remove all answers, and give the space back."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM answers")
+        self._connection.execute("VACUUM")
+
+    def close(self) -> None:
+        """Close the file, synced."""
+        self._connection.close()
+
+    def _bytes(self) -> int:
+        used = (self._connection.execute(f"PRAGMA {what}").fetchone()[0] for what in _PAGES)
+        count, free, size = used
+        return int((count - free) * size)
+
+    def _remove_old(self) -> None:
+        """Remove the oldest tenth of the answers where the file is too large."""
+        if self._bytes() <= MOST_BYTES:
+            return
+        low, high = self._connection.execute(
+            "SELECT min(number), max(number) FROM answers"
+        ).fetchone()
+        with self._transaction():
+            end = low + (high - low) // 10
+            self._connection.execute("DELETE FROM answers WHERE number <= ?", (end,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):  # a full disk may have ended it already
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
+_PAGES = ("page_count", "freelist_count", "page_size")

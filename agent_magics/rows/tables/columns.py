@@ -1,0 +1,164 @@
+"""Turns an output type into columns, and answers into their values."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from agent_magics.engine.results.frames import is_frame_type
+from agent_magics.engine.results.structured import VALUE, OutputType
+from agent_magics.protocol.errors import FatalError
+
+ANSWER = "answer"
+# The columns that stand after those of the answers.
+ERROR, TOKENS, COST = "error", "tokens", "cost"
+
+TAKEN = (
+    "output={kind} has a field {name!r}, and the result has a column of that name of its own "
+    "(after the fields come error, tokens and cost): rename the field."
+)
+NO_FRAME = (
+    "output=DataFrame is for one answer that is a table; of a row the answer is one row: take a "
+    "pydantic model, a dataclass or a TypedDict with the columns as fields."
+)
+
+_SCALARS = {"string", "integer", "number", "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of answers.
+
+    Attributes:
+        name: the field's name; of a nested one with dots ("place.city").
+        path: the names that lead to the value inside an answer.
+        kind: "string", "integer", "number", "boolean", "date", "datetime", one of them after
+            "list of ", or "json" for anything else.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    kind: str
+
+
+class AnswerColumns:
+    """The columns of answers of one type.
+
+    Args:
+        kind: the type, as `Agent.run` takes it; None is text.
+
+    Attributes:
+        output: checks answers; None for text.
+        columns: a column for each field; for a type without fields one, "answer".
+
+    Raises:
+        FatalError: `kind` is no type for answers, or a field has the name of another column.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        if kind is not None and is_frame_type(kind):
+            raise FatalError(NO_FRAME)
+        output = None if kind is None else OutputType(kind)
+        self.output = None if output is None or output.schema is None else output
+        self.columns = self._columns()
+        names = [column.name for column in self.columns]
+        for name in (ERROR, TOKENS, COST):
+            if name in names:
+                raise FatalError(TAKEN.format(kind=self.output and self.output.name, name=name))
+
+    def _columns(self) -> tuple[Column, ...]:
+        if self.output is None or self.output.schema is None:
+            return (Column(ANSWER, (), "string"),)
+        schema = self.output.schema
+        if self.output.wraps:
+            inner = schema["properties"][VALUE]
+            return (Column(ANSWER, (), _kind_of(_resolved(inner, schema))),)
+        return tuple(_fields(schema, schema, ()))
+
+    @property
+    def schema(self) -> Mapping[str, Any] | None:
+        """JSON schema of an answer; None for text."""
+        return None if self.output is None else self.output.schema
+
+    def read(self, text: str) -> bytes:
+        """Return a checked answer as JSON, with what the type adds or converts.
+
+        Raises:
+            RespondToModel: the answer does not fit the type; the message has all problems.
+            FatalError: a validator of the type failed itself.
+        """
+        return to_json(text if self.output is None else self.output.read(text))
+
+    def failure(self, problems: str) -> str:
+        """Return the error of a row whose answer does not fit, also after it was corrected."""
+        return problems if self.output is None else self.output.failure(problems)
+
+    def values(self, answers: Sequence[bytes | None]) -> dict[str, list[Any]]:
+        """Return the columns of some answers, with None where there is none.
+
+        Args:
+            answers: what `read` returned, in the order of the rows.
+        """
+        whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
+        parsed = from_json(whole, cache_strings="none")
+        return {
+            column.name: [_value_at(answer, column) for answer in parsed] for column in self.columns
+        }
+
+
+def _value_at(value: Any, column: Column) -> Any:
+    for name in column.path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None or column.kind not in _TIMES or not isinstance(value, str):
+        return value
+    try:
+        return _TIMES[column.kind](value)
+    except ValueError:
+        return None
+
+
+_TIMES = {"date": date.fromisoformat, "datetime": datetime.fromisoformat}
+
+
+def as_text(value: Any) -> str | None:
+    """Return a value of the kind "json" as JSON text, for tables that need one type a column."""
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+# -- a schema's fields -----------------------------------------------------------------------------
+
+
+def _fields(schema: Mapping[str, Any], whole: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Yield the columns of an object's fields, and of those of the objects inside it."""
+    for name, given in schema["properties"].items():
+        field, place = _resolved(given, whole), (*path, name)
+        if field.get("type") == "object" and field.get("properties") and len(place) < _DEEPEST:
+            yield from _fields(field, whole, place)
+        else:
+            yield Column(".".join(place), place, _kind_of(field))
+
+
+# Types may hold themselves; below this depth a field is one column.
+_DEEPEST = 8
+
+
+def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema without reference, and without "or null"."""
+    members = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    schema = members[0] if len(members) == 1 else schema
+    name = schema.get("$ref", "").removeprefix("#/$defs/")
+    return _resolved(whole["$defs"][name], whole) if name else schema
+
+
+def _kind_of(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if kind == "string":
+        form = schema.get("format", "").replace("-", "")
+        return form if form in ("date", "datetime") else "string"
+    if kind == "array":
+        item = schema.get("items", {}).get("type")
+        return f"list of {item}" if item in _SCALARS else "json"
+    return kind if kind in _SCALARS else "json"

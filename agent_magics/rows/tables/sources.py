@@ -1,0 +1,247 @@
+"""Reads rows: from pandas, polars and pyarrow tables, lists, generators, and files.
+
+A row is read as a tuple of the values of the columns that the prompt names, or, for a prompt that
+is a function, as the whole row: a dict of a table's columns, or the object of a list itself.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.files import Broken, file_batches
+
+# Rows that are read at once: enough that a thread is worth its while, few enough to hold.
+BATCH = 500
+# The column of a list of strings.
+TEXT = "text"
+
+Row: TypeAlias = Any
+Names: TypeAlias = tuple[str, ...] | None
+"""The columns to read; None for whole rows."""
+
+NO_ROWS = (
+    "map takes rows as a pandas, polars or pyarrow table, a list or generator of dicts, objects or "
+    "strings, or the path of a Parquet, CSV or JSONL file, not {kind}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows in memory, which can be read anywhere and again.
+
+    Attributes:
+        data: the table or list itself.
+        library: the library whose table the answers are returned in; "" for that of lists.
+        columns: the names of the columns; of a list those of its first rows.
+        count: the number of rows.
+        read: returns rows of it by their positions.
+    """
+
+    data: Any
+    library: str
+    columns: tuple[str, ...]
+    count: int
+    read: Callable[[Sequence[int], Names], list[Row]]
+
+    def batches(self, names: Names) -> Iterator[list[Row]]:
+        """Read all rows in order, up to `BATCH` at once."""
+        for start in range(0, self.count, BATCH):
+            yield self.read(range(start, min(start + BATCH, self.count)), names)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows that are read once, in order: of files, generators, data sets; see `Held`.
+
+    Attributes:
+        rows: yields some whole rows at once.
+        count: the number of rows; None where it is not known before they are read.
+    """
+
+    library: str
+    columns: tuple[str, ...]
+    rows: Iterator[list[Row]]
+    count: int | None = None
+
+    def batches(self, names: Names) -> Iterator[list[Row]]:
+        """Read all rows in order, some at once."""
+        for batch in self.rows:
+            yield batch if names is None else [values_of(row, names) for row in batch]
+
+    def held(self) -> Held:
+        """Read all rows into memory."""
+        return _of_list(list(itertools.chain.from_iterable(self.rows)), self.library)
+
+
+Source: TypeAlias = Held | Stream
+
+
+def open_source(rows: Any) -> Source:
+    """Return the reader of what was given as rows.
+
+    Raises:
+        FatalError: it is nothing that has rows, or a file cannot be read.
+    """
+    library = type(rows).__module__.partition(".")[0]
+    opener = _TABLES.get((library, type(rows).__name__))
+    if opener is not None:
+        return opener(rows)
+    if isinstance(rows, str | PurePath):
+        return _stream(file_batches(str(rows)))
+    if isinstance(rows, Mapping | bytes) or not isinstance(rows, Iterable):
+        raise FatalError(NO_ROWS.format(kind=type(rows).__name__))
+    if isinstance(rows, Sequence):
+        return _of_list(rows)
+    return _stream(_batched(iter(rows)))
+
+
+# -- lists and streams -----------------------------------------------------------------------------
+
+_MISSING = object()
+
+
+def _of_list(rows: Sequence[Any], library: str = "") -> Held:
+    def read(positions: Sequence[int], names: Names) -> list[Row]:
+        found = [rows[position] for position in positions]
+        return found if names is None else [values_of(row, names) for row in found]
+
+    return Held(rows, library, _columns_of(rows[:BATCH]), len(rows), read)
+
+
+def _batched(rows: Iterator[Any]) -> Iterator[list[Row]]:
+    while batch := list(itertools.islice(rows, BATCH)):
+        yield batch
+
+
+def _stream(batches: Iterator[list[Row]], library: str = "") -> Stream:
+    first = next(batches, [])
+    return Stream(library, _columns_of(first), itertools.chain([first], batches))
+
+
+def _columns_of(rows: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of all columns of some rows, in order."""
+    return tuple(dict.fromkeys(name for row in rows for name in _names_of(row)))
+
+
+def _names_of(row: Any) -> Iterable[str]:
+    if isinstance(row, Mapping):
+        return [str(name) for name in row]
+    if isinstance(row, Broken):
+        return ()
+    if _is_plain(row):
+        return (TEXT,)
+    of_class = getattr(row, "_fields", None) or getattr(type(row), "__slots__", None)
+    names = getattr(row, "__dict__", None) or of_class or ()
+    return [name for name in names if not name.startswith("_")]
+
+
+def _is_plain(row: Any) -> bool:
+    return row is None or isinstance(row, str | int | float)
+
+
+def values_of(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return a row's values of the named columns; None for those that it does not have."""
+    if isinstance(row, Broken):
+        return row
+    if isinstance(row, Mapping):
+        return tuple(row.get(name) for name in names)
+    if _is_plain(row):
+        return tuple(row if name == TEXT else None for name in names)
+    return tuple(getattr(row, name, None) for name in names)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _rows_of(columns: Mapping[str, list[Any]], names: Names) -> list[Row]:
+    """Return columns as rows."""
+    if names is not None:
+        return list(zip(*(columns[name] for name in names), strict=True))
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+
+
+def _of_pandas(frame: Any) -> Held:
+    wanted = tuple(map(str, frame.columns))
+    places = {name: place for place, name in enumerate(wanted)}
+
+    def read(positions: Sequence[int], names: Names) -> list[Row]:
+        part = frame.iloc[_slice_of(positions)]
+        read_names = wanted if names is None else names
+        columns = {name: part.iloc[:, places[name]].tolist() for name in read_names}
+        return _rows_of(columns, names) if columns else [()] * len(positions)
+
+    return Held(frame, "pandas", wanted, len(frame), read)
+
+
+def _of_polars(frame: Any) -> Held:
+    def read(positions: Sequence[int], names: Names) -> list[Row]:
+        part = frame[_slice_of(positions)]
+        columns = {name: part[name].to_list() for name in names or frame.columns}
+        return _rows_of(columns, names) if columns else [()] * len(positions)
+
+    return Held(frame, "polars", tuple(frame.columns), frame.height, read)
+
+
+def _of_arrow(table: Any) -> Held:
+    def read(positions: Sequence[int], names: Names) -> list[Row]:
+        by = _slice_of(positions)
+        is_slice = isinstance(by, slice)
+        part = table.slice(by.start, by.stop - by.start) if is_slice else table.take(by)
+        columns = {name: part.column(name).to_pylist() for name in names or table.column_names}
+        return _rows_of(columns, names) if columns else [()] * len(positions)
+
+    return Held(table, "pyarrow", tuple(table.column_names), table.num_rows, read)
+
+
+def _slice_of(positions: Sequence[int]) -> Any:
+    """Return a range as a slice, which costs a table nothing, and other positions as a list."""
+    is_range = isinstance(positions, range) and positions.step == 1
+    return slice(positions.start, positions.stop) if is_range else list(positions)  # type: ignore[attr-defined]
+
+
+def _of_dataset(dataset: Any) -> Stream:
+    batches = dataset.to_batches(batch_size=BATCH)
+    return Stream(
+        "pyarrow",
+        tuple(dataset.schema.names),
+        (batch.to_pylist() for batch in batches),
+        dataset.count_rows(),
+    )
+
+
+def _of_series(series: Any) -> Held:
+    return _of_pandas(series.to_frame(TEXT if series.name is None else series.name))
+
+
+def _of_polars_series(series: Any) -> Held:
+    return _of_polars(series.to_frame(series.name or TEXT))
+
+
+def _of_lazy(frame: Any) -> Held:
+    return _of_polars(frame.collect())
+
+
+def _of_dask(frame: Any) -> Stream:
+    parts = (frame.get_partition(number).compute() for number in range(frame.npartitions))
+    rows = itertools.chain.from_iterable(_of_pandas(part).batches(None) for part in parts)
+    return Stream("pandas", tuple(map(str, frame.columns)), rows)
+
+
+_TABLES: dict[tuple[str, str], Callable[[Any], Source]] = {
+    ("pandas", "DataFrame"): _of_pandas,
+    ("pandas", "Series"): _of_series,
+    ("polars", "DataFrame"): _of_polars,
+    ("polars", "Series"): _of_polars_series,
+    ("polars", "LazyFrame"): _of_lazy,
+    ("pyarrow", "Table"): _of_arrow,
+    ("pyarrow", "FileSystemDataset"): _of_dataset,
+    ("pyarrow", "InMemoryDataset"): _of_dataset,
+    ("pyarrow", "UnionDataset"): _of_dataset,
+    ("dask", "DataFrame"): _of_dask,
+    ("dask_expr", "DataFrame"): _of_dask,
+}

@@ -1,0 +1,4 @@
+"""Validates settings and puts their sources in order.
+
+The table itself stands in ``protocol.config``. Read ``sources`` first, then ``validation``.
+"""

@@ -1,0 +1,73 @@
+"""Holds the settings of one agent: those of its constructor, and later changes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.sources import Resolved, Source, resolve
+from agent_magics.settings.validation import validated
+
+
+class AgentSettings:
+    """The settings of one agent, whose name and workspace stay as constructed.
+
+    Args:
+        values: keywords of the constructor.
+
+    Attributes:
+        given: the settings that override files, environment and defaults from the next run on.
+
+    Raises:
+        FatalError: one of them is invalid.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._cwd_given = values.get("cwd", ".")
+        self._cwd = resolve([Source("program", values)]).settings.cwd
+        # Absolute: whatever folder the process is in later.
+        self._constructed = self.given = Source("program", {**values, "cwd": self._cwd})
+
+    def resolve(self, cell: Mapping[str, Any] | None = None) -> Resolved:
+        """Return the effective settings, with the source of each.
+
+        Args:
+            cell: settings of one run, which override all others.
+
+        Raises:
+            FatalError: one of them is invalid.
+        """
+        return resolve([self.given, Source("cell", cell)] if cell else [self.given])
+
+    def changed(self, changes: Mapping[str, Any]) -> Source:
+        """Return the given settings with these changes."""
+        return Source(self.given.name, {**self.given.values, **changes})
+
+    def over_constructed(self, name: str, given: Source) -> Source:
+        """Return settings completed by those of the constructor.
+
+        Args:
+            name: the agent's name, for the message.
+            given: the settings, which take precedence.
+
+        Raises:
+            FatalError: they name another workspace, or another agent.
+        """
+        if given.values.get("name", name) != name:
+            raise FatalError(
+                f"name={given.values['name']!r}: agent {name!r} keeps its name, under which its "
+                "events are recorded; make another agent of that name."
+            )
+        if self.is_elsewhere(given):
+            raise FatalError(
+                f"cwd={given.values['cwd']!r}: agent {name!r} works in {str(self._cwd)!r}, and its "
+                "conversation stays there. Begin a new one (%%agent --new), or use another agent "
+                "(name=...)."
+            )
+        return Source(given.name, {**self._constructed.values, **given.values, "cwd": self._cwd})
+
+    def is_elsewhere(self, given: Source) -> bool:
+        """Tell whether settings name another workspace than this agent's."""
+        cwd = given.values.get("cwd", self._cwd_given)
+        if cwd in (self._cwd_given, self._cwd):
+            return False
+        return bool(validated({"cwd": cwd})["cwd"] != self._cwd)

@@ -1,0 +1,96 @@
+"""Merges the sources of settings by precedence, and records the origin of each value.
+
+From highest to lowest: a cell's option, values of a program or of `%config`, the project's files
+(trusted, and only to tighten), the person's file, the environment, the default.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_magics.protocol.config import Settings
+from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.files import ProjectSettings, read_user_settings, tightening
+from agent_magics.settings.table import SETTINGS
+from agent_magics.settings.validation import check_roots, validated
+
+# A key is looked up by the provider that it belongs to, and never stands in the settings.
+_VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
+DEFAULT, ENVIRONMENT, USER, PROJECT = "default", "environment", "your config.toml", "project"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of settings and its values.
+
+    Attributes:
+        name: the source as `%agent status` shows it.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The effective settings.
+
+    Attributes:
+        origins: the source of each value, by the setting's name.
+        warnings: one sentence for each value that was left out.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    warnings: Sequence[str] = field(default=())
+
+
+def resolve(given: Sequence[Source]) -> Resolved:
+    """Return the effective settings of a run.
+
+    Args:
+        given: values of a program, a notebook, a cell; a later source overrides an earlier one.
+
+    Raises:
+        FatalError: a setting is invalid; the sentence says which, where and why.
+    """
+    below: list[Source] = [Source(ENVIRONMENT, _from_environment())]
+    if (user := read_user_settings()) is not None:
+        below.append(Source(USER, user.values))
+    checked = [Source(each.name, validated(each.values)) for each in given]
+    chosen = _values_of(checked)
+    workspace = {"cwd": chosen["cwd"]} if "cwd" in chosen else validated({"cwd": "."})
+    project, warnings = _from_project(workspace["cwd"], _values_of(below))
+    sources = [*below, Source(PROJECT, project), *checked]
+    origins = {name: source.name for source in sources for name in source.values}
+    settings = Settings(**{**_values_of(sources), **workspace})
+    check_roots(settings)
+    return Resolved(settings, {n: origins.get(n, DEFAULT) for n in SETTINGS}, warnings)
+
+
+def _values_of(sources: Sequence[Source]) -> dict[str, Any]:
+    return {name: value for source in sources for name, value in source.values.items()}
+
+
+def _from_environment() -> dict[str, Any]:
+    pairs = ((name, os.environ.get(variable)) for name, variable in _VARIABLES.items())
+    return {name: value for name, value in pairs if value}
+
+
+def _from_project(folder: Path, held: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    project = ProjectSettings(folder)
+    try:
+        found = project.read()
+    except FatalError as error:  # a faulty file of a project must not stop the person's work
+        return {}, [f"The project's settings are left out: {error}"]
+    if not found:
+        return {}, []
+    if project.is_trusted(found):
+        return tightening(found, held)
+    names = " and ".join(str(each.file.relative_to(project.folder)) for each in found)
+    return {}, [
+        f"The settings in {names} are left out: you have not trusted them (or they have changed "
+        "since). %agent settings trust shows them."
+    ]

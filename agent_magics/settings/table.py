@@ -1,0 +1,42 @@
+"""Looks up properties of settings: where they can be given, their types, bounds and choices."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, TypeAlias, get_args
+
+from agent_magics.protocol.config import Setting, Settings, Where
+
+Kind: TypeAlias = Any  # a type annotation, which no type describes
+
+KINDS: Mapping[str, Kind] = {field.name: field.type for field in fields(Settings)}
+SETTINGS: Mapping[str, Setting] = {
+    name: next(each for each in get_args(kind) if isinstance(each, Setting))
+    for name, kind in KINDS.items()
+}
+DEFAULTS = Settings()
+
+
+def settings_in(where: Where) -> dict[str, Setting]:
+    """Return the settings that can be given in a place (program, cell, file ...), by name."""
+    return {name: each for name, each in SETTINGS.items() if where in each.where}
+
+
+def base_of(name: str) -> Kind:
+    """Return the type of a setting without its annotations."""
+    return get_args(KINDS[name])[0]
+
+
+def least_of(name: str) -> int | None:
+    """Return the lower bound of a numeric setting; None where it has none."""
+    bounds = (getattr(mark, "ge", None) for mark in get_args(KINDS[name]))
+    return next((bound for bound in bounds if bound is not None), None)
+
+
+def choices_of(name: str) -> tuple[str, ...]:
+    """Return the values of a setting with a fixed choice; () for all others."""
+    base = base_of(name)
+    if isinstance(base, type) and issubclass(base, StrEnum):
+        return tuple(map(str, base))
+    values = get_args(base)
+    return values if all(isinstance(each, str) for each in values) else ()

@@ -1,0 +1,190 @@
+"""Validates settings by the types of their table; each mistake is one sentence."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from types import GenericAlias
+from typing import Annotated, Any, get_args, get_origin
+
+from agent_magics.models.providers.catalog import DATE, find_model
+from agent_magics.models.providers.endpoints import endpoint_of
+from agent_magics.models.providers.families import check_features
+from agent_magics.protocol.config import (
+    CheckedByUser,
+    Features,
+    Folder,
+    LoopLimits,
+    RunConfig,
+    SandboxPolicy,
+    Setting,
+)
+from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.table import KINDS, SETTINGS, Kind, choices_of, least_of
+
+_NO_WORKSPACE = frozenset(
+    {
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sbin", "/sys"),
+        *("/usr", "/var", "/Users", "/Library", "/System"),
+    }
+)
+
+
+# -- one value -------------------------------------------------------------------------------------
+
+
+def validated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate settings and convert them to their types.
+
+    Args:
+        given: values by the name of their setting.
+
+    Raises:
+        FatalError: a name is no setting, or a value does not fit; the sentence says which and why.
+    """
+    for name in given:
+        if name not in SETTINGS:
+            raise FatalError(f"{name!r} is not a setting; there are: {', '.join(SETTINGS)}.")
+    return {name: _validated(name, value) for name, value in given.items()}
+
+
+def _validated(name: str, value: object) -> Any:
+    import pydantic  # noqa: PLC0415 - 0.1 s that loading the extension need not wait for
+
+    try:
+        return _adapter(name).validate_python(value)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        problem = _problem(name, str(first["type"]), first.get("ctx", {}))
+        raise FatalError(f"{name}={value!r} {problem}") from None
+
+
+@cache
+def _adapter(name: str) -> Any:
+    import pydantic  # noqa: PLC0415 - as above
+
+    strict = pydantic.Field(strict=True)
+    unchecked: Any = pydantic.SkipValidation
+    checks: dict[Kind, Any] = {
+        Folder: pydantic.BeforeValidator(_existing_folder),
+        Features: pydantic.BeforeValidator(lambda given: check_features(given or {})),
+        CheckedByUser: unchecked(),
+        LoopLimits: Annotated[LoopLimits, pydantic.BeforeValidator(_limits)],
+        bool: Annotated[bool, strict],
+        int: Annotated[int, strict],
+        float: Annotated[float, strict, pydantic.AllowInfNan(False)],
+    }
+    return pydantic.TypeAdapter(_with_checks(KINDS[name], checks))
+
+
+def _with_checks(kind: Kind, checks: Mapping[Kind, Any]) -> Kind:
+    """Return a type with our markers and plain numbers replaced by pydantic's constraints."""
+    origin: Any = get_origin(kind)
+    if origin is Annotated:
+        base, *marks = get_args(kind)
+        kept = [checks.get(mark, mark) for mark in marks if not isinstance(mark, Setting)]
+        base = _with_checks(base, checks)
+        return Annotated[(base, *kept)] if kept else base
+    if origin is tuple:
+        return GenericAlias(tuple, (_with_checks(get_args(kind)[0], checks), ...))
+    if kind in (int | None, float | None):
+        return _with_checks(get_args(kind)[0], checks) | None
+    return checks.get(kind, kind)
+
+
+def _existing_folder(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError("is not a path.")
+    try:
+        folder = Path(path).expanduser().resolve()
+    except FileNotFoundError:
+        raise ValueError(
+            "cannot be found: the folder that this process works in was deleted. Change to one "
+            "that exists (os.chdir), or start the kernel anew."
+        ) from None
+    if not folder.is_dir():
+        raise ValueError("is not a folder; give one that exists.")
+    return folder
+
+
+def _limits(value: object) -> Any:
+    """Build limits of repetition from a mapping that may have only some of their fields."""
+    if value is None or isinstance(value, LoopLimits):
+        return value or LoopLimits()
+    known = [field.name for field in fields(LoopLimits)]
+    if not isinstance(value, Mapping) or not set(value) <= set(known):
+        raise FatalError(f"loops={value!r} takes these and no others: {', '.join(known)}.")
+    for name, count in value.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise FatalError(f"loops: {name}={count!r} must be a whole number of at least 1.")
+    return LoopLimits(**value)
+
+
+# pydantic's error type -> a description; all other errors get the last row.
+_PROBLEMS: Mapping[str, str] = {
+    "bool_type": "must be True or False.",
+    "int_type": "must be a whole number{least}.",
+    "greater_than_equal": "must be a whole number{least}.",
+    "float_type": "must be a number greater than 0.",
+    "greater_than": "must be a number greater than 0.",
+    "finite_number": "must be a number greater than 0.",
+    "enum": "is not one of: {choices}.",
+    "literal_error": "is not one of: {choices}.",
+    "string_type": "must be text.",
+    "callable_type": "must be a function.",
+    "tuple_type": "must be a list of folders.",
+    "value_error": "{error}",
+}
+
+
+def _problem(name: str, kind: str, context: Mapping[str, Any]) -> str:
+    least = least_of(name)
+    return _PROBLEMS.get(kind, "does not fit: it is of another type.").format(
+        least="" if least is None else f" of at least {least}",
+        choices=" | ".join(choices_of(name)),
+        error=context.get("error", ""),
+    )
+
+
+# -- what must fit together ------------------------------------------------------------------------
+
+
+def check_roots(config: RunConfig) -> None:
+    """Refuse a workspace or writable folder that would make the sandbox useless.
+
+    The home folder is allowed, since on Binder the notebooks stand in it; its start-up files are
+    then protected.
+
+    Raises:
+        FatalError: a folder that may be written is the whole machine, or the system's own.
+    """
+    if config.sandbox is not SandboxPolicy.WORKSPACE_WRITE:
+        return
+    for root in config.roots:
+        if str(root) in _NO_WORKSPACE:
+            raise FatalError(
+                f"{str(root)!r} cannot be written as a whole in sandbox='workspace-write': start "
+                "in a folder of your own (cwd=...), or use sandbox='read-only' or "
+                "'danger-full-access'."
+            )
+
+
+def check_price(config: RunConfig, address: str) -> None:
+    """Refuse a budget in money where the price of a request is unknown.
+
+    Args:
+        config: the run's configuration.
+        address: the server's base URL; some servers report the cost in each answer.
+
+    Raises:
+        FatalError: `max_cost` is set, and the price of the model is not known.
+    """
+    if config.max_cost is None or endpoint_of(address).reports_cost:
+        return
+    card = find_model(config.model)
+    if card is None or card.input_price is None:
+        raise FatalError(
+            f"max_cost={config.max_cost:g} cannot be kept: the price of {config.model} is not "
+            f"known (price list of {DATE}); use max_tokens or max_turns."
+        )

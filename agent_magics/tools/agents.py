@@ -1,0 +1,125 @@
+"""``spawn_agent`` and the other tools with which an agent has others do a part of its work."""
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest, SubAgents
+from agent_magics.protocol.errors import RespondToModel
+
+# Milliseconds that `wait` waits where the call does not say, and at most.
+_WAIT, _LONGEST_WAIT = 30_000, 3_600_000
+
+
+@tool
+async def spawn_agent(
+    task: str,
+    agent_type: str | None = None,
+    name: str | None = None,
+    tools: list[str] | None = None,
+    model: str | None = None,
+    budget: AgentBudget | None = None,
+    share: list[str] | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> str:
+    """Start a sub-agent: it works beside you on a task of its own, and reports when it ends.
+
+    Use it for work that is independent and large, such as looking through many files. It knows
+    nothing of this conversation but the task and what you share. Four work at a time, more wait.
+
+    Args:
+        task: everything that it must know, and what it should report.
+        agent_type: "explore" reads and searches (the default); "worker" also changes things; or a
+            type of the project or the person (list_agents names them).
+        name: for later calls; at most 32 of a-z, 0-9 and -.
+        tools: names of your tools that it may use; all that its type allows if not given.
+        model: another model than its type's.
+        budget: less than its type may spend; it is stopped there.
+        share: "conversation" for what was said so far, and names of kept results (@r1).
+    """
+    call, agents = _in_turn(ctx, "spawn_agent")
+    request = SpawnRequest(
+        task=task,
+        agent_type=agent_type or "explore",
+        name=name or "",
+        tools=None if tools is None else tuple(tools),
+        model=model or "",
+        budget=budget or AgentBudget(),
+        share=tuple(share or ()),
+        call_id=call.call_id,
+    )
+    return agents.spawn(request)
+
+
+@tool
+async def send_input(
+    id: str, message: str, interrupt: bool = False, *, ctx: ToolContext | None = None
+) -> str:
+    """Send a message to a sub-agent; one that has ended goes on with it.
+
+    Args:
+        id: its name.
+        message: the message.
+        interrupt: whether to stop what it does now, rather than to wait for its running calls.
+    """
+    call, agents = _in_turn(ctx, "send_input")
+    return agents.send(id, message, call.call_id, interrupt=interrupt)
+
+
+@tool(mutating=False)
+async def wait(
+    ids: list[str] | None = None, timeout_ms: int = _WAIT, *, ctx: ToolContext | None = None
+) -> str:
+    """Wait until a sub-agent ends; return when the first does.
+
+    Reports also come without it, with the next request. So wait only where you can do nothing else.
+
+    Args:
+        ids: names of sub-agents; all if not given.
+        timeout_ms: the most milliseconds to wait, up to 3,600,000.
+    """
+    _, agents = _in_turn(ctx, "wait")
+    if not 0 <= timeout_ms <= _LONGEST_WAIT:
+        raise RespondToModel(f"timeout_ms={timeout_ms} is not from 0 to {_LONGEST_WAIT}.")
+    return await agents.wait(tuple(ids or ()), timeout_ms / 1000)
+
+
+@tool(mutating=False)
+async def resume_agent(id: str, *, ctx: ToolContext | None = None) -> str:
+    """Let a sub-agent that was stopped or has failed go on with its task, within its budget.
+
+    Args:
+        id: its name.
+    """
+    call, agents = _in_turn(ctx, "resume_agent")
+    return agents.resume(id, call.call_id)
+
+
+@tool(mutating=False)
+async def close_agent(id: str, *, ctx: ToolContext | None = None) -> str:
+    """Stop a sub-agent whose work is not needed any more; it does not report.
+
+    Args:
+        id: its name.
+    """
+    _, agents = _in_turn(ctx, "close_agent")
+    return agents.close(id)
+
+
+@tool(mutating=False)
+async def list_agents(*, ctx: ToolContext | None = None) -> str:
+    """List the sub-agents of this conversation: what each does and has spent, and the limits."""
+    _, agents = _in_turn(ctx, "list_agents")
+    return agents.list()
+
+
+def _in_turn(ctx: ToolContext | None, name: str) -> tuple[ToolContext, SubAgents]:
+    """Return the context of a call, and the sub-agents of its agent.
+
+    Raises:
+        RespondToModel: there are none.
+    """
+    if ctx is None:
+        raise RespondToModel(f"{name} works inside a turn; by hand, use agent.spawn(...).")
+    if ctx.turn.agents is None:
+        raise RespondToModel("A sub-agent has no sub-agents of its own: depth 1 is the limit.")
+    return ctx, ctx.turn.agents
