@@ -123,6 +123,9 @@ function insert(panel: NotebookPanel, wish: Wish): Json {
 function edit(panel: NotebookPanel, wish: Wish): Json {
   refuseReadOnly(panel);
   const cell = changeable(panel, wish, 'editable');
+  if (wish.kind !== undefined && cell.cell_type !== wish.kind) {
+    throw new Refusal(`cell ${String(wish.cell)} is a ${cell.cell_type} cell now: read it again`);
+  }
   const { start, end, value } = smallestChange(cell.getSource(), String(wish.source));
   asOneStep(cell.undoManager, () => cell.updateSource(start, end, value));
   return {};

@@ -8,6 +8,7 @@ import type {
   ChangesItem,
   Item,
   NoticeItem,
+  PictureItem,
   PlanItem,
   ReasoningItem,
   Source,
@@ -58,16 +59,20 @@ const STEP_WORDS: Record<StepStatus, string> = {
   completed: 'done'
 };
 
+const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
 /**
  * Draw one item.
  *
  * @param key - place of the item in its output; the same after an update, so that a fold the
  *   person opened stays open.
+ * @param data - what else the output holds.
  */
 export async function drawItem(
   item: Item,
   options: IRenderMime.IRendererOptions,
-  key = '0'
+  key = '0',
+  data: IRenderMime.IMimeModel['data'] = {}
 ): Promise<HTMLElement> {
   switch (item.kind) {
     case 'text':
@@ -85,6 +90,8 @@ export async function drawItem(
       return drawPlan(item);
     case 'usage':
       return drawUsage(item);
+    case 'picture':
+      return drawPicture(item, data);
     case 'block':
       return drawBlock(item, options, key);
     case 'unknown':
@@ -312,6 +319,20 @@ function drawUsage(item: UsageItem): HTMLElement {
   return make('div', 'am-usage', facts.filter(fact => fact !== '').join(' · '));
 }
 
+/** JupyterLab's own drawing of a picture leaves out the words for who cannot see it. */
+function drawPicture(item: PictureItem, data: IRenderMime.IMimeModel['data']): HTMLElement {
+  const words = showInvisible(item.alt);
+  const type = PICTURES.find(type => typeof data[type] === 'string');
+  if (type === undefined) {
+    return make('div', 'am-empty', `[${words}]`);
+  }
+  const picture = document.createElement('img');
+  picture.className = 'am-picture';
+  picture.src = `data:${type};base64,${data[type]}`;
+  picture.alt = words;
+  return picture;
+}
+
 async function drawBlock(
   item: BlockItem,
   options: IRenderMime.IRendererOptions,
@@ -337,11 +358,14 @@ function drawOutput(runs: Run[], name: string): HTMLElement {
   const pre = drawPre('', `Output of ${name}`);
   for (const { text, look } of runs) {
     const span = make('span', look.on.map(name => `am-${name}`).join(' '), text);
+    if (look.fg !== null) {
+      span.classList.add('am-fg');
+    }
     for (const [kind, colour] of [['fg', look.fg], ['bg', look.bg]] as const) {
       if (typeof colour === 'number') {
         span.classList.add(`am-${kind}-${colour}`);
       } else if (colour !== null) {
-        span.style[kind === 'fg' ? 'color' : 'backgroundColor'] = colour;
+        span.style.setProperty(kind === 'fg' ? '--am-fg' : 'background-color', colour);
       }
     }
     pre.append(span);

@@ -1,26 +1,39 @@
-/** What JupyterLab starts: a line to the kernel of each notebook, and what other extensions use. */
+/** What JupyterLab starts: a line to each notebook's kernel, commands, status, notifications. */
 
-import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
+import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { IAgentMagics, PageTools } from './api.js';
+import { callAttention } from './attention.js';
+import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
+import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
+import { settleAll } from './settle.js';
+import { StatusItem } from './status.js';
+import { Work } from './work.js';
 
 export * from './api.js';
 
 /** How a question's widget tells what the person did, where the kernel could not hear it. */
 const QUESTION = 'agent-magics-question';
 
-const plugin: JupyterFrontEndPlugin<IAgentMagics> = {
+/** The runs of all notebooks in this page. */
+const work = new Work();
+
+const link: JupyterFrontEndPlugin<IAgentMagics> = {
   id: 'agent-magics:link',
   description: 'Lets agents reach the open notebook, and answers reach a busy kernel.',
   autoStart: true,
   requires: [INotebookTracker],
   provides: IAgentMagics,
-  activate: (_: unknown, tracker: INotebookTracker): IAgentMagics => {
+  activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
     const tools = new PageTools();
     const links = new Set<Link>();
     const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    keepPlace(tracker);
+    passShortcuts();
     tracker.forEach(follow);
     tracker.widgetAdded.connect((_, panel) => follow(panel));
     document.addEventListener(QUESTION, event => {
@@ -37,6 +50,32 @@ const plugin: JupyterFrontEndPlugin<IAgentMagics> = {
   }
 };
 
+const commands: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:commands',
+  description: 'Commands, shortcuts, the status bar and notifications of agents.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ICommandPalette, IStatusBar],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    palette: ICommandPalette | null,
+    bar: IStatusBar | null
+  ): void => {
+    for (const command of addCommands(app, tracker, work)) {
+      palette?.addItem({ command, category: CATEGORY });
+    }
+    work.changed.connect(() => app.commands.notifyCommandChanged());
+    bar?.registerStatusItem('agent-magics:status', {
+      item: new StatusItem(work, () => goToWork(app.shell, work)),
+      align: 'left',
+      isActive: () => work.runs.length > 0,
+      activeStateChanged: work.changed
+    });
+    callAttention(work, run => goToRun(app.shell, run));
+  }
+};
+
 /** Keep a link to whichever kernel a notebook has. */
 function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
   let link: Link | null = null;
@@ -45,10 +84,13 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
       links.delete(link);
       link.dispose();
       link = null;
+      if (!panel.isDisposed) {
+        settleAll(panel);
+      }
     }
     const kernel = panel.isDisposed ? null : panel.sessionContext.session?.kernel;
     if (kernel) {
-      link = new Link(panel, kernel, tools);
+      link = new Link(panel, kernel, tools, work);
       links.add(link);
     }
   };
@@ -57,4 +99,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
   renew();
 }
 
-export default plugin;
+export default [link, commands];

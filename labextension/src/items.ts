@@ -80,6 +80,12 @@ export interface UsageItem {
   cost: string;
 }
 
+/** Words for a picture, which stands beside the item in the same output. */
+export interface PictureItem {
+  kind: 'picture';
+  alt: string;
+}
+
 export interface BlockItem {
   kind: 'block';
   items: Item[];
@@ -99,6 +105,7 @@ export type Item =
   | ChangesItem
   | PlanItem
   | UsageItem
+  | PictureItem
   | BlockItem
   | UnknownItem;
 
@@ -153,6 +160,8 @@ export function parseItem(data: unknown): Item {
         requests: count(data.requests),
         cost: text(data.cost)
       };
+    case 'picture':
+      return { kind: 'picture', alt: text(data.alt) };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
     default:

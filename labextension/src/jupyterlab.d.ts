@@ -8,6 +8,24 @@
 declare module '@jupyterlab/application' {
   import type { Token } from '@lumino/coreutils';
 
+  export interface CommandRegistry {
+    addCommand(
+      id: string,
+      options: {
+        label: string;
+        caption: string;
+        execute: () => void;
+        isEnabled: () => boolean;
+      }
+    ): unknown;
+    notifyCommandChanged(id?: string): void;
+  }
+
+  export interface JupyterFrontEnd {
+    readonly commands: CommandRegistry;
+    readonly shell: { activateById(id: string): void };
+  }
+
   export interface JupyterFrontEndPlugin<T> {
     id: string;
     description?: string;
@@ -15,8 +33,50 @@ declare module '@jupyterlab/application' {
     requires?: Token<unknown>[];
     optional?: Token<unknown>[];
     provides?: Token<T>;
-    activate: (app: unknown, ...services: never[]) => T;
+    activate: (app: JupyterFrontEnd, ...services: never[]) => T;
   }
+}
+
+declare module '@jupyterlab/apputils' {
+  import type { Token } from '@lumino/coreutils';
+
+  export interface ICommandPalette {
+    addItem(item: { command: string; category: string }): unknown;
+  }
+
+  export const ICommandPalette: Token<ICommandPalette>;
+
+  export namespace Notification {
+    function emit(
+      message: string,
+      type: 'info' | 'success',
+      options: {
+        actions: { label: string; callback: () => void }[];
+        autoClose: number | false;
+      }
+    ): string;
+    function dismiss(id: string): void;
+  }
+}
+
+declare module '@jupyterlab/statusbar' {
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+  import type { Widget } from '@lumino/widgets';
+
+  export interface IStatusBar {
+    registerStatusItem(
+      id: string,
+      item: {
+        item: Widget;
+        align: 'left' | 'right';
+        isActive: () => boolean;
+        activeStateChanged: ISignal<unknown, unknown>;
+      }
+    ): unknown;
+  }
+
+  export const IStatusBar: Token<IStatusBar>;
 }
 
 declare module '@jupyterlab/notebook' {
@@ -94,6 +154,7 @@ declare module '@jupyterlab/notebook' {
     readonly supportsSubshells?: boolean;
     readonly info: Promise<unknown>;
     readonly iopubMessage: ISignal<Kernel, Message>;
+    readonly statusChanged: ISignal<Kernel, string>;
     readonly anyMessage: ISignal<Kernel, { msg: Message; direction: 'send' | 'recv' }>;
     createComm(target: string, id?: string): Comm;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
@@ -106,23 +167,44 @@ declare module '@jupyterlab/notebook' {
   }
 
   export interface NotebookPanel {
+    readonly id: string;
     readonly isDisposed: boolean;
+    readonly isVisible: boolean;
     readonly disposed: ISignal<unknown, unknown>;
     readonly sessionContext: SessionContext;
     readonly context: {
       readonly path: string;
       readonly ready: Promise<void>;
+      save(): Promise<void>;
       readonly model: {
         readonly readOnly: boolean;
         readonly collaborative?: boolean;
         readonly sharedModel: SharedNotebook;
-        readonly cells: { readonly length: number; get(index: number): CellModel };
+        readonly cells: {
+          readonly length: number;
+          readonly changed: ISignal<unknown, unknown>;
+          get(index: number): CellModel;
+        };
       };
+    };
+    readonly content: {
+      readonly widgets: readonly { readonly model: CellModel; readonly node: HTMLElement }[];
+      readonly activeCell: {
+        readonly model: CellModel;
+        readonly ready: Promise<void>;
+        readonly editor: {
+          setCursorPosition(position: { line: number; column: number }): void;
+        } | null;
+      } | null;
+      activeCellIndex: number;
+      mode: 'command' | 'edit';
+      activate(): void;
     };
   }
 
   export interface INotebookTracker {
     readonly widgetAdded: ISignal<INotebookTracker, NotebookPanel>;
+    readonly currentWidget: NotebookPanel | null;
     forEach(action: (panel: NotebookPanel) => void): void;
   }
 

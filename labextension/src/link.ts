@@ -5,7 +5,10 @@ import { UUID } from '@lumino/coreutils';
 
 import type { PageTools } from './api.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
+import { Feet, type FootData } from './foot.js';
 import { Redraw } from './redraw.js';
+import { settleAll } from './settle.js';
+import type { Work } from './work.js';
 
 const TARGET = 'agent_magics';
 const CONTROL = 'agent_magics_message';
@@ -13,8 +16,15 @@ const VERSION = 1;
 /** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
 const SUBSHELL_LIMIT = 5_000;
 const INFO_LIMIT = 2_000;
+/** Milliseconds in which a cell that was moved is back. */
+const MOVING = 300;
 /** What a notebook holds, or a cell that is run, where agent_magics may be loaded. */
 const MENTIONED = /agent_magics|^\s*%{1,2}agent\b/m;
+
+/** What is looked at of a saved output. */
+interface SavedOutput {
+  metadata?: { agent_magics?: { conversation?: string } };
+}
 
 /**
  * The page speaks on a comm of its own, on which the kernel never does: a kernel (ipykernel 7)
@@ -25,11 +35,14 @@ export class Link {
   constructor(
     private _panel: NotebookPanel,
     private _kernel: Kernel,
-    private _tools: PageTools
+    private _tools: PageTools,
+    private _work: Work
   ) {
     this._redraw = new Redraw(_panel);
+    this._feet = new Feet(_panel, data => this._send(data));
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
+    _kernel.statusChanged.connect(this._onStatus, this);
     _tools.changed.connect(this._sendTools, this);
     void this._begin();
   }
@@ -45,8 +58,14 @@ export class Link {
 
   dispose(): void {
     this._isDisposed = true;
+    this._feet.dispose();
+    this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
     this._kernel.anyMessage.disconnect(this._onAnyMessage, this);
+    this._kernel.statusChanged.disconnect(this._onStatus, this);
+    if (!this._panel.isDisposed) {
+      this._panel.context.model.cells.changed.disconnect(this._onCells, this);
+    }
     this._tools.changed.disconnect(this._sendTools, this);
     if (!this._kernel.isDisposed) {
       this._send({ type: 'bye' });
@@ -59,6 +78,8 @@ export class Link {
   /** Knock where the notebook is of our kind: its kernel may be running since long. */
   private async _begin(): Promise<void> {
     await this._panel.context.ready;
+    this._cells = this._cellIds();
+    this._panel.context.model.cells.changed.connect(this._onCells, this);
     const answered = await within(INFO_LIMIT, this._kernel.info);
     if (this._isDisposed || !this._mentions()) {
       return;
@@ -107,9 +128,23 @@ export class Link {
       version: VERSION,
       client: this._kernel.clientId,
       path: this._panel.context.path,
+      conversation: this._conversation(),
       inbox: this._inbox,
       tools: this._tools.specs as unknown as Json
     };
+  }
+
+  /** The conversation that the notebook's last output of an agent names. */
+  private _conversation(): string {
+    const { cells } = this._panel.context.model;
+    let found = '';
+    for (let index = 0; index < cells.length; index++) {
+      for (const output of cells.get(index).outputs?.toJSON() ?? []) {
+        const { metadata } = output as unknown as SavedOutput;
+        found = metadata?.agent_magics?.conversation ?? found;
+      }
+    }
+    return found;
   }
 
   private async _enter(id: string): Promise<void> {
@@ -119,6 +154,7 @@ export class Link {
       this._comm = comm;
       await this._findWay(comm);
       this._send({ type: 'ping' });
+      this._sendTools(); // some may have come or gone since the knock
     }
   }
 
@@ -167,6 +203,33 @@ export class Link {
     this._send({ type: 'tools', tools: this._tools.specs as unknown as Json });
   }
 
+  // -- what becomes of cells and kernel -----------------------------------------------------------
+
+  private _onStatus(_: Kernel, status: string): void {
+    if (['restarting', 'autorestarting', 'dead'].includes(status)) {
+      settleAll(this._panel);
+      this._feet.dispose();
+      this._work.leave(this._panel);
+    }
+  }
+
+  /** Tell of deleted cells, a moment later: a cell that is moved goes, and comes back. */
+  private _onCells(): void {
+    clearTimeout(this._counting);
+    this._counting = setTimeout(() => {
+      const before = this._cells;
+      this._cells = this._cellIds();
+      const gone = [...before].filter(id => !this._cells.has(id));
+      if (gone.length > 0 && !this._isDisposed && !this._panel.isDisposed) {
+        this._send({ type: 'gone', cells: gone });
+      }
+    }, MOVING);
+  }
+
+  private _cellIds(): Set<string> {
+    return new Set(this._panel.context.model.sharedModel.cells.map(cell => cell.id));
+  }
+
   // -- what the kernel says -----------------------------------------------------------------------
 
   private _onMessage(_: Kernel, message: Message): void {
@@ -198,10 +261,22 @@ export class Link {
         this._knock(this._kernel.createComm(TARGET));
         break;
       case 'redraw':
-        this._redraw.begin(
+        this._redraw[data.ended ? 'restore' : 'begin'](
           String(data.cell),
           data.outputs as { display_id: string; data: unknown }[]
         );
+        break;
+      case 'foot':
+        if (data.done) {
+          this._feet.end(String(data.cell));
+          this._work.end(String(data.cell));
+        } else {
+          this._feet.show(data as unknown as FootData);
+          this._work.show(this._panel, data as unknown as FootData);
+        }
+        break;
+      case 'unheard':
+        this._feet.giveBack(String(data.cell), String(data.text));
         break;
       case 'call':
         void this._call(data);
@@ -233,11 +308,14 @@ export class Link {
     }
   }
 
+  private _cells = new Set<string>();
+  private _counting: ReturnType<typeof setTimeout> | undefined;
   private _comm: Comm | null = null;
   private _comms = new Map<string, Comm>();
   private _inbox = UUID.uuid4();
   private _isDisposed = false;
   private _redraw: Redraw;
+  private _feet: Feet;
 }
 
 /** Whether something came about in so many milliseconds. */

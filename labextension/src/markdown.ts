@@ -12,14 +12,23 @@ const TAGS = new Set(
 );
 const LINK = /^(https?:\/\/|mailto:)/i;
 const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp|svg\+xml)[;,]/i;
-// Classes of the syntax highlighter and of the diagram box; any other could imitate the page.
-const CLASS = /^(ͼ|cm-|language-|jp-Mermaid$)/;
+// Classes of the syntax highlighter; any other could imitate the page.
+const CLASS = /^(ͼ|cm-|language-)/;
+// A diagram loads the pictures that it names while it is drawn: it is shown as code.
+const DIAGRAM = /(`{3}|~{3})([^\n]*?)mermaid/gi;
+// Macros that make links, styles and elements, or change what later formulas mean; the same ones
+// as in render/formulas.py.
+const ACTS = new RegExp(
+  '\\\\(?:href|url|class|cssId|style|data|html\\w*|require|include\\w*|bbox|enclose|texttip|mmlToken' +
+    '|action\\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\\w*newcommand|providecommand' +
+    '|\\w*newenvironment|Newextarrow|DeclareMathOperator)(?![a-zA-Z])'
+);
 
 // Code first, so that a dollar sign in code is not taken for mathematics.
 const FENCE = /^ {0,3}(?:```|~~~)[\s\S]*?(?:^ {0,3}(?:```|~~~)[ \t]*$|(?![\s\S]))/;
 const SPAN = /(?<ticks>`+)(?!`)[\s\S]*?[^`]\k<ticks>(?!`)/;
 const DISPLAY = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]/;
-const INLINE = /\\\([\s\S]+?\\\)|\$(?![\s$])(?:\\.|[^$\n\\])*?[^\s\\$]\$(?!\d)/;
+const INLINE = /\\\([\s\S]+?\\\)|\$(?![\s$])(?:\\.|[^$\n\\])*?(?:\\\S|[^\s\\$])\$(?!\d)/;
 const CODE_OR_MATH = new RegExp(
   `(${FENCE.source}|${SPAN.source})|${DISPLAY.source}|${INLINE.source}`,
   'gm'
@@ -40,7 +49,7 @@ export async function drawMarkdown(
   }
   // The class brings JupyterLab's own typography for Markdown.
   host.className = 'am-text jp-RenderedHTMLCommon';
-  const [text, math] = takeOutMath(source);
+  const [text, math] = takeOutMath(source.replace(DIAGRAM, '$1$2text'));
   const html = await options.markdownParser.render(text);
   // A template's content is inert: nothing in it is fetched or run before it has been pruned.
   const template = document.createElement('template');
@@ -82,11 +91,12 @@ function putBackMath(root: DocumentFragment, math: string[]): void {
   }
 }
 
-function drawMath(formula: string | undefined): HTMLElement {
-  const span = document.createElement('span');
-  span.className = 'am-math';
-  span.textContent = formula ?? '';
-  return span;
+function drawMath(formula = ''): HTMLElement {
+  const acts = ACTS.test(formula);
+  const element = document.createElement(acts ? 'code' : 'span');
+  element.className = acts ? '' : 'am-math';
+  element.textContent = formula;
+  return element;
 }
 
 function prune(root: DocumentFragment): void {

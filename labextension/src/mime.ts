@@ -17,7 +17,8 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
   /** Draw the model; called again for each update of the same output. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     const drawing = ++this._drawings;
-    const item = await drawItem(parseItem(model.data[MIME_TYPE]), this._options);
+    const { data } = model;
+    const item = await drawItem(parseItem(data[MIME_TYPE]), this._options, '0', data);
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
       this._keepFolds(item);

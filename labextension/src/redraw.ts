@@ -2,6 +2,8 @@
 
 import type { CellModel, Message, NotebookPanel, Output } from '@jupyterlab/notebook';
 
+import { MIME_TYPE } from './items.js';
+
 export class Redraw {
   constructor(private _panel: NotebookPanel) {}
 
@@ -19,6 +21,16 @@ export class Redraw {
     this._places.set(id, places);
     for (const { display_id, data } of outputs) {
       places.set(display_id, cell.outputs.add(displayed(data)) - 1);
+    }
+  }
+
+  /** Show what an ended cell has shown, where this page lacks some of it. */
+  restore(id: string, outputs: { display_id: string; data: unknown }[]): void {
+    const shown = this._cell(id)?.outputs?.toJSON() ?? [];
+    const before = shown.map(output => itemOf(output.data));
+    const wanted = outputs.map(output => itemOf(output.data));
+    if (JSON.stringify(before) !== JSON.stringify(wanted)) {
+      this.begin(id, outputs);
     }
   }
 
@@ -59,6 +71,11 @@ export class Redraw {
   }
 
   private _places = new Map<string, Map<string, number>>();
+}
+
+/** What is ours of an output; a widget is never part of what is saved. */
+function itemOf(data: unknown): unknown {
+  return (data as { [mime: string]: unknown } | undefined)?.[MIME_TYPE] ?? null;
 }
 
 function displayed(data: unknown): Output {

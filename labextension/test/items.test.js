@@ -43,3 +43,7 @@ test('thoughts are read as what they are', () => {
   const item = parseItem({ version: 1, kind: 'reasoning', text: 'Hm.', left_out: 7 });
   assert.deepEqual(item, { kind: 'reasoning', text: 'Hm.', leftOut: 7 });
 });
+
+test('a picture has words, whatever stands in their place', () => {
+  assert.deepEqual(parseItem({ version: 1, kind: 'picture' }), { kind: 'picture', alt: '' });
+});

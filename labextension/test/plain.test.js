@@ -62,5 +62,9 @@ test('a removed line of dashes is no file head', () => {
 test('formulas stand aside, dollars in code and in prices do not', () => {
   const [text, math] = takeOutMath('$a_b$ `$x$` costs $5 and $6, \\(y\\)\n```\n$z$\n```\n$$w$$');
   assert.deepEqual(math, ['$a_b$', '\\(y\\)', '$$w$$']);
+  assert.deepEqual(takeOutMath('$\\{1, 2\\}$ and $\\|x\\|$, \\$5 and \\$6')[1], [
+    '$\\{1, 2\\}$',
+    '$\\|x\\|$'
+  ]);
   assert.match(text, /`\$x\$` costs \$5 and \$6, .+\n```\n\$z\$\n```\n/);
 });

@@ -1,0 +1,83 @@
+/** Tells a person who looks elsewhere that a question waits, or that a long run has ended. */
+
+import { Notification as LabNotification } from '@jupyterlab/apputils';
+
+import { news, type Run, type Work } from './work.js';
+
+/** Milliseconds that the page is out of sight before the system's notifications are used. */
+const AWAY = 30_000;
+const COUNT = /^\(\d+\) /;
+
+/**
+ * Follow the runs of a page.
+ *
+ * @param go - shows the cell of a run.
+ */
+export function callAttention(work: Work, go: (run: Run) => void): void {
+  const shown = new Map<string, string>();
+  const away = new Away();
+  work.changed.connect((_, change) => {
+    countInTitle(work.questions);
+    const { run } = change;
+    if (change.ended || run.questions < change.before) {
+      LabNotification.dismiss(shown.get(run.cell) ?? '');
+      shown.delete(run.cell);
+    }
+    const words = news(change);
+    if (words === '') {
+      return;
+    }
+    const waiting = (): boolean =>
+      change.ended || work.runs.some(each => each.cell === run.cell && each.questions > 0);
+    away.whenLong(() => waiting() && tellSystem(words, run, go));
+    if (!run.panel.isVisible) {
+      const actions = [{ label: 'Show', callback: (): void => go(run) }];
+      const options = { actions, autoClose: change.ended ? 10_000 : (false as const) };
+      shown.set(run.cell, LabNotification.emit(words, change.ended ? 'success' : 'info', options));
+    }
+  });
+  new MutationObserver(() => countInTitle(work.questions)).observe(
+    document.querySelector('title') ?? document.head,
+    { childList: true }
+  );
+}
+
+/** Put the number of open questions in front of the tab's title. */
+function countInTitle(questions: number): void {
+  const title = document.title.replace(COUNT, '');
+  const wanted = questions > 0 ? `(${questions}) ${title}` : title;
+  if (document.title !== wanted) {
+    document.title = wanted;
+  }
+}
+
+/** Knows since when the page is out of sight. */
+class Away {
+  constructor() {
+    document.addEventListener('visibilitychange', () => {
+      this._since = document.hidden ? Date.now() : null;
+    });
+  }
+
+  /** Act once the page has been out of sight for long; never where the person is back before. */
+  whenLong(act: () => void): void {
+    const since = this._since;
+    if (since !== null) {
+      setTimeout(() => this._since === since && act(), Math.max(0, since + AWAY - Date.now()));
+    }
+  }
+
+  private _since: number | null = document.hidden ? Date.now() : null;
+}
+
+function tellSystem(words: string, run: Run, go: (run: Run) => void): void {
+  if (!('Notification' in window) || Notification.permission !== 'granted') {
+    return;
+  }
+  const shown = new Notification('agent-magics', { body: words, tag: run.cell });
+  shown.onclick = (): void => {
+    window.focus();
+    go(run);
+    shown.close();
+  };
+}

@@ -1,0 +1,210 @@
+/** The commands of the palette and of shortcuts: answer, stop, say more, begin an agent's cell. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { INotebookTracker, NotebookPanel, Output } from '@jupyterlab/notebook';
+
+import type { Run, Work } from './work.js';
+
+export const CATEGORY = 'Agent';
+const OPEN = '.agm-question:not([data-answered])';
+const FOOT = '.am-foot';
+/** Of a long error the last lines tell the most. */
+const MOST_LINES = 40;
+const SEQUENCES = /\x1b\[[0-9;]*[A-Za-z]/g;
+
+type Shell = JupyterFrontEnd['shell'];
+
+interface Action {
+  label: string;
+  caption: string;
+  run: () => void;
+  /** Whether it has something to act on. */
+  applies: () => boolean;
+}
+
+/** Add the commands, and return their ids. */
+export function addCommands(
+  { commands, shell }: JupyterFrontEnd,
+  tracker: INotebookTracker,
+  work: Work
+): string[] {
+  const actions = actionsOf(shell, tracker, work);
+  return Object.entries(actions).map(([name, { label, caption, run, applies }]) => {
+    const id = `agent-magics:${name}`;
+    commands.addCommand(id, { label, caption, execute: run, isEnabled: applies });
+    return id;
+  });
+}
+
+function actionsOf(
+  shell: Shell,
+  tracker: INotebookTracker,
+  work: Work
+): { [name: string]: Action } {
+  const hasQuestion = (): boolean => work.questions > 0 || document.querySelector(OPEN) !== null;
+  const isAtWork = (): boolean => work.runs.length > 0;
+  const hasNotebook = (): boolean => tracker.currentWidget !== null;
+  return {
+    'next-question': {
+      label: 'Go to the Next Question',
+      caption: 'Go to the next question that waits for an answer',
+      run: () => goToWork(shell, work),
+      applies: hasQuestion
+    },
+    approve: {
+      label: 'Approve the Question',
+      caption: 'Approve the question that has the focus; without one, go to the next',
+      run: () => answer('approve', shell, work),
+      applies: hasQuestion
+    },
+    deny: {
+      label: 'Deny the Question',
+      caption: 'Deny the question that has the focus; without one, go to the next',
+      run: () => answer('deny', shell, work),
+      applies: hasQuestion
+    },
+    steer: {
+      label: 'Message to the Agent',
+      caption: 'Say something to the agent at work',
+      run: () => inFoot(shell, tracker, work, 'input')?.focus(),
+      applies: isAtWork
+    },
+    stop: {
+      label: 'Stop the Agent',
+      caption: 'End the turn of the agent at work',
+      run: () => inFoot(shell, tracker, work, '.am-foot-stop')?.click(),
+      applies: isAtWork
+    },
+    notify: {
+      label: 'Notify Me by the System',
+      caption: 'Let the browser notify you when the page is out of sight and an agent needs you',
+      run: () => void Notification.requestPermission(),
+      applies: () => 'Notification' in window && Notification.permission === 'default'
+    },
+    'new-cell': {
+      label: 'New Agent Cell',
+      caption: 'Insert a %%agent cell below',
+      run: () => insertBelow(tracker.currentWidget, '%%agent\n'),
+      applies: hasNotebook
+    },
+    'fix-error': {
+      label: 'Explain and Fix the Error',
+      caption: 'Insert a %%agent cell about the error of the active cell',
+      run: () => {
+        const failed = failedCell(tracker.currentWidget);
+        if (failed !== null) {
+          insertBelow(tracker.currentWidget, failed);
+        }
+      },
+      applies: () => failedCell(tracker.currentWidget) !== null
+    },
+    'to-prompt': {
+      label: 'Make the Cell a Prompt',
+      caption: 'Put %%agent above the text of the active cell',
+      run: () => {
+        const cell = tracker.currentWidget?.content.activeCell;
+        cell?.model.sharedModel.updateSource(0, 0, '%%agent\n');
+      },
+      applies: () => {
+        const cell = tracker.currentWidget?.content.activeCell?.model.sharedModel;
+        return cell?.cell_type === 'code' && !cell.getSource().startsWith('%%');
+      }
+    }
+  };
+}
+
+/** Show what waits for the person, or else the agent that has worked for the longest. */
+export function goToWork(shell: Shell, work: Work): void {
+  const waiting = work.runs.find(run => run.questions > 0) ?? work.runs[0];
+  if (waiting !== undefined) {
+    goToRun(shell, waiting);
+  } else {
+    showQuestion(document.querySelector<HTMLElement>(OPEN));
+  }
+}
+
+/** Show a run's notebook, and in it the open question, or else the cell. */
+export function goToRun(shell: Shell, { panel, cell }: Run): void {
+  if (panel.isDisposed) {
+    return;
+  }
+  shell.activateById(panel.id);
+  const widget = panel.content.widgets.find(({ model }) => model.id === cell);
+  const question = widget?.node.querySelector<HTMLElement>(OPEN);
+  if (question) {
+    showQuestion(question);
+  } else {
+    widget?.node.scrollIntoView({ block: 'nearest' });
+  }
+}
+
+function showQuestion(question: HTMLElement | null): void {
+  question?.scrollIntoView({ block: 'nearest' });
+  question?.focus();
+}
+
+/** Answer the question in focus: nothing is answered that the person may not be looking at. */
+function answer(decision: string, shell: Shell, work: Work): void {
+  const question = document.activeElement?.closest(OPEN);
+  if (question) {
+    question.querySelector<HTMLElement>(`[data-decision=${decision}]`)?.click();
+  } else {
+    goToWork(shell, work);
+  }
+}
+
+function inFoot(
+  shell: Shell,
+  tracker: INotebookTracker,
+  work: Work,
+  what: string
+): HTMLElement | null {
+  const run = work.runs.find(each => each.panel === tracker.currentWidget) ?? work.runs[0];
+  if (run === undefined) {
+    return null;
+  }
+  goToRun(shell, run);
+  const widget = run.panel.content.widgets.find(({ model }) => model.id === run.cell);
+  return widget?.node.querySelector<HTMLElement>(`${FOOT} ${what}`) ?? null;
+}
+
+function insertBelow(panel: NotebookPanel | null, source: string): void {
+  if (panel === null || panel.context.model.readOnly) {
+    return;
+  }
+  const { content, context } = panel;
+  const index = content.activeCellIndex + 1;
+  context.model.sharedModel.insertCell(index, { cell_type: 'code', source });
+  content.activeCellIndex = index;
+  content.mode = 'edit';
+  const cell = content.activeCell;
+  const line = source.split('\n').length - 1;
+  void cell?.ready.then(() => cell.editor?.setCursorPosition({ line, column: 0 }));
+}
+
+/** A prompt about the error below the active cell; null where there is none. */
+function failedCell(panel: NotebookPanel | null): string | null {
+  const model = panel?.content.activeCell?.model;
+  const outputs = model?.outputs?.toJSON() ?? [];
+  const error = outputs.find(output => output.output_type === 'error');
+  return model && error ? promptAbout(model.sharedModel.getSource(), error) : null;
+}
+
+/** What an agent is asked about a cell that failed; nothing in it is evaluated. */
+export function promptAbout(source: string, error: Output): string {
+  const lines = (error.traceback as string[]).join('\n').replace(SEQUENCES, '').split('\n');
+  const traceback = lines.slice(-MOST_LINES).join('\n');
+  const words = [
+    'This cell failed. Find out why and tell me how to fix it; look at the variables that it uses.',
+    fence(source, 'python'),
+    fence(traceback, '')
+  ];
+  return `%%agent\n${words.join('\n\n').replaceAll('{{', '\\{{')}\n`;
+}
+
+/** A code block whose fence is longer than any in the text. */
+function fence(text: string, language: string): string {
+  const longest = Math.max(2, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length));
+  const ticks = '`'.repeat(longest + 1);
+  return `${ticks}${language}\n${text.trimEnd()}\n${ticks}`;
+}

@@ -1,0 +1,95 @@
+/** Where the person was before a question took the focus, and how they come back to it. */
+
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+
+/** How a question tells that it was answered while it had the focus. */
+const ANSWERED = 'agent-magics-answered';
+const QUESTION = '.agm-question';
+const KEEPS_KEYS = ':is(.agm-question, .am-foot)[data-lm-suppress-shortcuts]';
+const OPEN = `${QUESTION}:not([data-answered])`;
+
+interface Place {
+  panel: NotebookPanel;
+  cell: string | undefined;
+  mode: 'command' | 'edit';
+}
+
+/** Bring the focus to the next question, or else back to the cell where the person was. */
+export function keepPlace(tracker: INotebookTracker): void {
+  let place: Place | null = null;
+  const remember = (): void => {
+    const panel = tracker.currentWidget;
+    if (panel !== null) {
+      const { activeCell, mode } = panel.content;
+      place = { panel, cell: activeCell?.model.id, mode };
+    }
+  };
+  // A click makes its cell the active one before it moves the focus, so it is seen earlier.
+  document.addEventListener(
+    'pointerdown',
+    ({ target }) => {
+      if (!isInQuestion(target)) {
+        place = null;
+      } else if (!isInQuestion(document.activeElement)) {
+        remember();
+      }
+    },
+    true
+  );
+  document.addEventListener(
+    'focusin',
+    ({ target, relatedTarget }) => {
+      if (isInQuestion(target)) {
+        place ?? remember();
+      } else if (isInQuestion(relatedTarget)) {
+        place = null;
+      }
+    },
+    true
+  );
+  document.addEventListener(ANSWERED, () => {
+    const next = document.querySelector<HTMLElement>(OPEN);
+    const back = place;
+    if (next !== null) {
+      next.focus();
+    } else if (back !== null) {
+      goBack(back);
+    }
+  });
+}
+
+/**
+ * Let Alt+Shift and a letter reach JupyterLab from our own elements too.
+ *
+ * They keep other keys to themselves by an attribute that JupyterLab looks at before they do.
+ */
+export function passShortcuts(): void {
+  window.addEventListener(
+    'keydown',
+    ({ altKey, shiftKey, target }) => {
+      const own = target instanceof Element ? target.closest<HTMLElement>(KEEPS_KEYS) : null;
+      if (own !== null && altKey && shiftKey) {
+        delete own.dataset.lmSuppressShortcuts;
+        setTimeout(() => (own.dataset.lmSuppressShortcuts = 'true'));
+      }
+    },
+    true
+  );
+}
+
+function isInQuestion(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest(QUESTION) !== null;
+}
+
+function goBack({ panel, cell, mode }: Place): void {
+  if (panel.isDisposed) {
+    return;
+  }
+  const { content } = panel;
+  const index = content.widgets.findIndex(({ model }) => model.id === cell);
+  if (index >= 0) {
+    content.activeCellIndex = index;
+  }
+  content.mode = mode;
+  content.activate();
+}

@@ -1,0 +1,295 @@
+/** The line at the foot of a cell whose agent is at work: what it does, a field to say more, Stop. */
+
+import type { Json, NotebookPanel } from '@jupyterlab/notebook';
+
+interface Queued {
+  id: string;
+  text: string;
+}
+
+/** What the kernel tells of a turn; times are seconds until now. */
+export interface FootData {
+  cell: string;
+  doing: string;
+  /** Questions that wait for the person. */
+  questions: number;
+  phase: number;
+  elapsed: number;
+  tokens: number;
+  cost: number | null;
+  /** Words that the model has not heard yet. */
+  said: string[];
+  queued: Queued[];
+}
+
+const SAFE = ':not(.agm-dangerous)';
+
+type Say = (data: { [key: string]: Json }) => void;
+
+/** A question that can be answered by a click; forms of servers are filled in one by one. */
+const OPEN = '.agm-question:not([data-answered]):not(.agm-form)';
+
+/** The feet of one notebook's cells; nothing of them is in the document. */
+export class Feet {
+  constructor(
+    private _panel: NotebookPanel,
+    private _say: Say
+  ) {}
+
+  /** Draw a cell's foot, or draw it anew. */
+  show(data: FootData): void {
+    let foot = this._feet.get(data.cell);
+    if (foot === undefined || foot.isOver) {
+      foot?.remove();
+      foot = this._make(data.cell);
+      this._feet.set(data.cell, foot);
+    }
+    foot.show(data);
+    this._place(data.cell, foot);
+  }
+
+  /** The turn has ended; words that were not sent stay until the person puts them away. */
+  end(cell: string): void {
+    const foot = this._feet.get(cell);
+    if (foot === undefined) {
+      return;
+    }
+    const hadFocus = foot.node.contains(document.activeElement);
+    if (!foot.end()) {
+      foot.remove();
+      this._feet.delete(cell);
+      if (hadFocus) {
+        this._leave();
+      }
+    }
+  }
+
+  /** Give words back that came too late. */
+  giveBack(cell: string, text: string): void {
+    const foot = this._feet.get(cell) ?? this._make(cell);
+    this._feet.set(cell, foot);
+    foot.giveBack(text);
+    this._place(cell, foot);
+  }
+
+  dispose(): void {
+    this._feet.forEach(foot => foot.remove());
+    this._feet.clear();
+  }
+
+  private _make(cell: string): Foot {
+    const save = (): void => void this._panel.context.save();
+    return new Foot(cell, this._say, () => this._leave(), save);
+  }
+
+  /** Give the focus back to the notebook. */
+  private _leave(): void {
+    if (!this._panel.isDisposed) {
+      this._panel.content.activate();
+    }
+  }
+
+  private _place(cell: string, foot: Foot): void {
+    const widget = this._panel.content.widgets.find(({ model }) => model.id === cell);
+    if (widget === undefined) {
+      foot.remove();
+      this._feet.delete(cell);
+    } else if (foot.node.parentNode !== widget.node) {
+      widget.node.append(foot.node);
+    }
+  }
+
+  private _feet = new Map<string, Foot>();
+}
+
+class Foot {
+  readonly node = make('section', 'am-foot');
+  isOver = false;
+
+  constructor(
+    private _cell: string,
+    private _say: Say,
+    private _leave: () => void,
+    private _save: () => void
+  ) {
+    this.node.setAttribute('aria-label', 'Agent at work');
+    // The notebook's own keys (Enter edits the cell, Esc leaves it) must not take ours.
+    this.node.dataset.lmSuppressShortcuts = 'true';
+    this._doing.setAttribute('role', 'status');
+    this._field.type = 'text';
+    this._field.placeholder = 'Add a message: Enter now, Alt+Enter after the answer';
+    this._field.setAttribute('aria-label', 'Add a message. Enter: now. Alt+Enter: after the answer');
+    this._field.addEventListener('keydown', event => this._onKey(event));
+    const stop = button('Stop', () => this._send('stop', {}));
+    stop.classList.add('am-foot-stop');
+    const line = make('div', 'am-foot-line');
+    line.append(this._doing, this._phase, this._spent);
+    const more = make('div', 'am-foot-line');
+    more.append(this._field, stop);
+    this._bar.append(
+      this._asked,
+      button('Approve all', () => this._answerAll('approve')),
+      button('Deny all', () => this._answerAll('deny'))
+    );
+    this.node.append(line, this._bar, this._queue, more);
+    this._timer = setInterval(() => this._count(), 1000);
+  }
+
+  show(data: FootData): void {
+    this._data = data;
+    this._shownAt = performance.now();
+    if (this._doing.textContent !== data.doing) {
+      this._doing.textContent = data.doing;
+    }
+    this._count();
+    const shown = JSON.stringify([data.said, data.queued]);
+    if (shown !== this._shown) {
+      this._shown = shown;
+      this._drawWaiting(data);
+    }
+  }
+
+  /** Stop counting; whether words are left that the person may want. */
+  end(): boolean {
+    clearInterval(this._timer);
+    this.isOver = true;
+    const left = this._field.value.trim();
+    if (left) {
+      this.giveBack(left);
+    }
+    return this._kept.length > 0;
+  }
+
+  giveBack(text: string): void {
+    clearInterval(this._timer);
+    this.isOver = true;
+    this._field.value = '';
+    const words = make('p', 'am-foot-left', `Not sent, since the agent has ended its turn: ${text}`);
+    words.setAttribute('role', 'status');
+    this._kept.push(words);
+    this.node.replaceChildren(...this._kept, button('Put away', () => this.remove()));
+  }
+
+  remove(): void {
+    clearInterval(this._timer);
+    this.node.remove();
+  }
+
+  private _onKey(event: KeyboardEvent): void {
+    event.stopPropagation();
+    const text = this._field.value.trim();
+    if (event.key === 'Enter' && !event.isComposing && text) {
+      event.preventDefault();
+      this._field.value = '';
+      this._send('say', { id: crypto.randomUUID(), text, now: !event.altKey });
+    } else if (event.key === 'Escape') {
+      this._field.blur();
+      this._leave();
+    } else if ((event.ctrlKey || event.metaKey) && event.key === 's') {
+      event.preventDefault(); // JupyterLab's own shortcut does not reach it here
+      this._save();
+    }
+  }
+
+  /** Offer one answer for several questions; what is dangerous is approved one by one. */
+  private _drawBar(): void {
+    const open = this._open('');
+    const safe = this._open(SAFE);
+    this._bar.hidden = open.length < 2;
+    const others = open.length - safe.length;
+    const aside = others ? `, ${others} of them dangerous: not approved from here` : '';
+    this._asked.textContent = `${open.length} questions are open${aside}.`;
+    const [approve, deny] = [...this._bar.querySelectorAll('button')];
+    approve.textContent = `Approve all ${safe.length}`;
+    approve.disabled = safe.length === 0;
+    deny.textContent = `Deny all ${open.length}`;
+  }
+
+  private _answerAll(decision: string): void {
+    for (const question of this._open(decision === 'approve' ? SAFE : '')) {
+      question.querySelector<HTMLElement>(`[data-decision=${decision}]`)?.click();
+    }
+    this._drawBar();
+  }
+
+  private _open(which: string): HTMLElement[] {
+    const cell = this.node.parentElement;
+    return cell === null ? [] : [...cell.querySelectorAll<HTMLElement>(OPEN + which)];
+  }
+
+  private _send(type: string, fields: { [key: string]: Json }): void {
+    this._say({ type, cell: this._cell, ...fields });
+  }
+
+  private _count(): void {
+    this._drawBar();
+    if (this._data === null) {
+      return;
+    }
+    const { phase, elapsed, tokens, cost } = this._data;
+    const passed = (performance.now() - this._shownAt) / 1000;
+    this._phase.textContent = seconds(phase + passed);
+    this._spent.textContent = [
+      `${seconds(elapsed + passed)} in all`,
+      tokens ? `${tokens.toLocaleString()} tokens` : '',
+      cost ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : ''
+    ]
+      .filter(Boolean)
+      .join(' · ');
+  }
+
+  private _drawWaiting({ said, queued }: FootData): void {
+    if (this._queue.contains(document.activeElement)) {
+      this._field.focus(); // else the focus would go with its button
+    }
+    this._queue.hidden = said.length + queued.length === 0;
+    this._queue.replaceChildren(
+      ...said.map(text => make('li', 'am-foot-words', `Sent, read when the running calls end: ${text}`)),
+      ...queued.map(({ id, text }) => {
+        const row = make('li', 'am-foot-queued');
+        const remove = button('Remove', () => this._send('drop', { id }));
+        remove.setAttribute('aria-label', `Remove: ${text}`);
+        row.append(make('span', 'am-foot-words', `Next: ${text}`), remove);
+        return row;
+      })
+    );
+  }
+
+  private _doing = make('span', 'am-foot-doing');
+  private _phase = make('span', 'am-foot-time');
+  private _spent = make('span', 'am-foot-spent');
+  private _bar = make('div', 'am-foot-line');
+  private _asked = make('span', 'am-foot-doing');
+  private _queue = make('ul', 'am-foot-queue');
+  private _field = make('input', 'am-foot-field');
+  private _kept: HTMLElement[] = [];
+  private _data: FootData | null = null;
+  private _shown = '';
+  private _shownAt = 0;
+  private _timer: ReturnType<typeof setInterval>;
+}
+
+/** Seconds as people read them: 5 s, 2 min 05 s. */
+export function seconds(value: number): string {
+  const whole = Math.max(0, Math.floor(value));
+  const minutes = Math.floor(whole / 60);
+  return minutes ? `${minutes} min ${String(whole % 60).padStart(2, '0')} s` : `${whole} s`;
+}
+
+function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  className: string,
+  text = ''
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  element.className = className;
+  element.textContent = text;
+  return element;
+}
+
+function button(label: string, act: () => void): HTMLButtonElement {
+  const made = make('button', 'am-foot-button', label);
+  made.type = 'button';
+  made.addEventListener('click', act);
+  return made;
+}

@@ -1,0 +1,97 @@
+/** The agents at work in the notebooks of this page, and how many questions wait for an answer. */
+
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { FootData } from './foot.js';
+
+/** Milliseconds of a run after which its end is told; as jupyterlab-notify has it. */
+const LONG = 30_000;
+
+/** One cell whose agent is at work. */
+export interface Run {
+  panel: NotebookPanel;
+  cell: string;
+  doing: string;
+  questions: number;
+  /** When the turn began, in milliseconds of `Date.now`. */
+  began: number;
+}
+
+/** What changed: a run was drawn anew, or has ended. */
+export interface Change {
+  run: Run;
+  /** The questions that were open before. */
+  before: number;
+  ended: boolean;
+}
+
+export class Work {
+  get changed(): ISignal<this, Change> {
+    return this._changed;
+  }
+
+  /** The runs, the oldest first. */
+  get runs(): Run[] {
+    return [...this._runs.values()];
+  }
+
+  get questions(): number {
+    return this.runs.reduce((sum, { questions }) => sum + questions, 0);
+  }
+
+  show(panel: NotebookPanel, data: FootData): void {
+    const before = this._runs.get(data.cell);
+    const run = {
+      panel,
+      cell: data.cell,
+      doing: data.doing,
+      questions: data.questions,
+      began: before?.began ?? Date.now() - data.elapsed * 1000
+    };
+    this._runs.set(data.cell, run);
+    this._changed.emit({ run, before: before?.questions ?? 0, ended: false });
+  }
+
+  end(cell: string): void {
+    const run = this._runs.get(cell);
+    if (run !== undefined) {
+      this._runs.delete(cell);
+      this._changed.emit({ run, before: run.questions, ended: true });
+    }
+  }
+
+  /** A notebook was closed, or has another kernel: its runs are not followed any more. */
+  leave(panel: NotebookPanel): void {
+    for (const run of this.runs) {
+      if (run.panel === panel) {
+        this._runs.delete(run.cell);
+        this._changed.emit({ run, before: run.questions, ended: false });
+      }
+    }
+  }
+
+  private _runs = new Map<string, Run>();
+  private _changed = new Signal<this, Change>(this);
+}
+
+/** The words of the status bar; "" where no agent is at work. */
+export function summary(work: Pick<Work, 'runs' | 'questions'>): string {
+  const agents = work.runs.length;
+  if (agents === 0) {
+    return '';
+  }
+  const running = agents === 1 ? '1 agent at work' : `${agents} agents at work`;
+  const { questions } = work;
+  const waiting = questions === 1 ? '1 question waits' : `${questions} questions wait`;
+  return questions === 0 ? running : `${running} · ${waiting} for you`;
+}
+
+/** What a change is worth telling in words; "" where it is not. */
+export function news({ run, before, ended }: Change): string {
+  const notebook = run.panel.context.path.split('/').pop() ?? '';
+  if (ended) {
+    return Date.now() - run.began >= LONG ? `The agent in ${notebook} has ended its turn.` : '';
+  }
+  return run.questions > before ? `The agent in ${notebook} waits for your answer.` : '';
+}

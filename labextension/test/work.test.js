@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { promptAbout } from '../lib/commands.js';
+import { news, summary, Work } from '../lib/work.js';
+
+const panel = { context: { path: 'folder/sales.ipynb' } };
+const foot = (cell, questions, elapsed = 0) => ({ cell, questions, elapsed, doing: 'Runs shell' });
+
+function follow() {
+  const work = new Work();
+  const told = [];
+  work.changed.connect((_, change) => told.push(news(change)));
+  return { work, told };
+}
+
+test('a question is told once, and when there is another', () => {
+  const { work, told } = follow();
+  for (const questions of [0, 1, 1, 2, 0]) {
+    work.show(panel, foot('a', questions));
+  }
+  const words = 'The agent in sales.ipynb waits for your answer.';
+  assert.deepEqual(told, ['', words, '', words, '']);
+});
+
+test('the end of a long run is told, that of a short one is not', () => {
+  const { work, told } = follow();
+  work.show(panel, foot('long', 0, 31));
+  work.show(panel, foot('short', 0, 29));
+  work.end('long');
+  work.end('short');
+  work.end('unknown');
+  assert.deepEqual(told, ['', '', 'The agent in sales.ipynb has ended its turn.', '']);
+});
+
+test('the status bar counts agents and questions', () => {
+  const { work } = follow();
+  const seen = [summary(work)];
+  work.show(panel, foot('a', 0));
+  seen.push(summary(work));
+  work.show({ context: { path: 'b' } }, foot('b', 2));
+  seen.push(summary(work));
+  work.leave(panel);
+  seen.push(summary(work));
+  assert.deepEqual(seen, [
+    '',
+    '1 agent at work',
+    '2 agents at work · 2 questions wait for you',
+    '1 agent at work · 2 questions wait for you'
+  ]);
+});
+
+test('a prompt about an error holds nothing that is evaluated, and no open fence', () => {
+  const source = 'x = "{{a}}"\n```\n`````';
+  const traceback = ['\u001b[31mValueError\u001b[0m', ...Array(60).fill('line {{b}}')];
+  const prompt = promptAbout(source, { output_type: 'error', traceback });
+  assert.ok(prompt.startsWith('%%agent\nThis cell failed.'));
+  assert.ok(prompt.includes('``````python\nx = "\\{{a}}"'));
+  assert.equal(prompt.match(/\{\{/g).length, prompt.match(/\\\{\{/g).length);
+  assert.equal(prompt.match(/line/g).length, 40);
+  assert.ok(!prompt.includes('\u001b'));
+});
