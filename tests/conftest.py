@@ -1,23 +1,59 @@
-"""Set-up for all tests: a home of their own for what the package records, and the servers' path."""
+"""Set-up for all tests: homes of their own, an empty folder each, and a look at what they leave."""
 
 import os
-import sys
+import shutil
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
+import psutil
 import pytest
 
-HERE = Path(__file__).parent
+pytest_plugins = ["tests.support.needs", "tests.support.time_limits"]
+
+# How long one example takes says something about the machine only.
+hypothesis.settings.register_profile("tests", hypothesis.settings(deadline=None))
+hypothesis.settings.load_profile("tests")
 
 # Tests never write to the home of whoever runs them, and never use their key.
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="agent-magics-state-")
-os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="agent-magics-config-")
+_homes = tempfile.mkdtemp(prefix="agent-magics-homes-")
+for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    os.environ[name] = str(Path(_homes, name))
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
     os.environ.pop(name, None)
 
-# Shared servers and drivers stand beside the tests, not in a package.
-for folder in ("servers", "drivers"):
-    sys.path.insert(0, str(HERE / folder))
+# Folders whose tests take longest.
+DEAR = ("browser", "servers", "launcher", "attacks", "kernel", "mcp")
+# Those whose files share one kernel, or one page.
+SHARING = ("browser", "kernel")
+# How the threads are named that a process keeps: the loop of all agents, its executor, the pump of
+# all commands, threads for tools, which wait a while for the next one, and who looks after files.
+LASTING = ("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire")
+
+
+def pytest_unconfigure() -> None:
+    """Remove the homes."""
+    shutil.rmtree(_homes, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the dearest, so that no worker ends alone.
+
+    Cells of a notebook keep their order, and so do the tests of a file that share one kernel or
+    page: there a test's cells are the past of the next one's, as they are for a person.
+    """
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[int, str, int]:
+    (top, folder, *_) = item.path.relative_to(item.config.rootpath).parts
+    if top == "notebooks":
+        return len(DEAR), item.path.name, getattr(item, "cell_num", 0)
+    if folder in SHARING:
+        return DEAR.index(folder), item.path.name, item.location[1] or 0
+    return DEAR.index(folder) if folder in DEAR else len(DEAR) + 1, "", 0
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +62,15 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run browser tests last: Playwright leaves a running loop on the main thread."""
-    items.sort(key=lambda item: "browser" in item.path.parts)
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """No thread and no open port outlives the tests; `make/watched.py` sees to the rest."""
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    left = {each for each in left if not each.name.startswith(LASTING)}
+    for thread in left:
+        thread.join(timeout=5)
+    assert not [thread for thread in left if thread.is_alive()]
+    connections = psutil.Process().net_connections(kind="inet")
+    assert not [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from turns import run_script
 
 import agent_magics
 from agent_magics import Agent, FatalError, ScriptedModel
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.items import AssistantMessage
 from agent_magics.tools import list_dir, read_file, shell
+from tests.support.turns import run_script
 
 HEAVY = ("pydantic", "pydantic_core", "openai", "mcp", "ipywidgets", "IPython", "asyncio")
 JUPYTER = ("IPython", "ipykernel", "ipywidgets", "anywidget", "comm", "traitlets", "jupyter_client")

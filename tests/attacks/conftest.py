@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import attack_campaign
 import pytest
-from attack_campaign import Configuration
-from attack_table import ROWS
+
+from tests.support.attacks.campaign import Configuration, cannot_try, run
+from tests.support.attacks.table import ROWS
+from tests.support.needs import not_tested
 
 _AT_ONCE = 2  # configurations; each is a kernel with its commands
 _measured: dict[Configuration, dict[str, Any]] = {}
@@ -19,21 +20,21 @@ def campaign(request: pytest.FixtureRequest) -> Iterator[Callable[[Configuration
     runs: dict[Configuration, Future[dict[str, Any]]] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for configuration in _wanted(request.session.items):
-            if not attack_campaign.cannot_try(configuration):
-                runs[configuration] = pool.submit(attack_campaign.run, configuration)
+            if not cannot_try(configuration):
+                runs[configuration] = pool.submit(run, configuration)
 
         def outcomes(configuration: Configuration) -> dict[str, Any]:
-            if reason := attack_campaign.cannot_try(configuration):
+            if reason := cannot_try(configuration):
                 _measured[configuration] = {"untested": reason}
-                pytest.skip(f"{configuration} was not tested: {reason}")
+                not_tested(str(configuration), reason)
             _measured[configuration] = told = runs[configuration].result()
             if "untested" in told:
-                pytest.skip(f"{configuration} was not tested: {told['untested']}")
+                not_tested(str(configuration), told["untested"])
             return told["outcomes"]
 
         yield outcomes
-        for run in runs.values():
-            run.cancel()
+        for future in runs.values():
+            future.cancel()
 
 
 def _wanted(items: list[pytest.Item]) -> list[Configuration]:

@@ -13,11 +13,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from turns import run_script, scripted
 
 import agent_magics
 from agent_magics import Agent, Call, ScriptedModel
-from agent_magics.backends.exec.launcher import shared_launcher
+from tests.support.turns import run_script, scripted
 
 ROOT = str(Path(agent_magics.__file__).parents[1])
 HOOK = "#!/bin/sh\ntouch escaped\n"
@@ -38,9 +37,6 @@ def git(*words):
 
 @pytest.fixture(params=[1, 2])
 def tier(request, monkeypatch):
-    able = shared_launcher().capabilities()
-    if able.tier < request.param:
-        pytest.skip(f"tier {request.param} was not tested: {able.reason}")
     monkeypatch.setenv("AGENT_MAGICS_TIER", str(request.param))
     return request.param
 
@@ -205,13 +201,14 @@ def test_b2_a_folder_that_turns_into_a_link_while_patches_apply(tmp_path, tmp_pa
     thread.start()
     old, new = "old", "new"
     with agent("apply_patch", approval="never") as model:
-        for _ in range(60):
+        tried = 0
+        while tried < 60 or swaps < 100:  # a busy machine lets the other thread make fewer
+            tried += 1
             patch = f"*** Begin Patch\n*** Update File: inside/f\n@@\n-{old}\n+{new}\n*** End Patch"
             if model.call_sync("apply_patch", {"patch": patch}).success:
                 old, new = new, old
     stop.set()
     thread.join()
-    assert swaps > 100
     assert [path.name for path in outside.iterdir()] == ["f"]
     assert (outside / "f").read_text(encoding="utf-8") == "old\n"
 

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from attack_campaign import CONFINED, CONTROLS, Configuration
-from attack_table import ROWS
+
+from tests.support.attacks.campaign import CONFINED, CONTROLS, Configuration
+from tests.support.attacks.table import ROWS
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 

@@ -1,4 +1,4 @@
-"""One JupyterLab and one browser for all browser tests; a fresh notebook and kernel for each."""
+"""One JupyterLab for all files, a browser for each, and for each test a notebook and a kernel."""
 
 import os
 import re
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from lab_driver import Lab, NotebookPage, launch
 from playwright.sync_api import BrowserContext, sync_playwright
+
+from tests.support.lab import Lab, NotebookPage, launch
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +17,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[BrowserContext]:
+    """Return a browser; not for the session, since Playwright keeps a loop on the main thread."""
     with sync_playwright() as playwright:
         context = launch(playwright)
         yield context

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from lab_driver import WIDGET, NotebookPage, items_of, mimes_of
 from playwright.sync_api import expect
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.lab import WIDGET, NotebookPage, items_of, mimes_of
 
 Open = Callable[..., NotebookPage]
 

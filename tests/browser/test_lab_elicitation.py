@@ -3,19 +3,20 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from lab_driver import SLOW, WIDGET, Lab, NotebookPage, mimes_of
 from playwright.sync_api import Locator, expect
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.lab import SLOW, WIDGET, Lab, NotebookPage, mimes_of
+from tests.support.mcp import PROGRAMS
 
 Open = Callable[..., NotebookPage]
 
 # A page of JupyterLab takes ten seconds to open on a busy machine.
 pytestmark = pytest.mark.timeout(180)
 
-SERVER = str(Path(__file__).parents[1] / "drivers" / "asking_server.py")
+SERVER = str(PROGRAMS / "asking_server.py")
 SERVERS = {"asking": {"command": sys.executable, "args": [SERVER], "startup_timeout_sec": 60}}
 GO = "%%agent\nGo.\n"
 

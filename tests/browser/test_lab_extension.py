@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from lab_driver import WIDGET, NotebookPage, items_of
 from playwright.sync_api import expect
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.lab import WIDGET, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 
 DONE = repr("It is done.")
 AGENT = "%%agent\nGo.\n"
+LAB = "get_ipython().magics_manager.registry['AgentMagics'].lab"
 # Code that holds the main thread, and calls a tool about which the person is asked.
 CODE = "made = []\nmade.append(shell(['mkdir', 'made']))\nprint('made', len(made))"
 NESTED = f"Call('python', {{'code': {CODE!r}}})"
@@ -88,11 +90,13 @@ def test_another_extension_offers_a_tool_to_the_model(notebook: Open) -> None:
     offered = "lambda request: str('pick_point' in [t.spec.name for t in request.tools])"
     page = notebook([scripted(*calls, DONE, offered), "%%agent --approval never\nGo.\n", AGENT, ""])
     page.run(0)
-    page.page.evaluate(REGISTER)
+    page.page.evaluate(REGISTER)  # perhaps while the page is still connecting
+    page.wait_until(lambda: page.value(f"'pick_point' in {LAB}.tools()") == "True")
     page.run(1)
     assert page.page.evaluate("window.seen") == ["sales", "none"]
     answers = page.value(f"str({outputs()})")
     assert '"x":3,"y":4' in answers and "no such chart" in answers
     page.page.evaluate("window.offered.dispose()")
+    page.wait_until(lambda: page.value(f"{LAB}.tools()") == "{}")
     page.run(2)
     expect(page.outputs(2).last).to_have_text("False")

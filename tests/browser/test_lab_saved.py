@@ -3,10 +3,14 @@
 import json
 from collections.abc import Callable
 
+import nbformat
 import pytest
-from lab_driver import ITEM, NotebookPage, items_of
 from playwright.sync_api import expect
-from scripts import scripted
+
+from agent_magics.render.blocks.display import VERSION
+from agent_magics.render.mime import item_bundle
+from tests.support.kernels.cells import scripted
+from tests.support.lab import ITEM, SLOW, Lab, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
@@ -82,6 +86,35 @@ def test_a_saved_notebook_is_read_without_a_kernel(
     assert "Error" not in text
 
 
+# What a model writes, and how many formulas stand in it.
+FORMULAS = [
+    (r"so $$\left\|x\right\| \le 1,\, y$$ there", 1),
+    ("found $p < 0.01$ and $q > 0.05$", 2),
+    (r"$\{1, 2\}$ and $a\;b\%$", 2),
+    ("$$\n\\begin{aligned}\na &= b \\\\\n&= c\n\\end{aligned}\n$$", 1),
+    ("- $x_1 * y_1$\n- $x_2$, for $5", 2),
+    ("| a | b |\n|-|-|\n| $\\|x\\|$ | $5 and $6 |", 1),
+    ("costs $5 and $7", 0),
+    ("US$5\nand US$7, from $1,000 to $2,000", 0),
+    ("`$a$` and ($5-$7)", 0),
+]
+
+
+@pytest.mark.parametrize("extension", ["with", "without"])
+def test_formulas_are_set_and_prices_are_not(lab: Lab, reopen: Open, extension: str) -> None:
+    cells = []
+    for text, _ in FORMULAS:
+        data = item_bundle({"version": VERSION, "kind": "text", "text": text})
+        output = nbformat.v4.new_output("display_data", data=data)
+        cells.append(nbformat.v4.new_code_cell("", outputs=[output]))
+    lab.write("formulas/saved.ipynb", cells)
+    page = reopen("formulas/saved.ipynb", without="" if extension == "with" else "agent-magics")
+    for number, (text, count) in enumerate(FORMULAS):
+        expect(page.outputs(number).locator("mjx-container")).to_have_count(count, timeout=SLOW)
+        assert page.outputs(number).locator("mjx-merror").count() == 0, text
+        assert ("$" in page.text(number)) == ("$5" in text), text
+
+
 def test_the_saved_outputs_hold_nothing_that_changes_from_run_to_run(notebook: Open) -> None:
     # What the code added to the namespace is told, so each run begins without it.
     forget = "\nfor name in ('total', 'plt'):\n    globals().pop(name, None)"
@@ -147,3 +180,25 @@ def test_a_front_end_without_widgets_is_asked_by_typing(notebook: Open) -> None:
     page.wait_for_end(1)
     assert page.cards(1).count() == 1
     assert page.value("total") == "42"
+
+
+DIAGRAM = """```mermaid
+flowchart TD
+  A@{ img: "http://127.0.0.1:9/diagram.png", label: "x", w: 60, h: 60 }
+```
+
+So $x^2$ and $\\href{http://127.0.0.1:9/formula}{x}$."""
+
+
+def test_neither_a_diagram_nor_a_formula_leads_elsewhere(notebook: Open) -> None:
+    page = notebook([scripted(repr(DIAGRAM)), "%%agent\nGo.\n", ""])
+    asked: list[str] = []
+    page.page.on("request", lambda request: asked.append(request.url))
+    page.run(0)
+    page.run(1)
+    item = page.outputs(1).first
+    expect(item.locator("mjx-container")).to_have_count(1)
+    expect(item.locator("code", has_text="href")).to_be_visible()
+    expect(item.locator("pre", has_text="flowchart")).to_be_visible()
+    assert item.locator("a").count() == 0
+    assert not [url for url in asked if ":9/" in url]

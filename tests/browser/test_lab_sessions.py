@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab_driver import WIDGET, NotebookPage, items_of
 from playwright.sync_api import expect
-from scripts import scripted
+
+from tests.support.kernels.cells import scripted
+from tests.support.lab import WIDGET, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 

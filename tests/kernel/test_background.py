@@ -6,20 +6,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kernel_driver import ITEM, Kernel
-from scripts import AGENTS, SLOW_MODEL, outputs, scripted
+
+from tests.support.kernels.cells import AGENTS, SLOW_MODEL, outputs, scripted
+from tests.support.kernels.driver import ITEM, LIMIT, Kernel
 
 GATE = '''
 import asyncio
 
-gate = asyncio.Event()
+gate, reached = asyncio.Event(), asyncio.Event()
 
 @tool
 async def wait_for_gate() -> str:
     """Wait until another cell opens the gate."""
+    reached.set()
     await gate.wait()
     return "the gate is open"
 '''
+HISTORY = f"{AGENTS}['default'].session.conversation.history.items"
 CELL = "%%agent --background --into answer\nGo.\n"
 
 
@@ -36,7 +39,7 @@ def _prepare(kernel: Kernel, *turns: str) -> None:
 
 def _wait_for(kernel: Kernel, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Return the first message that is looked for; other cells' messages pass by."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         try:
             message = kernel.client.get_iopub_msg(timeout=0.2)
@@ -81,15 +84,73 @@ def test_stop(kernel: Kernel) -> None:
     assert kernel.run("%agent stop").status == "error", "there is nothing left to stop"
 
 
-def test_the_agent_is_at_work(kernel: Kernel) -> None:
-    _prepare(kernel, "Call('wait_for_gate')", repr("It opened."))
+def test_a_second_cell_is_queued_and_runs_in_order(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')", repr("It opened."), repr("Second."), repr("Third."))
     assert kernel.run(CELL).status == "ok"
-    second = kernel.run("%%agent\nMe too.\n")
-    assert second.status == "error"
-    assert "at work" in second.text
-    assert "%agent stop" in second.text
+    second = kernel.run(CELL.replace("Go.", "Me too."), notebook=True, allow_stdin=True)
+    assert second.status == "ok"
+    assert "Queued" in second.text
+    blocked = kernel.run("get_ipython().run_cell('%%agent\\nNever.\\n')")
+    assert "at work" in blocked.text
     kernel.client.execute("gate.set()")
-    _wait_for(kernel, _says("It opened."))
+    third = kernel.run("%%agent\nAnd me.\n", notebook=True, allow_stdin=True)
+    assert third.items_of("text")[-1]["text"] == "Third."
+    asked = f"[i.content for i in {HISTORY} if type(i).__name__ == 'UserMessage']"
+    assert kernel.value(asked) == "['Go.', 'Me too.', 'And me.']"
+    assert kernel.value("answer") == "Second."
+
+
+def test_a_cell_that_waits_can_be_interrupted(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')", repr("It opened."), repr("Next."))
+    assert kernel.run(CELL).status == "ok"
+
+    def interrupt(message: dict[str, Any]) -> None:
+        if "Queued" in str(message["content"]):
+            kernel.interrupt()
+
+    waiting = kernel.run("%%agent\nNever.\n", notebook=True, allow_stdin=True, on_message=interrupt)
+    assert waiting.error == "KeyboardInterrupt"
+    assert kernel.value(f"{AGENTS}['default'].session.busy") == "True"
+    kernel.client.execute("gate.set()")
+    assert "Next." in kernel.run("%%agent\nNow.\n").text
+
+
+def test_stop_all(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')", repr("Never."))
+    for _ in range(3):
+        assert kernel.run(CELL).status == "ok"
+    assert kernel.run("await reached.wait()").status == "ok"
+    kernel.run("%agent stop --all")
+    assert kernel.run("%%agent\nGo on.\n").status == "ok"
+    asked = f"[i.content for i in {HISTORY} if type(i).__name__ == 'UserMessage']"
+    assert kernel.value(asked) == "['Go.', 'Go on.']"
+
+
+def test_words_from_another_cell_are_heard(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')", repr("Of March."), repr("And of April."))
+    idle = kernel.run("%agent steer Only March.")
+    assert (idle.status, "is not at work on a prompt" in idle.text) == ("error", True)
+    cell = kernel.run(CELL, notebook=True, allow_stdin=True)
+    assert kernel.run("await reached.wait()").status == "ok"
+    assert "Runs wait_for_gate" in kernel.run("%agent status").text
+    assert kernel.run("%agent steer Only March.").status == "ok"
+    assert kernel.run('%agent queue "And April?"').text == "1. `And April?`"
+    assert kernel.run("%agent queue Never").text.endswith("2. `Never`")
+    assert kernel.run("%agent queue --drop 2").text == "1. `And April?`"
+    kernel.client.execute("gate.set()")
+    added = _wait_for(kernel, _says("You added: Only March."))
+    assert added["parent_header"]["msg_id"] == cell.messages[0]["parent_header"]["msg_id"]
+    _wait_for(kernel, _says("You added: And April?"))
+    _wait_for(kernel, _says("And of April."))
+    said = f"[i.content for i in {HISTORY} if type(i).__name__ == 'UserMessage']"
+    assert kernel.value(said) == "['Go.', 'Only March.', 'And April?']"
+
+
+def test_a_failure_in_the_background_is_shown(kernel: Kernel) -> None:
+    _prepare(kernel, "Call('wait_for_gate')")  # the script has no more
+    kernel.run(CELL, notebook=True, allow_stdin=True)
+    kernel.client.execute("gate.set()")
+    _wait_for(kernel, _says("script"))
 
 
 def test_an_interrupt_of_another_cell_does_not_stop_it(kernel: Kernel) -> None:

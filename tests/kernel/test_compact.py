@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
-from kernel_driver import Kernel
-from scripts import AGENTS, SLOW_MODEL, scripted
+
+from tests.support.kernels.cells import AGENTS, SLOW_MODEL, scripted
+from tests.support.kernels.driver import Kernel
 
 LONG = "'Here is what I found. ' + 'word ' * 3_000"
-SENT = f"[type(i).__name__ for i in {AGENTS}['default']._given_model.requests[-1].history.sent]"
-KEPT = f"[i.content for i in {AGENTS}['default'].session.history.sent if hasattr(i, 'content')]"
+SENT = f"[type(i).__name__ for i in {AGENTS}['default']._models.given.requests[-1].history.sent]"
+HISTORY = f"{AGENTS}['default'].session.conversation.history"
+KEPT = f"[i.content for i in {HISTORY}.sent if hasattr(i, 'content')]"
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +59,8 @@ def test_a_summary_that_cannot_be_had_changes_nothing(kernel: Kernel) -> None:
 def test_it_can_be_interrupted(kernel: Kernel) -> None:
     _prepare(kernel, LONG)
     kernel.run("%%agent\nLook into it.\n")
-    model = f"{AGENTS}['default']._given_model"
-    kernel.run(SLOW_MODEL + f"{AGENTS}['default']._given_model = SlowModel()\n" + DOORS)
+    model = f"{AGENTS}['default']._models.given"
+    kernel.run(SLOW_MODEL + f"{AGENTS}['default']._models.given = SlowModel()\n" + FORGET_MODELS)
     begin = "print('asking', flush=True)\n%agent compact"
 
     def stop(message: dict) -> None:
@@ -71,8 +73,8 @@ def test_it_can_be_interrupted(kernel: Kernel) -> None:
     assert kernel.value(KEPT) == "['Look into it.']"
 
 
-# The door that was opened for the script is not used again.
-DOORS = f"{AGENTS}['default']._doors.clear()\n"
+# The model that was opened for the script is not used again.
+FORGET_MODELS = f"{AGENTS}['default']._models._opened.clear()\n"
 
 
 def test_an_agent_that_is_not_there_is_named(kernel: Kernel) -> None:

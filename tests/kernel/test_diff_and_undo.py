@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel
-from scripts import scripted
+
+from tests.support.kernels.cells import scripted
+from tests.support.kernels.driver import Kernel
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
 
 OUTSIDE = "/agent-magics-is-not-here"
 
@@ -64,6 +65,15 @@ def test_what_leaves_the_workspace_is_asked_about(kernel: Kernel, code: str, wha
     assert "which was not allowed: the person denied it and says: not now" in told
 
 
+@pytest.mark.parametrize("word", ["kind", "w"])
+def test_a_grant_for_all_python_covers_no_guard_rail(kernel: Kernel, word: str) -> None:
+    codes = ["print(1)", "print(2)", "import os\nos.system('true')"]
+    outcome = _run(kernel, *codes, answers=[word, "n"])
+    assert len(outcome.prompts) == 2, "one about Python, one of the guard rail"
+    assert [_told(kernel, number).strip() for number in (0, 1)] == ["1", "2"]
+    assert "the code starts true, which was not allowed" in _told(kernel, 2)
+
+
 def test_a_cell_that_blocks_asks_too(kernel: Kernel) -> None:
     code = "import os\nprint(os.system('true'))"
     outcome = _run(kernel, code, answers=["y", "n"], wrapper="%%time\n")
@@ -112,8 +122,6 @@ def test_stop_ends_the_turn_whatever_the_code_catches(kernel: Kernel) -> None:
 
 
 def test_ordinary_work_is_not_asked_about(kernel: Kernel) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("matplotlib")
     kernel.run("import os\nos.makedirs('lib', exist_ok=True)\n%matplotlib inline")
     code = """
 import asyncio, io, json, logging, pathlib, shutil, socket, sqlite3, subprocess, tempfile
@@ -139,7 +147,7 @@ pathlib.Path("lib/own.py").write_text("VALUE = 3\\n")
 import sys; sys.path.insert(0, "lib")
 import own
 open("/dev/null", "w").close()
-open("/etc/hostname").close()
+open("/etc/passwd").close()
 socket.socketpair()[0].close()
 left, right = socket.socketpair()
 left.sendmsg([b"x"]), right.recv(1), left.close(), right.close()

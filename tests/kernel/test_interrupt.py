@@ -1,4 +1,7 @@
-"""An interrupt ends the turn wherever it is, twice in a row; kernel and history stay whole."""
+"""An interrupt ends the turn wherever it is, twice in a row; kernel and history stay whole.
+
+What is interrupted would go on for an hour or for ever; how soon it ends, benchmarks/ measure.
+"""
 
 import os
 import time
@@ -8,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_driver import ITEM, Kernel, Outcome
-from scripts import AGENTS, HISTORY_IS_VALID, SLOW_MODEL, scripted
 
-# Seconds from the interrupt to the cell's reply.
-LIMIT = 2.0
+from tests.support.kernels.cells import AGENTS, HISTORY_IS_VALID, SLOW_MODEL, scripted
+from tests.support.kernels.driver import ITEM, Kernel, Outcome
 
 TOOLS = '''
 import asyncio, sys, time
@@ -36,7 +37,7 @@ def counts() -> str:
 def sleeps() -> str:
     """Sleep in C."""
     print("at work", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 '''
 
 
@@ -47,7 +48,6 @@ class Place:
     call: str
     sign: Callable[[dict[str, Any]], bool]
     options: str = "--approval never"
-    stdin: bool = False
     calls: int = field(default=1)
 
 
@@ -72,12 +72,12 @@ PLACES = {
         _printed("at work"),
     ),
     "live code in C": Place(
-        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\ntime.sleep(60)'})",
+        "Call('python', {'code': 'print(\"at work\", file=cell, flush=True)\\ntime.sleep(3600)'})",
         _printed("at work"),
     ),
     "two calls": Place("[Call('sleeps'), Call('counts')]", _printed("at work"), calls=2),
-    "input()": Place("Call('python', {'code': '1'})", _asked, options="", stdin=True),
-    "input() in live code": Place("Call('python', {'code': 'input()'})", _asked, stdin=True),
+    "input()": Place("Call('python', {'code': '1'})", _asked, options=""),
+    "input() in live code": Place("Call('python', {'code': 'input()'})", _asked),
 }
 
 
@@ -92,12 +92,12 @@ class Stopper:
 
     def __init__(self, kernel: Kernel, sign: Callable[[dict[str, Any]], bool], again: float = 0):
         self._kernel, self._sign, self._again = kernel, sign, again
-        self.at = 0.0
+        self.pressed = False
 
     def __call__(self, message: dict[str, Any]) -> None:
-        if self.at or not self._sign(message):
+        if self.pressed or not self._sign(message):
             return
-        self.at = time.monotonic()
+        self.pressed = True
         self._kernel.interrupt()
         if self._again:
             time.sleep(self._again)
@@ -106,21 +106,16 @@ class Stopper:
 
 def _run_and_stop(kernel: Kernel, code: str, place: Place, again: float = 0) -> Outcome:
     stopper = Stopper(kernel, place.sign, again)
-    outcome = kernel.run(
-        code, notebook=True, allow_stdin=place.stdin or True, on_message=stopper, limit=15
-    )
-    took = time.monotonic() - stopper.at
-    assert stopper.at, f"never got to the place: {outcome.text}"
+    outcome = kernel.run(code, notebook=True, allow_stdin=True, on_message=stopper)
+    assert stopper.pressed, f"never got to the place: {outcome.text}"
     assert outcome.status == "error", outcome.text
     assert outcome.error == "KeyboardInterrupt", outcome.text
-    assert took < LIMIT, f"{took:.1f} s from interrupt to reply"
     return outcome
 
 
 def _is_whole(kernel: Kernel, outcome: Outcome, items: int) -> None:
     assert kernel.alive
-    said = "\n".join(item["text"] for item in outcome.items_of("notice"))
-    assert "Interrupted" in said, outcome.items
+    assert outcome.text.count("Interrupted by the person.") == 1, "one message for one click"
     assert len(outcome.outputs[-1]["text"].splitlines()) <= 3, "no page of our own frames"
     assert all(item.get("status") != "running" for item in outcome.items), outcome.items
     after = kernel.run("print('still' + ' here')")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import outputs, scripted
+
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,6 @@ PLOT = "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\np
 
 @pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
 def test_figures_belong_to_the_call(kernel: Kernel, wrapper: str) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     set_up = scripted(f"Call('python', {{'code': {PLOT!r}}})", repr("Done."))
     _set_up(kernel, set_up)
     outcome = kernel.run(wrapper + "%%agent --approval never\nGo.\n")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import AGENTS, outputs, scripted
 
-pytest.importorskip("pandas", reason="pandas is not installed")
+from tests.support.kernels.cells import AGENTS, outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
 
 TOOLS = '''
 %load_ext agent_magics
@@ -237,8 +236,7 @@ def test_a_function_kept_for_later_says_that_its_run_is_over(kernel: Kernel) -> 
 
 def test_the_model_reads_how_the_tools_are_called(kernel: Kernel) -> None:
     _run(kernel, "1")
-    specs = f"{AGENTS}['default'].setup(tools=[*__import__('agent_magics.tools')"
-    specs += ".tools.toolset.resolve_tools(['data'], {}, live=True), sales, total]).specs"
+    specs = f"{AGENTS}['default'].setup(tools=['data', sales, total]).specs"
     text = kernel.value(f"[s.spec.description for s in {specs} if s.spec.name == 'python'][0]")
     assert "\nsales(month: str, rows: int = 3) -> DataFrame\ntotal(table: DataFrame) -> int" in text
     assert "\npython(" not in text

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from kernel_driver import Kernel
-from model_server import ModelServer
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+
+from tests.support.kernels.driver import Kernel
+from tests.support.models.server import ModelServer
 
 KEY = "sk-canary-1f0e9d8c7b6a5948"
 LOGIN = "%agent login {}"

@@ -1,22 +1,24 @@
 """The magics themselves: loading, options, words, completion, and what they say when misused."""
 
 import json
+import keyword
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import AGENTS, TOOLS, outputs, scripted
 
 from agent_magics.protocol.config import DEFAULT_MODEL
+from tests.support.kernels.cells import AGENTS, TOOLS, outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
 
 DONE = repr("Done.")
 AGENT = "%%agent\nGo.\n"
 MAGICS = "get_ipython().magics_manager.registry['AgentMagics']"
-PROMPTS = f"[i.content for i in {AGENTS}['default'].session.history.items if hasattr(i, 'content')]"
+HISTORY = f"{AGENTS}['default'].session.conversation.history"
+PROMPTS = f"[i.content for i in {HISTORY}.items if hasattr(i, 'content')]"
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +81,15 @@ shell = InteractiveShell.instance()
 before = set(sys.modules)
 shell.run_line_magic("load_ext", "agent_magics")
 import agent_magics, agent_magics.tools
-print(json.dumps([sorted({m.partition(".")[0] for m in set(sys.modules) - before}), started]))
+print(json.dumps([sorted(set(sys.modules) - before), started]))
 """
 
 
-def test_loading_imports_nothing_heavy() -> None:
+def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
     """What is warmed up comes on a thread, which this probe never lets start."""
     ended = subprocess.run(
         [sys.executable, "-c", PROBE],
-        env={**os.environ, "IPYTHONDIR": tempfile.mkdtemp()},
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=30,
@@ -95,7 +97,11 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     loaded, started = json.loads(ended.stdout.splitlines()[-1])
     heavy = {"openai", "pydantic", "mcp", "ipywidgets", "anywidget", "numpy", "pandas", "httpx"}
-    assert not heavy & set(loaded)
+    assert not heavy & {name.partition(".")[0] for name in loaded}
+    # Of our own modules only those that the magics are made of, which do not grow with the rest.
+    ours = [name for name in loaded if name.startswith("agent_magics.")]
+    assert "agent_magics.dispatch.context" not in ours
+    assert len(ours) < 40, ours
     assert "agent-warm-up" in started
 
 
@@ -131,7 +137,7 @@ def test_config_shows_no_key(kernel: Kernel) -> None:
         shown = [kernel.run(line).text for line in ("%config AgentMagics", "%agent doctor")]
     finally:
         kernel.run("del os.environ['OPENAI_API_KEY']")
-    assert "AgentMagics(Magics) options" in shown[0]
+    assert "AgentMagics.approval=" in shown[0]
     assert "OPENAI_API_KEY is set" in shown[1]
     assert key not in "".join(shown)
 
@@ -294,6 +300,15 @@ def test_words(kernel: Kernel, line: str, words: tuple[str, ...]) -> None:
     assert "text/markdown" in outcome.outputs[0]["data"], "it reads without the extension too"
 
 
+def test_before_the_first_turn_agent_alone_says_how_to_begin(kernel: Kernel) -> None:
+    kernel.run(scripted(DONE))
+    welcome = str(kernel.run("%agent").items)
+    assert "Begin a cell with" in welcome and "%agent login" in welcome and "History" not in welcome
+    kernel.run("%%agent --approval never\nGo.\n")
+    assert "History" in str(kernel.run("%agent").items)
+    assert "Begin a cell with" in str(kernel.run("%agent welcome").items)
+
+
 def test_an_approval_can_be_taken_back(kernel: Kernel) -> None:
     code = "Call('python', {'code': '1'})"
     _prepare(kernel, code, DONE, code, DONE)
@@ -341,9 +356,13 @@ def test_answers_for_the_project_are_listed_and_all_taken_back(kernel: Kernel) -
     try:
         kernel.run("%agent answer approve_for_project approve_for_session")
         kernel.run("%%agent --approval untrusted\nGo.\n")
-        listed = kernel.run("%agent approvals").text
-        assert "in this session" in listed and "mkdir x1" in listed and "rules.toml" in listed
-        left = kernel.run("%agent approvals revoke all").text
+        listed = kernel.run("%agent approvals").markdown
+        assert (
+            "in this session" in listed
+            and "`command: mkdir …`" in listed
+            and "rules.toml" in listed
+        )
+        left = kernel.run("%agent approvals revoke all").markdown
         assert "mkdir" not in left and "session" not in left
         assert "cp" in left, "what a person wrote by hand is taken back by its number only"
     finally:
@@ -387,8 +406,11 @@ def test_a_broken_file_of_rules_fails_the_cell_in_one_sentence(kernel: Kernel) -
         ("%%agent --tools rea", "read_file"),
         ("%%agent --tools read_file py", "python"),
         ("%%agent --tools pla", "plain"),
+        ("%%agent --approval=nev", "never"),
+        ("%%agent --tools read_file,py", "python"),
         ("%agent st", "status"),
         ("%agent answer app", "approve"),
+        ("x = 1\nnames = %agent to", "tools"),
     ],
 )
 def test_completion(kernel: Kernel, code: str, offered: str) -> None:
@@ -397,8 +419,78 @@ def test_completion(kernel: Kernel, code: str, offered: str) -> None:
     assert offered in kernel.complete(code)
 
 
-@pytest.mark.parametrize("code", ["%%agent --approval never --too", "%agent st"])
-def test_completion_offers_only_what_fits(kernel: Kernel, code: str) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        "%%agent --approval never --too",
+        "%agent st",
+        "%%agent ",
+        "%agent ",
+        "%agent s",
+        "%agent mcp a",
+    ],
+)
+def test_completion_offers_no_python(kernel: Kernel, code: str) -> None:
     _prepare(kernel)
-    start = code.split()[-1]
-    assert [name for name in kernel.complete(code) if not name.startswith(start)] == []
+    start = code.split(" ")[-1]
+    offered = kernel.complete(code)
+    assert offered
+    assert [name for name in offered if not name.startswith(start) or name in keyword.kwlist] == []
+
+
+def test_completion_of_python_is_left_alone(kernel: Kernel) -> None:
+    assert "import" in kernel.complete("imp")
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+HOOK = """
+class Guard:
+    seen = 0
+
+    def on_event(self, event):
+        Guard.seen += 1
+"""
+
+
+def test_what_is_set_after_the_first_cell_holds_from_the_next(kernel: Kernel) -> None:
+    _prepare(kernel, DONE, DONE)
+    assert kernel.run(AGENT).status == "ok"
+    kernel.run(HOOK)
+    kernel.run(f"{MAGICS}.hooks = [Guard()]")
+    kernel.run("%config AgentMagics.instructions = 'Speak French.'")
+    kernel.run("%config AgentMagics.base_url = 'http://127.0.0.1:9/v1'")
+    try:
+        assert kernel.run(AGENT).status == "ok"
+        assert int(kernel.value("Guard.seen")) > 0
+        model = f"{AGENTS}['default']._models.given"
+        assert "Speak French." in kernel.value(f"{model}.requests[-1].instructions")
+        shown = kernel.run("%agent settings").markdown
+        assert "| `instructions` | `Speak French.` | %config |" in shown
+        assert "| `base_url` | `http://127.0.0.1:9/v1` | %config |" in shown
+    finally:
+        kernel.run(f"{MAGICS}.hooks = []")
+        kernel.run("%config AgentMagics.instructions = ''")
+        kernel.run("%config AgentMagics.base_url = ''")
+
+
+def test_another_workspace_begins_another_conversation(kernel: Kernel, tmp_path) -> None:
+    _prepare(kernel)
+    assert kernel.run(AGENT).status == "ok"
+    try:
+        kernel.run(f"%config AgentMagics.cwd = {str(tmp_path)!r}")
+        _says_why(kernel.run(AGENT), "its conversation stays there", "--new")
+    finally:
+        kernel.run("%config AgentMagics.cwd = '.'")
+
+
+def test_a_deleted_working_folder_is_told_in_one_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with Kernel(cwd=str(gone)) as kernel:
+        kernel.run("import os; os.rmdir(os.getcwd())\n%load_ext agent_magics")
+        for cell in ("%agent doctor", "%agent status", "%%agent\nHello.\n"):
+            outcome = kernel.run(cell)
+            assert outcome.error == "UsageError", cell
+            assert "was deleted. Change to one that exists (os.chdir)" in outcome.text
+            assert "Traceback" not in outcome.text

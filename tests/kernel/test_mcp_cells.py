@@ -4,25 +4,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from mcp_world import things
-from scripts import AGENTS, outputs, scripted
+
+from tests.support.kernels.cells import AGENTS, outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
+from tests.support.mcp.world import things
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     with Kernel(cwd=str(tmp_path_factory.mktemp("mcp"))) as kernel:
-        servers = {"things": things()}
         assert kernel.run(scripted(repr("Ready."))).status == "ok"
-        assert kernel.run(f"%config AgentMagics.mcp_servers = {servers!r}").status == "ok"
-        assert kernel.run("%%agent --approval never\nStart.\n").status == "ok"
+        _begin(kernel)
         yield kernel
+
+
+def _begin(kernel: Kernel) -> None:
+    """Have the server `things`, and no other."""
+    servers = {"things": things()}
+    assert kernel.run(f"%config AgentMagics.mcp_servers = {servers!r}").status == "ok"
+    model = f"{AGENTS}['default']._models.given"
+    kernel.run(f"{AGENTS}['default'].reset()")
+    kernel.run(f"{model}._turns[:] = ['Ready.']\n{model}.requests.clear()")
+    assert kernel.run("%%agent --approval never\nStart.\n").status == "ok"
 
 
 def _run(kernel: Kernel, *codes: str, approval: str = "never", **options: object) -> Outcome:
     calls = [f"Call('python', {{'code': {code!r}}})" for code in codes]
     script = ", ".join([*calls, repr("Done.")])
-    model = f"{AGENTS}['default']._given_model"
+    model = f"{AGENTS}['default']._models.given"
     assert kernel.run(f"{model}._turns[:] = [{script}]\n{model}.requests.clear()").status == "ok"
     kernel.run(f"{AGENTS}['default'].reset()")
     return kernel.run(f"%%agent --approval {approval}\nGo.\n", **options)
@@ -116,7 +125,7 @@ def test_other_tools_that_code_could_not_call_before(kernel: Kernel) -> None:
 
 
 def test_a_cell_names_the_tools_it_has(kernel: Kernel) -> None:
-    model = f"{AGENTS}['default']._given_model"
+    model = f"{AGENTS}['default']._models.given"
 
     def offered(options: str) -> str:
         kernel.run(f"{model}._turns[:] = ['Done.']\n{model}.requests.clear()")
@@ -136,10 +145,14 @@ def test_a_cell_names_the_tools_it_has(kernel: Kernel) -> None:
 def test_a_server_that_fails_is_one_quiet_line_in_the_cell(kernel: Kernel, tmp_path: Path) -> None:
     servers = {"broken": things("--dead")}
     kernel.run(f"%config AgentMagics.mcp_servers = {servers!r}")
-    outcome = _run(kernel, "mcp.broken.search()")
+    try:
+        outcome = _run(kernel, "mcp.broken.search()")
+        told = _told(kernel)
+    finally:
+        _begin(kernel)
     notices = [item["text"] for item in outcome.items_of("notice")]
     assert [text for text in notices if "'broken'" in text and "no licence" in text], notices
-    assert "no licence" in _told(kernel)
+    assert "no licence" in told
 
 
 def test_it_is_there_before_any_agent_has_run(tmp_path: Path) -> None:

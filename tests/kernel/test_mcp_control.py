@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import outputs, scripted
 
-SERVER = str(Path(__file__).parents[1] / "drivers" / "asking_server.py")
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
+from tests.support.mcp import PROGRAMS
+
+SERVER = str(PROGRAMS / "asking_server.py")
 SLOW = 60.0  # seconds that the start of a server may take on a busy machine
 OPTIONS = f"'startup_timeout_sec': {SLOW}"
 HANGING = f"{{'command': {sys.executable!r}, 'args': ['-c', 'input()'], {OPTIONS}}}"
@@ -33,11 +35,14 @@ def kernel(folder: Path, config: Path) -> Iterator[Kernel]:
     env = {name: str(config) for name in names}
     with Kernel(cwd=str(folder), env={**env, "AGM_SERVER": SERVER}) as kernel:
         assert kernel.run("%load_ext agent_magics").status == "ok"
-        servers = (
-            f"{{'asking': {{'command': {sys.executable!r}, 'args': [{SERVER!r}], {OPTIONS}}}}}"
-        )
-        assert kernel.run(f"%config AgentMagics.mcp_servers = {servers}").status == "ok"
+        _begin(kernel)
         yield kernel
+
+
+def _begin(kernel: Kernel) -> None:
+    """Have the server `asking`, and no other of the notebook's."""
+    servers = f"{{'asking': {{'command': {sys.executable!r}, 'args': [{SERVER!r}], {OPTIONS}}}}}"
+    assert kernel.run(f"%config AgentMagics.mcp_servers = {servers}").status == "ok"
 
 
 def run(kernel: Kernel, code: str, **more: object) -> Outcome:
@@ -62,7 +67,7 @@ def test_the_list_starts_nothing_and_the_status_starts_all(kernel: Kernel) -> No
     assert "asking_server.py" in listed
     assert "`Agent(mcp_servers=...)`" in listed
     status = shown(kernel, "status")
-    assert re.search(r"`asking 1\.2\.3` \| ready \| 3 \| \d+ \| 0 \|", status), status
+    assert re.search(r"`asking 1\.2\.3` \| ready \| 4 \| \d+ \| 0 \|", status), status
     assert "asking server at work" in shown(kernel, "logs asking")
     assert "no MCP server 'other'" in refused(kernel, "logs other")
     assert "%agent mcp other is not known; there are: list, add," in refused(kernel, "other")
@@ -222,10 +227,14 @@ def test_waiting_for_a_server_can_be_interrupted(kernel: Kernel) -> None:
     # Pressed where the words begin to wait, which nothing outside can tell.
     run(
         kernel,
-        "import os, signal\nfrom agent_magics.kernel import mcp_waiting\n"
-        "beat, mcp_waiting.wait = mcp_waiting.wait, lambda *a, **k: "
+        "import os, signal\nfrom agent_magics.kernel.commands.mcp import waiting\n"
+        "beat, waiting.wait = waiting.wait, lambda *a, **k: "
         "(os.kill(os.getpid(), signal.SIGINT), beat(*a, **k))[1]",
     )
-    outcome = kernel.run("%agent mcp status", limit=2 * SLOW)
-    assert (outcome.status, outcome.error) == ("error", "KeyboardInterrupt")
-    assert kernel.value("1 + 1") == "2"
+    try:
+        outcome = kernel.run("%agent mcp status", limit=2 * SLOW)
+        assert (outcome.status, outcome.error) == ("error", "KeyboardInterrupt")
+        assert kernel.value("1 + 1") == "2"
+    finally:
+        kernel.run("waiting.wait = beat")
+        _begin(kernel)

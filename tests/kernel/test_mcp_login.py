@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from mcp_http_server import Guard, HttpServer
+
+from tests.support.kernels.driver import Kernel, Outcome
+from tests.support.mcp.http_server import Guard, HttpServer
 
 SLOW = 60.0  # seconds that a step may take on a busy machine
 ADDRESS = re.compile(r"`(http://127\.0\.0\.1:\d+/auth/authorize\?[^`]+)`")

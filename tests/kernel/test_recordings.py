@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel, Outcome
-from model_server import ModelServer
-from responses_server import Reply, function_call, message
 
-from agent_magics.models.recording import Header, read_recording
-from agent_magics.models.recording_file import start_recording
+from agent_magics.models.recordings.format import Header, read_recording
+from agent_magics.models.recordings.writing import start_recording
+from tests.support.kernels.driver import Kernel, Outcome
+from tests.support.models.responses_server import Reply, function_call, message
+from tests.support.models.server import ModelServer
 
 HAND = {"format": "agent-magics-recording", "version": 1, "by": "hand", "note": "No model."}
 NOTHING_LIVE = "no_live_answer"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from kernel_driver import Kernel
-from scripts import scripted
+
+from tests.support.kernels.cells import scripted
+from tests.support.kernels.driver import Kernel
 
 GOOD = '\'{"value": [{"month": "2024-03", "total": 3}]}\''
 BAD = '\'{"value": [{"month": "2024-03"}]}\''
@@ -148,6 +149,7 @@ def test_the_last_line_and_the_table_say_what_it_cost(kernel: Kernel) -> None:
 def test_a_price_that_is_not_known_is_said(kernel: Kernel) -> None:
     _count(kernel, "my-model", 'AssistantMessage("Hi.")')
     outcome = kernel.run("%%agent\nGo.\n")
+    assert outcome.status == "ok", outcome.text
     assert outcome.items[-1]["cost"] == "price of my-model not known"
     table = kernel.run("%agent usage").items[-1]["text"]
     assert "price of `my-model` not known" in table
@@ -170,6 +172,7 @@ def test_cost_and_tokens_are_options_and_settings(kernel: Kernel) -> None:
     _count(kernel, "gpt-5.5", call, 'AssistantMessage("Summed up.")')
     kernel.run("%config AgentMagics.max_cost = 0.002")
     outcome = kernel.run("%%agent\nGo.\n")
+    kernel.run("%config AgentMagics.max_cost = None")
     assert "max_cost=0.002" in outcome.items_of("notice")[0]["text"]
 
 

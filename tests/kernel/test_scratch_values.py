@@ -6,13 +6,11 @@ from typing import Any
 
 import nbformat
 import pytest
-from kernel_driver import Kernel, Outcome
-from scripts import outputs, scripted
 
-from agent_magics.tools.confined import current_tier
+from tests.support.kernels.cells import outputs, scripted
+from tests.support.kernels.driver import Kernel, Outcome
 
-pytestmark = pytest.mark.skipif(not current_tier(), reason="no sandbox works on this machine")
-pytest.importorskip("pandas", reason="pandas is not installed")
+pytestmark = pytest.mark.needs("tier 1")
 
 
 @pytest.fixture(scope="module")

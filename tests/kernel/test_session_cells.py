@@ -3,20 +3,24 @@
 import os
 import queue
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_driver import ITEM, LIMIT, Kernel, Outcome
-from scripts import AGENTS, scripted
+
+from tests.support.kernels.cells import AGENTS, scripted
+from tests.support.kernels.driver import ITEM, LIMIT, Kernel, Outcome
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-TITLE = "echo one; cat gate; cat gate; echo three"
+TITLE = "echo one; cat first; cat second; echo three"
 GATED = repr(TITLE)
-FIRST, SECOND = "open('gate', 'w').write('two\\n')\n", "open('gate', 'w').write('')\n"
-SESSION = f"Call('exec_command', {{'cmd': {GATED}, 'yield_time_ms': 250}})"
+# A pipe is opened by both its ends together: each of these waits until the command is there.
+FIRST, SECOND = "open('first', 'w').write('two\\n')\n", "open('second', 'w').write('')\n"
+# In a second a command has begun and printed, on a machine that is busy.
+SESSION = f"Call('exec_command', {{'cmd': {GATED}, 'yield_time_ms': 1000}})"
 LIST = "Call('list_sessions')"
 DONE = repr("Done.")
 AGENT = "%%agent --approval never --sandbox danger-full-access\nGo.\n"
@@ -24,7 +28,8 @@ AGENT = "%%agent --approval never --sandbox danger-full-access\nGo.\n"
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    os.mkfifo(tmp_path / "gate")
+    os.mkfifo(tmp_path / "first")
+    os.mkfifo(tmp_path / "second")
     with Kernel(cwd=str(tmp_path)) as kernel:
         yield kernel
 
@@ -125,7 +130,7 @@ def test_a_session_outlives_its_cell_and_becomes_plain_output(kernel: Kernel) ->
     page.wait_until(lambda: WIDGET in page.session and page.streamed == "two\n")
     assert len(page.open_widgets) == 1
     assert kernel.run(SECOND, on_message=page.take_widgets, on_other=page.take).status == "ok"
-    page.wait_until(lambda: ITEM in page.session and not page.open_widgets)
+    page.wait_until(lambda: WIDGET not in page.session and not page.open_widgets)
     item = page.session[ITEM]
     assert item["output"] == "two\nthree\n" and item["status"] == "completed"
     assert (item["exit_code"], item["title"]) == (0, TITLE)
@@ -139,8 +144,8 @@ def test_a_session_outlives_its_cell_and_becomes_plain_output(kernel: Kernel) ->
 def test_while_another_cell_blocks_the_drawing_waits(kernel: Kernel) -> None:
     page = begin(kernel)
     blocking = (
-        f"{FIRST}session, = {AGENTS}['default'].session.processes.sessions()\n"
-        f"import time\ntime.sleep(0.2)\n{SECOND}session.process.wait(10)"
+        f"{FIRST}session, = {AGENTS}['default'].session.conversation.processes.sessions()\n"
+        f"{SECOND}session.process.wait({LIMIT})"
     )
     outcome = kernel.run(blocking, on_message=page.take_widgets, on_other=page.take)
     assert outcome.status == "ok"
@@ -148,19 +153,20 @@ def test_while_another_cell_blocks_the_drawing_waits(kernel: Kernel) -> None:
     assert page.session[ITEM]["output"] == "two\nthree\n"
 
 
-def test_while_another_cell_awaits_the_output_appears(kernel: Kernel) -> None:
+def test_while_another_cell_awaits_the_output_appears(kernel: Kernel, tmp_path: Path) -> None:
     page = begin(kernel)
     awaiting = (
-        f"import asyncio\n{FIRST}await asyncio.sleep(0.2)\n{SECOND}"
-        "await asyncio.sleep(2)\nprint('over')"
+        f"import asyncio, os\n{FIRST}{SECOND}"
+        "while not os.path.exists('drawn'): await asyncio.sleep(0.02)"
     )
-    ended: list[bool] = []
-    kernel.run(
-        awaiting,
-        on_other=page.take,
-        on_message=lambda m: m["msg_type"] == "stream" and ended.append(page.has_ended()),
-    )
-    assert ended == [True], "the session's end was not drawn while the other cell awaited"
+
+    def take(message: dict[str, Any]) -> None:
+        page.take(message)
+        if page.has_ended():
+            (tmp_path / "drawn").touch()
+
+    outcome = kernel.run(awaiting, on_other=take)
+    assert outcome.status == "ok", "the session's end was not drawn while the other cell awaited"
 
 
 def test_the_end_is_told_in_the_next_cell(kernel: Kernel) -> None:
@@ -177,11 +183,13 @@ def test_the_end_is_told_in_the_next_cell(kernel: Kernel) -> None:
 def test_where_nobody_watches_nothing_volatile_is_shown(kernel: Kernel) -> None:
     poll = (
         "lambda r: Call('write_stdin', {'session_id': "
-        f"{AGENTS}['default'].session.processes.sessions()[0].id, 'yield_time_ms': 9000}})"
+        f"{AGENTS}['default'].session.conversation.processes.sessions()[0].id, "
+        "'yield_time_ms': 9000})"
     )
     gate = (
-        "lambda r: (open('gate', 'w').write('two\\n'), __import__('time').sleep(0.2), "
-        "open('gate', 'w').write(''), " + poll.partition(": ")[2] + ")[-1]"
+        "lambda r: (open('first', 'w').write('two\\n'), open('second', 'w').write(''), "
+        + poll.partition(": ")[2]
+        + ")[-1]"
     )
     bundles = []
     for _ in range(2):
@@ -212,7 +220,9 @@ def test_a_front_end_that_draws_no_widgets_gets_the_text(kernel: Kernel) -> None
     assert page.session[ITEM]["output"] == "two\nthree\n"
 
 
-def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(kernel: Kernel) -> None:
+def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(
+    kernel: Kernel, tmp_path: Path
+) -> None:
     wait = "until [ -e {} ]; do sleep 0.05; done; "
     script = f"{wait.format('go')}for n in $(seq 600); do echo line $n; sleep 0.005; done; "
     script += wait.format("stop")
@@ -225,12 +235,17 @@ def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(kernel:
         if message["msg_type"] in ("comm_msg", "update_display_data"):
             messages.append(message["msg_type"])
 
+        if all(f"{word} 600\n" in page.streamed for word in ("line", "word")):
+            (tmp_path / "streamed").touch()
+
     began = time.monotonic()
-    kernel.run(
-        "import asyncio\nopen('go', 'w').close()\nawait asyncio.sleep(7)",
+    outcome = kernel.run(
+        "import asyncio, os\nopen('go', 'w').close()\n"
+        "while not os.path.exists('streamed'): await asyncio.sleep(0.02)",
         on_message=lambda m: m["msg_type"].startswith("comm_") and count(m),
         on_other=count,
     )
+    assert outcome.status == "ok"
     # (What puts the two widgets in their places, and their backlogs, come once each.)
     assert len(messages) <= 20 * (time.monotonic() - began) + 10
     for word in ("line", "word"):
@@ -243,6 +258,33 @@ def test_a_restart_of_the_kernel_leaves_plain_output_too(kernel: Kernel) -> None
     kernel.run(FIRST, on_message=page.take_widgets, on_other=page.take)
     page.wait_until(lambda: WIDGET in page.session)
     kernel.client.shutdown()
-    page.wait_until(lambda: ITEM in page.session)
+    page.wait_until(lambda: WIDGET not in page.session)
     assert page.session[ITEM]["note"] == "killed"
     assert page.session[ITEM]["output"] == "two\n"
+
+
+@pytest.mark.needs("tier 1")
+@pytest.mark.parametrize("then", ["cat second", "true"], ids=["goes on", "ends"])
+def test_what_a_session_plants_after_its_cell_is_told(tmp_path: Path, then: str) -> None:
+    """The person reads it below the cell at once, the model with the next request."""
+    os.mkfifo(tmp_path / "first")
+    os.mkfifo(tmp_path / "second")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    script = f"cat first; echo evil > .git/hooks/post-commit; {then}"
+    play = [f"Call('exec_command', {{'cmd': {script!r}, 'yield_time_ms': 250}})", DONE, DONE]
+    told = "Protected files: moved"
+    with Kernel(cwd=str(tmp_path), env={"AGENT_MAGICS_TIER": "1"}) as kernel:
+        kernel.run(scripted(*play))
+        page = Page(kernel)
+        assert page.run("%%agent --approval never\nGo.\n").status == "ok"
+        kernel.run(FIRST, on_message=page.take_widgets, on_other=page.take)
+        page.wait_until(lambda: any(told in repr(message["content"]) for message in page.late))
+        assert not (tmp_path / ".git/hooks/post-commit").exists()
+        if then != "true":
+            kernel.run(SECOND, on_message=page.take_widgets, on_other=page.take)
+        page.wait_until(lambda: page_item(page.session).get("exit_code") == 0)
+        conversation = f"{AGENTS}['default'].session.conversation"
+        waiting = f"while not {conversation}._notifications: __import__('time').sleep(0.01)"
+        assert kernel.run(waiting).status == "ok"
+        Page(kernel).run("%%agent --approval never\nGo on.\n")
+        assert told in kernel.value(f"list({conversation}.history.items)")

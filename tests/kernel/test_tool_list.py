@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel_driver import Kernel
-from scripts import AGENTS, scripted
+
+from tests.support.kernels.cells import AGENTS, scripted
+from tests.support.kernels.driver import Kernel
 
 DONE = repr("Done.")
 AGENT = "%%agent\nGo.\n"
@@ -34,7 +35,7 @@ def shown(kernel: Kernel, line: str) -> str:
 
 def offered(kernel: Kernel) -> str:
     """Return the names that the last request offered."""
-    model = f"{AGENTS}['default']._given_model"
+    model = f"{AGENTS}['default']._models.given"
     return kernel.value(f"[each.spec.name for each in {model}.requests[-1].tools]")
 
 

@@ -11,12 +11,13 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import attack_campaign
 import pytest
-from attack_campaign import Configuration
-from everyday_cases import CASES, Case
 
-from agent_magics.backends.exec.launcher import shared_launcher
+from agent_magics.exec.launcher_client import shared_launcher
+from tests.support.attacks import campaign
+from tests.support.attacks.campaign import Configuration
+from tests.support.needs import not_tested
+from tests.support.sandbox.everyday_cases import CASES, Case
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -52,16 +53,16 @@ def outcomes():
     runs: dict[Configuration, Future] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for configuration in CONFIGURATIONS:
-            if not attack_campaign.cannot_try(configuration):
+            if not campaign.cannot_try(configuration):
                 names = [case.name for case in CASES if not missing(case, configuration)]
                 runs[configuration] = pool.submit(
-                    attack_campaign.run_kernel, configuration, "everyday_kernel", {"cases": names}
+                    campaign.run_kernel, configuration, "sandbox.everyday_kernel", {"cases": names}
                 )
         yield lambda configuration: runs[configuration].result()
 
 
 def missing(case: Case, configuration: Configuration) -> str:
-    return lacking(case, attack_campaign.interpreter_of(configuration.who))
+    return lacking(case, campaign.interpreter_of(configuration.who))
 
 
 def cases() -> list[object]:
@@ -74,13 +75,13 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("case", "configuration"), cases())
 def test_it_works(case, configuration, outcomes):
-    if reason := attack_campaign.cannot_try(configuration):
-        pytest.skip(f"{configuration} was not tested: {reason}")
+    if reason := campaign.cannot_try(configuration):
+        not_tested(str(configuration), reason)
     if program := missing(case, configuration):
-        pytest.skip(f"{case.name} was not tested as {configuration.who}: no {program} here")
+        not_tested(f"program {program}", f"{configuration.who} finds none")
     told = outcomes(configuration)
     if "untested" in told:
-        pytest.skip(f"{configuration} was not tested: {told['untested']}")
+        not_tested(str(configuration), told["untested"])
     outcome = told["outcomes"][case.name]
     assert outcome["in time"], outcome
     assert outcome["exit"] == 0, outcome

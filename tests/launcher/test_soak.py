@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 import agent_magics
+from tests.support.sandbox import PROGRAMS
 
+pytestmark = pytest.mark.long
 COUNT = 1000
 MOST_GROWTH = 2048  # KiB between the hundredth command and the last: less than 3 KiB a command
-SOAK = Path(__file__).parents[1] / "drivers/soak.py"
+
+SOAK = PROGRAMS / "soak.py"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,11 @@ def test_nothing_stays_open_or_running(told):
         if told["late"][name] > told["early"][name] + may_be_more.get(name, 0)
     }
     assert not grown, (told["early"], told["late"])
+
+
+@pytest.mark.needs("root")
+def test_the_launcher_keeps_no_descriptor(told):
+    assert told["late"]["launcher descriptors"] <= told["early"]["launcher descriptors"]
 
 
 @pytest.mark.parametrize("who", ["kernel", "launcher"])

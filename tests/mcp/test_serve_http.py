@@ -13,12 +13,13 @@ import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ImageContent
-from serve_client import ERAS, connected, text_of
 
 from agent_magics import Agent, FatalError, ToolContext, tool
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.serve import loopback
+from agent_magics.serve.protocol import MOST_CALLS_OF_ONE, MOST_CLIENTS
+from tests.support.mcp.client import ERAS, connected, text_of
 
 LIMIT = 30.0
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n nothing is drawn of it here").decode()
@@ -198,31 +199,147 @@ def test_a_body_without_end_is_refused(served: Any) -> None:
     assert answer.status_code == 413
 
 
-def test_idle_connections_do_not_use_up_the_kernels_descriptors(
-    served: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def hung_up(connection: socket.socket) -> bool:
+    """Wait until the server has closed the connection."""
+    connection.settimeout(LIMIT)
+    with suppress(ConnectionResetError):
+        return connection.recv(1) == b""
+    return True
+
+
+HALF_REQUESTS = {
+    "silent": b"",
+    "half a line": b"POST /mc",
+    "half the headers": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: ",
+    "half a body": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{",
+    "half a body with the token": b"POST /mcp HTTP/1.1\r\nHost: %(host)s\r\n"
+    b"Authorization: Bearer %(token)s\r\nContent-Type: application/json\r\n"
+    b"Accept: application/json, text/event-stream\r\nContent-Length: 99\r\n\r\n{",
+    "a second one": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nPOST /mcp HT",
+}
+
+
+def half_request(serving: Any, half: str) -> bytes:
+    host = httpx2.URL(serving.url).netloc
+    return HALF_REQUESTS[half] % {b"host": host, b"token": serving.token.encode()}
+
+
+@pytest.mark.parametrize("half", HALF_REQUESTS)
+def test_connections_that_ask_nothing_keep_nobody_out(served: Any, half: str) -> None:
     """Another person of this machine can connect without the token."""
     address = ("127.0.0.1", httpx2.URL(served.url).port)
-
-    def hung_up(idle: socket.socket) -> bool:
-        idle.settimeout(LIMIT)
-        with suppress(ConnectionResetError):
-            return idle.recv(1) == b""
-        return True
-
-    monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 3)
     with ExitStack() as open_ones:
-        idle = [
-            open_ones.enter_context(socket.create_connection(address, timeout=LIMIT))
-            for _ in range(8)
-        ]
-        assert hung_up(idle[-1]), "there were too many"
-    monkeypatch.setattr(loopback, "_HELLO_LIMIT", 0.05)
-    with socket.create_connection(address, timeout=LIMIT) as silent:
-        silent.sendall(b"POST /mcp HTTP/1.1\r\n")
-        assert hung_up(silent), "it never asked anything"
-    monkeypatch.undo()
-    assert post(served).status_code == 401, "it still answers"
+        for _ in range(loopback.MOST_CONNECTIONS + 20):
+            each = socket.create_connection(address, timeout=LIMIT)
+            open_ones.enter_context(each).sendall(half_request(served, half))
+        assert [post(served).status_code for _ in range(20)] == [401] * 20
+
+
+@pytest.mark.parametrize("half", HALF_REQUESTS)
+def test_a_request_that_does_not_come_in_time_is_hung_up_on(
+    served: Any, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = ("127.0.0.1", httpx2.URL(served.url).port)
+    monkeypatch.setattr(loopback, "_REQUEST_LIMIT", 0.05)
+    with socket.create_connection(address, timeout=LIMIT) as slow:
+        slow.sendall(half_request(served, half))
+        slow.settimeout(LIMIT)
+        with suppress(ConnectionResetError):
+            while slow.recv(4096):
+                """What was asked before is answered."""
+
+
+def hello(serving: Any) -> httpx2.Response:
+    """Begin a session as a client of 2025 does, and leave."""
+    about = {"clientInfo": {"name": "leaver", "version": "1"}, "capabilities": {}}
+    params = {"protocolVersion": "2025-06-18", **about}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    return httpx2.post(serving.url, json=body, headers=bearer(serving), trust_env=False)
+
+
+def bearer(serving: Any, **more: str) -> dict[str, str]:
+    accept = "application/json, text/event-stream"
+    return {"Authorization": f"Bearer {serving.token}", "Accept": accept, **more}
+
+
+def test_clients_that_leave_without_a_word_keep_nobody_out() -> None:
+    async def called() -> None:
+        with Agent(tools=[add]) as agent, agent.serve() as serving:
+            async with connected(serving.url, serving.token, "legacy") as staying:
+                answers = [
+                    await asyncio.to_thread(hello, serving) for _ in range(MOST_CLIENTS + 10)
+                ]
+                assert [each.status_code for each in answers] == [200] * len(answers)
+                first, *_, last = [each.headers["mcp-session-id"] for each in answers]
+                asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+                gone, there = [
+                    httpx2.post(
+                        serving.url,
+                        json=asked,
+                        headers=bearer(serving, **{"mcp-session-id": session}),
+                        trust_env=False,
+                    ).status_code
+                    for session in (first, last)
+                ]
+                assert (gone, there) == (404, 200), "the one that was idle longest made room"
+                # Whoever is there, and hears the news, has not been idle.
+                assert (await staying.call_tool("add", {"a": 1})).structured_content == {"sum": 3}
+
+    run(called())
+
+
+def test_the_calls_under_way_are_bounded() -> None:
+    async def called() -> None:
+        inside, end = asyncio.Semaphore(0), asyncio.Event()
+
+        @tool(parallel=True)
+        async def wait_long() -> str:
+            """Wait until the end."""
+            inside.release()
+            await end.wait()
+            return "ended"
+
+        with Agent(tools=[wait_long]) as agent, agent.serve() as serving:
+            async with connected(serving.url, serving.token) as client:
+                calls = [
+                    asyncio.create_task(client.call_tool("wait_long", {}))
+                    for _ in range(MOST_CALLS_OF_ONE)
+                ]
+                for _ in calls:
+                    await inside.acquire()
+                refused = await client.call_tool("wait_long", {})
+                assert refused.is_error
+                assert "Wait until one has ended" in text_of(refused)
+                end.set()
+                assert {text_of(each) for each in await asyncio.gather(*calls)} == {"ended"}
+                assert text_of(await client.call_tool("wait_long", {})) == "ended"
+
+    run(called())
+
+
+def test_what_is_granted_to_one_client_holds_for_it_alone() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def decide(question: Any) -> str:
+        asked.append(question.scopes)
+        return "approve_for_session"
+
+    async def called() -> None:
+        with (
+            Agent(tools=[add], approval="untrusted", on_question=decide) as agent,
+            agent.serve() as serving,
+        ):
+            for name in ("one", "two"):
+                async with connected(serving.url, serving.token, name=name) as client:
+                    for _ in range(2):
+                        await client.call_tool("add", {"a": 1})
+            assert asked == [("approve_for_session",)] * 2, "once of each, and with no rule"
+            await agent.call("add", {"a": 1})
+            assert len(asked) == 3, "the agent itself was granted nothing"
+            await agent.call("add", {"a": 1})
+            assert len(asked) == 3
+
+    run(called())
 
 
 def test_the_token_is_in_no_text_of_the_object(served: Any) -> None:

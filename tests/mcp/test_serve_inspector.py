@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_servers import node_program
 
 from agent_magics import Agent, tool
+from tests.support.mcp.foreign_servers import node_program
 
 LIMIT = 50.0
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_driver import Kernel
-from serve_client import connected, text_of
+
+from tests.support.kernels.driver import Kernel
+from tests.support.mcp.client import connected, text_of
 
 LIMIT = 40.0
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -88,10 +89,10 @@ class Page:
 class Program:
     """A program beside the notebook that holds the token."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], threads: ThreadPoolExecutor) -> None:
         self.url = config["url"]
         self.token = config["headers"]["Authorization"].removeprefix("Bearer ")
-        self._threads = ThreadPoolExecutor(1)
+        self._threads = threads
 
     def do(self, work: Callable[[Any], Any], **options: Any) -> "Future[Any]":
         """Connect and do `work(client)`, on a thread."""
@@ -114,10 +115,11 @@ def program(kernel: Kernel) -> Iterator[Program]:
     path = Path(re.search(r"`(\S+\.json)`", outcome.items[0]["text"]).group(1))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     config = json.loads(path.read_text())["mcpServers"]["notebook"]
-    program = Program(config)
-    assert program.token not in json.dumps(outcome.messages, default=str)
-    program.cell = outcome.messages[0]["parent_header"]["msg_id"]
-    yield program
+    with ThreadPoolExecutor(1) as threads:
+        program = Program(config, threads)
+        assert program.token not in json.dumps(outcome.messages, default=str)
+        program.cell = outcome.messages[0]["parent_header"]["msg_id"]
+        yield program
     assert "Nothing is served" in kernel.run("%agent serve --stop").items[0]["text"]
     assert not path.exists()
 
@@ -214,8 +216,9 @@ def test_where_no_page_shows_it_questions_are_denied(kernel: Kernel) -> None:
         "print(serving.url, serving.token)"
     )
     url, token = outcome.text.split()
-    program = Program({"url": url, "headers": {"Authorization": f"Bearer {token}"}})
-    result = Page(kernel).attend(program.call("python", code="1"))
-    assert result.is_error
-    assert "its page must be open" in text_of(result)
-    kernel.run("agent.close()")
+    with ThreadPoolExecutor(1) as threads:
+        program = Program({"url": url, "headers": {"Authorization": f"Bearer {token}"}}, threads)
+        result = Page(kernel).attend(program.call("python", code="1"))
+        assert result.is_error
+        assert "its page must be open" in text_of(result)
+        kernel.run("agent.close()")

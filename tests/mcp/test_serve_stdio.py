@@ -12,7 +12,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
-from serve_client import ERAS, text_of
+
+from tests.support.mcp.client import ERAS, text_of
 
 LIMIT = 50.0
 ROOT = Path(__file__).parents[2]

@@ -12,19 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from foreign_servers import node_program, python_program
 from jsonschema import Draft202012Validator
 
 from agent_magics import Agent
-from agent_magics.app import new_turn_id
-from agent_magics.dispatch.foreign_schema import sanitize_parameters
-from agent_magics.dispatch.schema import DESCRIBED, STRICT_KEYWORDS, STRICT_TYPES
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.dispatch.schema.generation import DESCRIBED, STRICT_KEYWORDS, STRICT_TYPES
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ElicitationRequested, ToolCallUpdated
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpStatus, McpTool
-from agent_magics.protocol.ops import CallTool
+from agent_magics.protocol.ops import CallTool, new_turn_id
 from agent_magics.protocol.tools import ToolOutput
+from tests.support.mcp.foreign_servers import node_program, python_program
 
 LIMIT = 50.0
 # Some of what each of them offered on the day they were pinned.
@@ -178,7 +177,7 @@ def test_progress_of_a_long_call(world: World) -> None:
     seen: list[Any] = []
 
     async def call() -> ToolOutput:
-        from agent_magics.app import output_of  # noqa: PLC0415 - what `call` does
+        from agent_magics.engine.results.run import output_of  # noqa: PLC0415 - what `call` does
 
         name = "mcp__everything__trigger-long-running-operation"
         op = CallTool(turn_id=new_turn_id(), name=name, arguments={"duration": 0.6, "steps": 3})
@@ -254,7 +253,7 @@ def test_files(world: World) -> None:
     assert new.read_text() == "made\n"
     found = world.call("files__search_files", path=str(world.folder), pattern="*.txt")
     assert "notes.txt" in found.text
-    outside = world.call("files__read_text_file", path="/etc/hostname")
+    outside = world.call("files__read_text_file", path="/etc/passwd")
     assert not outside.success
     assert "outside" in outside.text.lower()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent_magics.models.endpoints import forget_wires
+from agent_magics.models.providers.endpoints import forget_wires
 
 
 @pytest.fixture(params=["responses", "chat"])

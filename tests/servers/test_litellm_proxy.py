@@ -1,13 +1,13 @@
 """LiteLLM's proxy, a real one with mocked answers: both wires, calls, faults, keys and names."""
 
 import pytest
-from one_request import ADD, PATCH, ask, failure, items_of, text_of
-from third_party import running
 
 from agent_magics import Agent, tool
 from agent_magics.models.base import ContextOverflow, ResponseDone
-from agent_magics.models.endpoints import wires_of
+from agent_magics.models.providers.endpoints import wires_of
 from agent_magics.protocol.items import InputImage, InputText, UserMessage
+from tests.support.models.one_request import ADD, PATCH, ask, failure, items_of, text_of
+from tests.support.models.third_party import running
 
 # The first test waits for the proxy, which takes 10 s to start, on a loaded machine some minutes.
 pytestmark = pytest.mark.timeout(600)
@@ -108,7 +108,7 @@ def test_a_rate_limit_is_waited_for_and_then_told(address):
 
 def test_an_error_status_with_a_stream_for_a_body_is_one_sentence(address):
     said = str(failure(address, KEY, "mock-text", HELLO, wire="responses"))
-    assert said.endswith("(status 500): Error processing stream start")
+    assert "(status 500): Error processing stream start" in said
 
 
 def test_a_conversation_that_is_too_long_is_its_own_error(address):

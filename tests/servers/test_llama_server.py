@@ -4,12 +4,10 @@ import json
 import subprocess
 
 import pytest
-from one_request import ADD, NUMBERS, PATCH, ask, failure, items_of, text_of
-from third_party import HERE, python_of, running
 
 from agent_magics import Agent, tool
 from agent_magics.models.base import ContextOverflow, ResponseDone, TextChunk
-from agent_magics.models.endpoints import wires_of
+from agent_magics.models.providers.endpoints import wires_of
 from agent_magics.protocol.items import (
     CustomToolCall,
     InputImage,
@@ -17,6 +15,8 @@ from agent_magics.protocol.items import (
     ToolCallOutput,
     UserMessage,
 )
+from tests.support.models.one_request import ADD, NUMBERS, PATCH, ask, failure, items_of, text_of
+from tests.support.models.third_party import SERVERS, python_of, running
 
 # The first test waits for the server, on a loaded machine for longer than a test may take.
 pytestmark = pytest.mark.timeout(300)
@@ -30,7 +30,7 @@ HELLO = UserMessage("good morning")
 def address(tmp_path_factory):
     home = tmp_path_factory.mktemp("llama")
     model = str(home / "tiny.gguf")
-    make = str(HERE / "llama_server" / "make_model.py")
+    make = str(SERVERS / "llama_server" / "make_model.py")
     subprocess.run([str(python_of("llama_server")), make, model], check=True, timeout=120)
     ready = "listening on http"
     with running("llama_server", [model, KEY], ready=ready, home=home, env={}) as line:

@@ -1,20 +1,21 @@
-"""What a tool is handed, for tests that call one without an engine."""
+"""Makes tool contexts for tests that call a tool without an engine."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.exec.environment import command_environment
-from agent_magics.backends.exec.processes import ProcessManager
-from agent_magics.backends.paths import is_denied_read, resolve_path
-from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.exec.environment import command_environment
+from agent_magics.exec.processes import ProcessManager
+from agent_magics.files.paths import is_denied_read, resolve_path
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 
 
 def make_context(cwd: Path, env: Mapping[str, str] | None = None, **config: Any) -> ToolContext:
-    """Return a context whose events are kept in `context.extra["events"]`."""
+    """Return a context that collects its events in `context.extra["events"]`."""
     events = []
 
     def validate_path(path: str, mode: str) -> Path:

@@ -1,10 +1,10 @@
-"""Drives a real JupyterLab in headless Chromium: a server, notebooks, and what is on the page."""
+"""Drives a real JupyterLab in headless Chromium: the server, notebooks, and the page."""
 
+import itertools
 import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +18,9 @@ from urllib.error import URLError
 import nbformat
 from playwright.sync_api import BrowserContext, Locator, Page, Playwright, WebSocket, expect
 
+from tests.support.needs import CHROMIUM, require
+from tests.support.ports import free_port
+
 ITEM = "application/vnd.agent-magics.item+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TOKEN = "t"
@@ -30,7 +33,6 @@ _SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -44,12 +46,12 @@ EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-ma
 
 
 def launch(playwright: Playwright) -> BrowserContext:
-    """Start Chromium; that of the system, since Playwright's own would have to be downloaded.
+    """Start the system's Chromium, since Playwright's own would have to be downloaded.
 
     All pages share one context, and with it the cache: JupyterLab is ten megabytes of script.
     """
-    found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
-    assert found, f"no browser for the tests: install {_CHROMIUM[0]}"
+    require("chromium")
+    found = next(filter(None, map(shutil.which, CHROMIUM)))
     browser = playwright.chromium.launch(executable_path=found, args=list(_CHROMIUM_FLAGS))
     context = browser.new_context(viewport={"width": 1100, "height": 900})
     context.set_default_timeout(SLOW)
@@ -64,9 +66,7 @@ class Lab:
         self.folder = home / "notebooks"
         self.folder.mkdir(parents=True)
         self._home = home
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         for name, values in _SETTINGS.items():
             file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Lab:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> "Lab":
@@ -113,7 +113,7 @@ class Lab:
 
     @property
     def log(self) -> str:
-        """What the server and the kernels printed."""
+        """The output of the server and the kernels."""
         return (self._home / "lab.log").read_text(encoding="utf-8", errors="replace")
 
     def _answers(self) -> bool:
@@ -152,7 +152,7 @@ class Lab:
         return nbformat.read(self.folder / name, as_version=4)
 
     def shut_down_kernels(self) -> None:
-        """End every kernel, as a person does who leaves for the day."""
+        """Shut down every kernel."""
         for session in self.ask("GET", "/api/sessions"):
             self.ask("DELETE", f"/api/sessions/{session['id']}")
 
@@ -161,8 +161,8 @@ class NotebookPage:
     """One notebook, open in a page of its own.
 
     Attributes:
-        frames: what came from the kernel over the page's web sockets.
-        errors: exceptions that nobody caught in the page.
+        frames: the messages of the kernel on the page's web sockets.
+        errors: uncaught exceptions in the page.
 
     Args:
         without: an extension that this front end does not have.
@@ -177,27 +177,28 @@ class NotebookPage:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("websocket", self._listen)
         self._without = without
+        self._signs = itertools.count(1)
 
     def open(self, *, kernel: bool = True) -> "NotebookPage":
-        """Show the notebook; with `kernel`, wait until cells can be run."""
+        """Open the notebook; with `kernel`, wait until cells can be run."""
         self.lab.disable(self._without)
         self.page.goto(f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}&reset")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
-            # What is run before the kernel has said hello is forgotten without a word.
+            # A cell that is run before the kernel is connected is silently dropped.
             self.wait_until(lambda: any(b"kernel_info_reply" in frame for frame in self.frames))
             self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
         return self
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that Playwright cannot see, letting the page's events come in."""
+        """Wait for a condition that Playwright cannot see, processing the page's events."""
         deadline = time.monotonic() + LIMIT
         while not condition():
             assert time.monotonic() < deadline, "it did not come about"
             self.page.wait_for_timeout(20)
 
     def reload(self) -> None:
-        """What the browser's reload button does."""
+        """Reload the page, as the browser's button does."""
         self.page.reload()
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
@@ -214,7 +215,7 @@ class NotebookPage:
     # -- cells -------------------------------------------------------------------------------------
 
     def cell(self, number: int) -> Locator:
-        """One code cell."""
+        """Return one code cell."""
         return self.page.locator(".jp-CodeCell").nth(number)
 
     def start(self, number: int) -> Locator:
@@ -231,25 +232,25 @@ class NotebookPage:
         return cell
 
     def run_all(self) -> None:
-        """Run > Run All Cells."""
+        """Choose Run > Run All Cells."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.locator(".lm-Menu-item[data-command='runmenu:run-all']").click()
 
     def wait_for_end(self, number: int) -> None:
-        """Wait until a cell has its number."""
+        """Wait until a cell has its execution count."""
         prompt = self.cell(number).locator(".jp-InputPrompt")
         expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=SLOW)
 
     def outputs(self, number: int) -> Locator:
-        """The outputs of a cell."""
+        """Return the outputs of a cell."""
         return self.cell(number).locator(".jp-OutputArea-output")
 
     def text(self, number: int) -> str:
-        """All that the outputs of a cell show."""
+        """Return the text that the outputs of a cell show."""
         return "\n".join(self.outputs(number).all_inner_texts())
 
     def cards(self, number: int) -> Locator:
-        """The calls in a cell, drawn by the extension."""
+        """Return the calls in a cell, drawn by the extension."""
         return self.cell(number).locator("details.am-card")
 
     # -- questions ---------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class NotebookPage:
     # -- the rest ----------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """The stop button of the toolbar."""
+        """Click the stop button of the toolbar."""
         self.page.locator("[data-command='notebook:interrupt-kernel']").first.click()
 
     def save(self) -> nbformat.NotebookNode:
@@ -288,23 +289,24 @@ class NotebookPage:
         return self.lab.read(self.name)
 
     def sources(self) -> list[str]:
-        """The text of all cells, as the open document holds it."""
+        """Return the text of all cells in the open document."""
         model = "window.jupyterapp.shell.currentWidget.content.model.sharedModel"
         return self.page.evaluate(f"() => {model}.cells.map(cell => cell.source)")
 
     def value(self, expression: str) -> str:
-        """What an expression gives in the kernel, by way of the last cell, which must be free."""
+        """Return the value of an expression in the kernel, using the last cell, which is free."""
         cell = self.page.locator(".jp-CodeCell").last
         cell.locator(".jp-InputArea-editor").click()
         self.page.keyboard.press("Control+a")
-        self.page.keyboard.insert_text(f"print('value:', {expression})")
+        sign = f"value {next(self._signs)}:"  # what stands there until the cell runs is older
+        self.page.keyboard.insert_text(f"print({sign!r}, {expression})")
         self.page.keyboard.press("Control+Enter")
-        output = cell.locator(".jp-OutputArea-output", has_text="value:").last
-        return output.inner_text().removeprefix("value:").strip()
+        output = cell.locator(".jp-OutputArea-output", has_text=sign).last
+        return output.inner_text().removeprefix(sign).strip()
 
 
 def items_of(cell: nbformat.NotebookNode) -> list[dict[str, Any]]:
-    """The agent's items of a saved cell, blocks opened."""
+    """Return the agent's items of a saved cell, with blocks opened."""
     found: list[dict[str, Any]] = []
     for output in cell.outputs:
         item = output.get("data", {}).get(ITEM)
@@ -314,6 +316,6 @@ def items_of(cell: nbformat.NotebookNode) -> list[dict[str, Any]]:
 
 
 def mimes_of(notebook: nbformat.NotebookNode) -> list[set[str]]:
-    """What each saved output of a notebook is made of."""
+    """Return the MIME types of each saved output of a notebook."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [set(output.get("data", ())) for output in outputs]

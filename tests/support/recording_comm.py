@@ -1,4 +1,4 @@
-"""What a widget sends to its page, kept for tests that have no page."""
+"""Records a widget's messages for tests without a page."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from comm.base_comm import BaseComm
 
 
 class RecordingComm(BaseComm):
-    """A comm whose other end is a list."""
+    """A comm that stores sent messages in a list."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What the turn tests share: an agent with a script, and questions about what happened."""
+"""Shared by turn tests: an agent with a script, and queries about its events."""
 
 import asyncio
 import os
@@ -11,22 +11,22 @@ from typing import Any
 
 import agent_magics
 from agent_magics import Agent, ScriptedModel
-from agent_magics.engine.result import RunResult
+from agent_magics.engine.results.run import RunResult
 from agent_magics.models.base import ModelEvent, ModelRequest, TextChunk
 from agent_magics.protocol.events import Event
 from agent_magics.protocol.items import CALL_TYPES, ToolCallOutput
 
-# Nothing here waits for time; this is how long a test that hangs goes on before it says so.
+# Seconds until a test that hangs fails; nothing here waits for time.
 PATIENCE = 20
 
 
 def scripted(*turns: Any, tools: Any = (), approval: str = "never", **options: Any) -> Agent:
-    """Return an agent whose model gives `turns` as its answers."""
+    """Return an agent whose model responds with `turns`."""
     return Agent(ScriptedModel(turns), list(tools), approval=approval, **options)
 
 
 def kinds(result: RunResult) -> list[str]:
-    """Return the names of the events' types, in order."""
+    """Return the class names of the events, in order."""
     return [type(event).__name__ for event in result.events]
 
 
@@ -37,13 +37,13 @@ def of_kind(result: RunResult, kind: type[Event]) -> list[Any]:
 
 def outputs(agent: Agent) -> list[tuple[str, Any]]:
     """Return (call id, output) of the history's outputs, in order."""
-    items = agent.session.history.items
+    items = agent.session.conversation.history.items
     return [(item.call_id, item.output) for item in items if isinstance(item, ToolCallOutput)]
 
 
 def assert_valid(agent: Agent) -> None:
     """Check that every call has exactly one output, which stands after it."""
-    items = agent.session.history.items
+    items = agent.session.conversation.history.items
     called = [item.call_id for item in items if isinstance(item, CALL_TYPES)]
     answered = [item.call_id for item in items if isinstance(item, ToolCallOutput)]
     assert sorted(called) == sorted(answered)
@@ -54,10 +54,10 @@ def assert_valid(agent: Agent) -> None:
 
 
 class StuckModel:
-    """Says a word and then nothing more, until it is stopped; later requests get an answer.
+    """Streams one word and then nothing, until it is stopped; later requests get an answer.
 
     Attributes:
-        streaming: set when the word was said.
+        streaming: set when the word was sent.
         closed: set when the stream was closed.
     """
 
@@ -69,7 +69,7 @@ class StuckModel:
         self._later = ScriptedModel([later])
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Give the word, then wait; or the later answer."""
+        """Yield the word, then wait; or yield the later answer."""
         if self.streaming.is_set():
             async for event in self._later.stream(request):
                 yield event
@@ -82,11 +82,11 @@ class StuckModel:
             self.closed.set()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 async def happened(event: threading.Event) -> None:
-    """Wait for something that another thread tells, without blocking this loop."""
+    """Wait for an event that another thread sets, without blocking this loop."""
     assert await asyncio.to_thread(event.wait, PATIENCE), "it did not happen"
 
 
@@ -96,7 +96,7 @@ def in_thread(function: Callable[[], Any]) -> "Background":
 
 
 class Background:
-    """A thread whose outcome is asked for."""
+    """A thread whose result can be awaited."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function

@@ -7,15 +7,17 @@ import subprocess
 from dataclasses import dataclass
 
 import pytest
-from turns import of_kind, scripted
 
 from agent_magics import Call, tool
-from agent_magics.app import rollout_folder
-from agent_magics.dispatch.consent import MOST_DENIED, MOST_OPEN
+from agent_magics.approval.commands.prefixes import propose_prefix
+from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.config_files.places import user_rules_file
+from agent_magics.dispatch.consent.decision import MOST_DENIED, MOST_OPEN
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.rules import RuleBook, user_rules_file
-from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested
-from agent_magics.tools.confined import current_tier
+from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ToolCallChanged
+from agent_magics.records.places import rollout_folder
+from tests.support.needs import require
+from tests.support.turns import of_kind, scripted
 
 TOUCH = {"command": ["touch", "made"]}
 
@@ -35,7 +37,7 @@ def without_sandbox(monkeypatch):
 
 @pytest.fixture
 def with_sandbox():
-    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    require("tier 1")
 
 
 @pytest.fixture
@@ -200,7 +202,13 @@ def test_an_answer_for_the_project_becomes_a_rule(tmp_path):
     agent = agent_with(person, Call("shell", {"command": ["git", "add", "x"]}), "Ok.")
     result = agent.run_sync("Go")
     [question] = person.asked
-    assert question.scopes == ("approve_for_cell", "approve_for_session", "approve_for_project")
+    assert question.scopes == (
+        "approve_for_cell",
+        "approve_for_session",
+        "approve_for_project",
+        "approve_for_project_exact",
+    )
+    assert question.covers["approve_for_project_exact"].startswith("git add x (this very command")
     assert question.covers["approve_for_project"].startswith("git add … (every command that begins")
     assert question.covers["approve_for_project"].endswith("written to .agent_magics/rules.toml")
     assert decided(result)[0][:3] == ("approve_for_project", "program", "project")
@@ -248,12 +256,67 @@ def test_of_a_script_the_one_command_that_needs_it_is_offered():
     assert person.asked[0].covers["approve_for_project"].startswith("git add … ")
 
 
-def test_the_model_may_wish_for_a_narrower_rule(with_sandbox):
-    person = Person("deny")
-    agent_with(person, tools=["exec_command"]).call_sync(
-        "exec_command", {"cmd": "git push origin main", "prefix_rule": ["git", "push", "origin"]}
-    )
-    assert person.asked[0].covers["approve_for_project"].startswith("git push origin … ")
+@pytest.mark.parametrize(
+    ("answer", "text", "also"),
+    [
+        ("approve_for_project", "mkdir -p …", ["mkdir", "-p", "d2"]),
+        ("approve_for_project_exact", "mkdir -p d1", ["mkdir", "-p", "d1"]),
+    ],
+)
+def test_the_prefix_that_the_model_wishes_for_and_the_very_command_may_be_chosen(
+    with_sandbox, answer, text, also
+):
+    person = Person(answer, "deny")
+    agent = agent_with(person, tools=["exec_command", "shell"])
+    agent.call_sync("exec_command", {"cmd": "mkdir -p d1", "prefix_rule": ["mkdir", "-p"]})
+    assert person.asked[0].covers[answer].startswith(f"{text} (")
+    assert agent.call_sync("shell", {"command": also}).success
+    assert len(person.asked) == 1
+    for more in (["mkdir", "-p", "d1", "../x"], ["mkdir", "d1"], ["mkdir", "-p", "-Z", "d"]):
+        assert not agent.call_sync("shell", {"command": more}).success
+    assert len(person.asked) == 4
+
+
+# What was allowed for good, and what does more than that: none of it runs unasked.
+FOLLOW_UPS = {
+    "coverage report": ["coverage run evil.py", "coverage report --rcfile=evil"],
+    "pylint src": ["pylint --init-hook=x src", "pylint src --load-plugins=evil"],
+    "cmake .": ["cmake -E rm -rf .", "cmake . -P evil.cmake"],
+    "eslint .": ["eslint . -c evil.js", "eslint . --rulesdir evil"],
+    "jupyter nbconvert a.ipynb": ["jupyter nbconvert a.ipynb --execute"],
+    "pip install numpy": ["pip install ./evil", "pip install numpy ./evil"],
+    "npm test": ["npm test --script-shell=evil", "npm test -- evil"],
+    "make test": ["make test SHELL=./evil", "make test evil"],
+    "pytest tests": ["pytest tests evil", "pytest tests --rootdir=evil"],
+    "git diff": ["git diff --no-index /etc/shadow /dev/null", "git diff /etc/shadow /dev/null"],
+    "git log -p": ["git log --output=evil", "git log --format=%G?"],
+    "git add src": ["git add --pathspec-from-file=/etc/passwd", "git add ../other"],
+    "mkdir d": ["mkdir /etc/evil", "mkdir -p ../evil"],
+    "touch a": ["touch ~/.bashrc", "touch -r /etc/shadow a"],
+    "ruff check .": ["ruff check --config=evil .", "ruff check /etc"],
+}
+
+
+@pytest.mark.parametrize("allowed", FOLLOW_UPS)
+def test_an_answer_for_the_project_covers_no_more_than_it_says(allowed, tmp_path, without_sandbox):
+    book = RuleBook(tmp_path)
+    words = tuple(allowed.split())
+    prefix = propose_prefix(words)
+    book.add(ProposedRule("command", prefix or words, exact=not prefix), allowed)
+    assert book.decide("command", words).decision == "allow"
+    for more in FOLLOW_UPS[allowed]:
+        assert book.decide("command", more.split()) is None, more
+
+
+def test_what_an_older_answer_wrote_covers_no_more_either(tmp_path):
+    file = tmp_path / ".agent_magics/rules.toml"
+    file.parent.mkdir()
+    text = "# Approved on 2026-01-01: x\n" + rule("command", ["coverage"], "allow")
+    file.write_text(text, encoding="utf-8")
+    book = RuleBook(tmp_path)
+    book.trust()
+    assert book.decide("command", ["coverage", "run", "evil.py"]) is None
+    assert book.decide("command", ["coverage"]).decision == "allow"
 
 
 # -- what an approval is bound to ----------------------------------------------------------------
@@ -367,6 +430,13 @@ def test_the_person_changes_the_command_and_the_model_is_told(tmp_path, name, ar
     assert not (tmp_path / "made").exists()
 
 
+def test_everybody_is_told_what_runs_in_place_of_what_the_model_wrote():
+    person = Person(Reply("approve", edited_text="touch other"))
+    result = agent_with(person, [Call("shell", TOUCH)], "Done.").run_sync("go")
+    [change] = of_kind(result, ToolCallChanged)
+    assert (json.loads(change.arguments)["command"], change.by) == (["touch", "other"], "approver")
+
+
 def test_a_text_that_was_not_changed_is_no_change():
     person = Person(Reply("approve", edited_text="touch made"))
     assert "changed" not in agent_with(person).call_sync("shell", TOUCH).text
@@ -438,7 +508,7 @@ def test_the_network_is_a_question_of_its_own(with_sandbox):
         agent.call_sync("shell", escalated("touch", "made", permissions="require_network"))
     [question] = person.asked
     assert question.reason == "asks for network rights: it must be"
-    assert question.covers["approve_for_project"].startswith("touch made … (the network for")
+    assert question.covers["approve_for_project"].startswith("touch … (the network for")
     agent.call_sync("shell", escalated("touch", "made"))
     assert len(person.asked) == 2, "the network is not the way out of the sandbox"
 
@@ -483,7 +553,7 @@ def test_on_failure_what_the_sandbox_refused_may_be_repeated_outside(with_sandbo
     )
     result = agent.run_sync("Go")
     [question] = person.asked
-    assert "The sandbox refused" in question.reason
+    assert "The sandbox may have refused" in question.reason
     assert question.reason.endswith("Repeat it outside the sandbox?")
     assert (outside / "made").exists()
     assert result.calls[0].success
@@ -499,7 +569,7 @@ def test_on_failure_a_denial_is_told_with_what_the_command_said(with_sandbox, ou
     person = Person(Reply("deny", "use the workspace"))
     agent = agent_with(person, policy="on-failure")
     output = agent.call_sync("shell", {"command": ["touch", str(outside / "made")]})
-    assert "The sandbox refused" in output.text
+    assert "The sandbox may have refused" in output.text
     assert "It was not repeated outside the sandbox. use the workspace" in output.text
     assert not (outside / "made").exists()
 
@@ -510,7 +580,7 @@ def test_under_other_policies_the_refusal_goes_to_the_model(with_sandbox, outsid
     output = agent_with(person, policy=policy).call_sync(
         "shell", {"command": ["touch", str(outside / "made")]}
     )
-    assert "The sandbox refused" in output.text
+    assert "The sandbox may have refused" in output.text
     assert person.asked == []
     assert not (outside / "made").exists()
 
@@ -530,7 +600,7 @@ def test_what_git_is_told_to_run_can_write_nothing_when_nobody_is_asked(with_san
         subprocess.run([*git, "config", name, f"touch {evil}; true"], check=True, timeout=20)
     person = Person("deny")
     agent = agent_with(person)
-    for words in (["status"], ["diff"], ["log", "-p"], ["show"]):
+    for words in (["status"], ["diff", "--", "x"], ["log", "-p", "--", "x"], ["show", "HEAD:x"]):
         agent.call_sync("shell", {"command": ["git", *words]})
         assert not evil.exists(), words
     assert person.asked == []
@@ -685,7 +755,7 @@ def test_every_decision_is_a_line_of_the_record(rules, tmp_path, without_sandbox
 
 
 def record_of(agent):
-    [path] = rollout_folder().rglob(f"{agent.session.id}.jsonl")
+    [path] = rollout_folder().rglob(f"{agent.session.conversation.id}.jsonl")
     return path.read_text(encoding="utf-8").splitlines()
 
 
@@ -718,3 +788,82 @@ def test_a_question_about_files_shows_one_diff_and_the_arguments_can_be_changed(
     )
     assert json.loads(question.editable) == {"patch": patch}
     assert (tmp_path / "a").read_text() == "three\n"
+
+
+# -- grants for kinds ------------------------------------------------------------------------------
+
+
+def test_a_tool_that_was_granted_is_not_asked_about_again():
+    @tool
+    def note(n: int) -> str:
+        """Take a note."""
+        return f"noted {n}"
+
+    person = Person("approve_kind_for_session", "deny")
+    calls = [Call("note", {"n": 1}), Call("note", {"n": 2})]
+    agent = agent_with(person, *calls, "Ok.", Call("note", {"n": 3}), "Ok.", tools=[note])
+    first, second = agent.run_sync("Go"), agent.run_sync("Go")
+    [question] = person.asked
+    assert question.covers["approve_kind_for_session"].startswith("every call of note, with any")
+    words = "every call of note, with any arguments"
+    audit = [(e.decision, e.by, e.scope, e.basis) for e in of_kind(first, ApprovalDecided)]
+    assert audit[1] == ("run", "grant", "once", words)
+    assert audit[0][2] == "session"
+    assert of_kind(second, ApprovalDecided)[0].basis == words
+    [grant] = agent.session.conversation.store.grants
+    assert grant.target == words
+    agent.session.conversation.store.revoke(grant.fingerprint)
+    assert not agent.call_sync("note", {"n": 4}).success
+
+
+def test_for_a_cell_it_ends_with_the_cell():
+    person = Person("approve_kind_for_cell", "deny")
+    write = {"path": "data/a.txt", "content": "a"}
+    calls = [Call("write_file", {**write, "path": f"data/{n}.txt"}) for n in "abc"]
+    agent = agent_with(person, *calls, "Ok.", *calls[:1], "Ok.", tools=["write_file"])
+    assert agent.run_sync("Go").status == "completed"
+    [question] = person.asked
+    assert question.covers["approve_kind_for_cell"].endswith("data, until this cell ends")
+    agent.run_sync("Go")
+    assert len(person.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".agent_magics/rules.toml", "../elsewhere.txt", "a.txt"]
+)
+def test_what_is_protected_or_elsewhere_asks_all_the_same(path):
+    person = Person("approve_kind_for_session", "deny")
+    agent = agent_with(person, tools=["write_file"])
+    assert agent.call_sync("write_file", {"path": "data/a.txt", "content": "a"}).success
+    assert not agent.call_sync("write_file", {"path": path, "content": "b"}).success
+    assert len(person.asked) == 2
+    is_inside = path == "a.txt"
+    assert ("approve_kind_for_session" in person.asked[1].scopes) == is_inside
+
+
+def test_what_a_rule_asks_about_asks_all_the_same(rules):
+    @tool
+    def note(n: int) -> str:
+        """Take a note."""
+        return f"noted {n}"
+
+    person = Person("approve_kind_for_session", "deny")
+    agent = agent_with(person, tools=[note])
+    assert agent.call_sync("note", {"n": 1}).success
+    rules(rule("tool", "note", "prompt"))
+    assert not agent.call_sync("note", {"n": 2}).success
+    assert len(person.asked) == 2
+    assert "approve_kind_for_session" not in person.asked[1].scopes
+
+
+@pytest.mark.parametrize("decision", ["approve_kind_for_cell", "approve_kind_for_session"])
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "on-failure"])
+def test_a_dangerous_command_is_allowed_once_whatever_the_answer(decision, policy):
+    person = Person(decision, "deny")
+    calls = [Call("shell", {"command": ["git", "reset", "--hard"]})] * 2
+    agent = agent_with(person, *calls, "Ok.", policy=policy)
+    agent.run_sync("Go")
+    assert len(person.asked) == 2
+    assert all(question.dangerous for question in person.asked)
+    assert not any("kind" in scope for question in person.asked for scope in question.scopes)
+    assert agent.session.conversation.store.grants == ()

@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from turns import PATIENCE, of_kind, scripted
 
 from agent_magics import Call, FatalError, ToolContext, tool
 from agent_magics.protocol.events import (
@@ -13,6 +12,7 @@ from agent_magics.protocol.events import (
     ToolCallPending,
 )
 from agent_magics.protocol.items import InputImage, InputText
+from tests.support.turns import PATIENCE, of_kind, scripted
 
 ORDER: list[str] = []
 

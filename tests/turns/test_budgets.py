@@ -1,17 +1,17 @@
 """Budgets: a run that reaches one ends politely, with a summary, and can be gone on from."""
 
 import pytest
-from model_server import CHAT_USAGE, ModelServer, Reply, chat_events, tool_call
-from responses_server import function_call
-from turns import assert_valid, of_kind, scripted
 
 from agent_magics import Agent, Call, ScriptedModel, tool
 from agent_magics.models.base import ItemDone, ResponseDone
-from agent_magics.models.catalog import find_model
+from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TokensCounted, TurnCompleted, Warned
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage, UserMessage
 from agent_magics.protocol.ops import Steer
+from tests.support.models.responses_server import function_call
+from tests.support.models.server import CHAT_USAGE, ModelServer, Reply, chat_events, tool_call
+from tests.support.turns import assert_valid, of_kind, scripted
 
 
 @tool
@@ -108,7 +108,7 @@ def test_a_model_that_goes_on_calling_is_not_obeyed():
     assert len(result.calls) == 2
     assert "no summary" in warnings(result)[-1]
     assert_valid(agent)
-    assert "budget" in agent.session.history.items[-1].output
+    assert "budget" in agent.session.conversation.history.items[-1].output
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def test_the_cost_is_told_with_each_request_and_kept_for_the_conversation():
     one = find_model("gpt-5.5").cost(Usage(10, 5, 4, 2))
     assert first.cost == pytest.approx(one)
     assert [event.cost for event in of_kind(first, TokensCounted)] == [pytest.approx(one)]
-    assert agent.session.bill.cost == pytest.approx(2 * one)
-    assert agent.session.bill.usage == Usage(20, 10, 8, 4)
+    assert agent.session.conversation.spending.cost == pytest.approx(2 * one)
+    assert agent.session.conversation.spending.usage == Usage(20, 10, 8, 4)
     agent.reset()
-    assert agent.session.bill.requests == 0
+    assert agent.session.conversation.spending.requests == 0
 
 
 def test_a_price_that_is_not_known_is_never_nothing():

@@ -6,15 +6,25 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from turns import StuckModel, assert_valid, happened, in_thread, kinds, of_kind, outputs, scripted
 
 from agent_magics import Agent, Call, ToolContext, tool
-from agent_magics.engine.history import INTERRUPTED
-from agent_magics.engine.result import RunResult, summarise
+from agent_magics.engine.context.history import FAILED, INTERRUPTED
+from agent_magics.engine.results.run import RunResult, summarise
 from agent_magics.models.base import ItemDone
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import QuestionResolved, ToolCallRunning
 from agent_magics.protocol.items import AssistantMessage
 from agent_magics.protocol.ops import Interrupt, StartTurn
+from tests.support.turns import (
+    StuckModel,
+    assert_valid,
+    happened,
+    in_thread,
+    kinds,
+    of_kind,
+    outputs,
+    scripted,
+)
 
 # A command that says where it runs and then runs until it is ended.
 COMMAND = ["bash", "-c", "echo $$ > pid; exec sleep 1000"]
@@ -309,7 +319,7 @@ def test_what_the_model_said_before_the_stop_stays():
     model = SaysFirst()
     agent = Agent(model, [])
     asyncio.run(cancel_when(agent, model.streaming))
-    assert AssistantMessage("First, I look.") in agent.session.history.items
+    assert AssistantMessage("First, I look.") in agent.session.conversation.history.items
 
 
 def test_a_renderer_that_raises_stops_the_turn():
@@ -329,3 +339,14 @@ def test_a_renderer_that_raises_stops_the_turn():
             run()
         agent.close()
         assert not agent.session.busy
+
+
+def test_after_an_error_the_history_does_not_say_that_the_person_interrupted():
+    @tool
+    def helpless() -> str:
+        """Only the person can help."""
+        raise FatalError("The licence has run out.")
+
+    agent = scripted([Call("helpless"), Call("helpless")], tools=[helpless])
+    assert agent.run_sync("Go").error == "The licence has run out."
+    assert outputs(agent) == [("call_1", FAILED), ("call_2", FAILED)]

@@ -4,13 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
-from turns import of_kind, scripted
 
 from agent_magics import Agent, Call, tool
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.file_history.journal import FILE
+from agent_magics.files.trusted_imports import _distrusted, distrust
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ModelInformed, TurnDiffUpdated
 from agent_magics.protocol.items import UserMessage
+from tests.support.turns import of_kind, scripted
 
 TOOLS = ["apply_patch", "write_file", "shell_command", "exec_command", "write_stdin"]
 PATCH = """*** Begin Patch
@@ -76,9 +78,9 @@ def test_the_model_is_told_at_its_next_request(agent):
     (told,) = of_kind(result, ModelInformed)
     assert told.message.startswith("The person undid the changes to files of your last turn")
     assert "a.txt" in told.message
-    assert [each.role for each in one.session.history.items if isinstance(each, UserMessage)] == [
-        "user", "developer", "user",
-    ]  # fmt: skip
+    items = one.session.conversation.history.items
+    said = [each.role for each in items if isinstance(each, UserMessage)]
+    assert said == ["user", "developer", "user"]
 
 
 def test_a_turn_that_changes_nothing_is_not_told(agent):
@@ -132,7 +134,7 @@ def test_the_persons_edit_is_in_the_way_and_stays(agent):
     way = one.undo()
     assert [each.reason for each in way.obstacles] == ["you changed it since"]
     assert tree() == {"a.txt": "mine", "b.txt": "1\n"}
-    assert "-1\n+mine" in one.session.files.conflict(one.config.cwd, way).diff
+    assert "-1\n+mine" in one.session.conversation.files.conflict(one.config.cwd, way).diff
     one.undo(force=True)
     assert tree() == {"a.txt": "mine"}
 
@@ -165,7 +167,7 @@ def test_what_a_session_writes_after_its_turn_is_told_in_the_turn_that_sees_it(a
     way = one.undo()
     assert "b.txt" in [Path(path).name for path in way.doubtful]
     assert not Path("c.txt").exists() and Path("b.txt").exists()
-    one.session.processes.close()
+    one.session.conversation.processes.close()
 
 
 def test_a_confined_command_that_may_only_read_is_not_watched(agent):
@@ -182,6 +184,26 @@ def test_a_kernel_that_was_started_again_can_undo_the_last_ones_turns(agent):
     one.close()
     assert not agent().undo().obstacles
     assert tree() == {}
+
+
+@pytest.mark.parametrize("forged", ["others may write", "a link", "commands may write"])
+def test_a_journal_that_somebody_else_may_have_written_is_not_believed(
+    agent, forged, request, tmp_path_factory
+):
+    one = agent([Call("write_file", {"path": "a.txt", "content": "1\n"})], "Done.")
+    one.run_sync("Go.")
+    folder = Path(one.session.conversation.files.journal_in(one.config.cwd).folder)
+    one.close()
+    if forged == "others may write":
+        (folder / FILE).chmod(0o666)
+    elif forged == "a link":
+        real = folder.rename(tmp_path_factory.mktemp("elsewhere") / "real")
+        folder.symlink_to(real)
+    else:
+        distrust([folder.parent])
+        request.addfinalizer(lambda: _distrusted.discard(str(folder.parent)))
+    with pytest.raises(FatalError, match="No turn"):
+        agent().undo()
 
 
 def test_an_undo_waits_for_no_turn(agent):

@@ -4,7 +4,6 @@ import itertools
 import json
 
 import pytest
-from turns import assert_valid, of_kind, outputs, scripted
 
 from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
 from agent_magics.protocol.events import (
@@ -15,6 +14,7 @@ from agent_magics.protocol.events import (
     TurnAborted,
 )
 from agent_magics.protocol.items import ToolCallOutput, UserMessage
+from tests.support.turns import assert_valid, of_kind, outputs, scripted
 
 
 @tool(mutating=False)
@@ -63,7 +63,7 @@ class Stubborn:
 
 
 def told(agent) -> list[str]:
-    items = agent.session.history.items
+    items = agent.session.conversation.history.items
     return [i.content for i in items if isinstance(i, UserMessage) and i.role == "developer"]
 
 
@@ -82,7 +82,9 @@ def test_after_three_the_model_is_told_and_may_mend_its_ways():
     (event,) = of_kind(result, ModelInformed)
     assert event.message == note
     assert event.shown == "The agent was told that it repeats itself."
-    assert isinstance(agent.session.history.items[-3], ToolCallOutput)  # told after the output
+    assert isinstance(
+        agent.session.conversation.history.items[-3], ToolCallOutput
+    )  # told after the output
     assert of_kind(result, ApprovalRequested) == []
 
 

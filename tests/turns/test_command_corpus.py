@@ -1,14 +1,15 @@
 """The corpus of command lines through real calls: nothing unsafe runs unasked, all safe ones do."""
 
 import shlex
+import subprocess
 
 import pytest
-from command_corpus import corpus
-from turns import of_kind, scripted
 
 from agent_magics import Call
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, ExecCommandBegin
-from agent_magics.tools.confined import current_tier
+from tests.support.corpora.commands import corpus
+from tests.support.needs import require
+from tests.support.turns import of_kind, scripted
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def workspace(tmp_path):
     """A small project, with a repository where git is asked."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "src").mkdir()
     for name in ("README.md", "a.txt", "b.txt", "names.txt", "data.txt", "src/app.py", "a", "b"):
         (tmp_path / name).write_text("one foo\ntwo\n", encoding="utf-8")
@@ -67,13 +69,14 @@ def test_no_unsafe_command_runs_without_a_question(workspace, monkeypatch, lines
 
 @pytest.mark.parametrize("lines", in_groups(corpus("unsafe"), 24))
 def test_in_a_sandbox_untrusted_asks_about_every_unsafe_command(workspace, lines):
-    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    require("tier 1")
     outcomes = run_all(lines, workspace, "untrusted")
     assert [line for line, _, ran in outcomes if ran] == []
 
 
+@pytest.mark.soak
 def test_in_a_sandbox_untrusted_lets_git_and_rg_read(workspace):
-    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    require("tier 1")
     outcomes = run_all(corpus("confined"), workspace, "untrusted")
     assert [line for line, asked, ran in outcomes if asked or not ran] == []
 

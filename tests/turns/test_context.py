@@ -4,15 +4,13 @@ import asyncio
 import json
 
 import pytest
-from turns import PATIENCE, StuckModel, assert_valid, happened, of_kind, scripted
 
 from agent_magics import Agent, Call, tool
-from agent_magics.app import new_turn_id
-from agent_magics.engine.compaction import INSTRUCTIONS
-from agent_magics.engine.shortening import PROMPT
+from agent_magics.engine.context.compaction import PROMPT
+from agent_magics.engine.context.summary import INSTRUCTIONS
 from agent_magics.models.base import ContextOverflow, ItemDone, ResponseDone
-from agent_magics.models.responses_wire import item_json
-from agent_magics.models.sse import reply_events
+from agent_magics.models.wires.responses.items import item_json
+from agent_magics.models.wires.sse import reply_events
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     HistoryCompacted,
@@ -30,7 +28,8 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
-from agent_magics.protocol.ops import Compact
+from agent_magics.protocol.ops import Compact, new_turn_id
+from tests.support.turns import PATIENCE, StuckModel, assert_valid, happened, of_kind, scripted
 
 WINDOW = 20_000
 # Of it a third is left for the answer (16,384 are more than that), and a tenth of the rest free.
@@ -59,7 +58,7 @@ def conversation(*turns, tools=(look,), window: int = WINDOW, **options) -> Agen
 
 
 def sent(agent: Agent, request: int) -> tuple:
-    return agent._given_model.requests[request].history.sent
+    return agent._models.given.requests[request].history.sent
 
 
 def notes_of(items) -> list[str]:
@@ -95,15 +94,17 @@ def test_old_outputs_are_pruned_first_and_can_still_be_read():
     assert event.tokens_after < event.tokens_before
     before, after = outputs_of(sent(agent, 5)), outputs_of(sent(agent, 6))
     assert all(len(output) > 7_000 for output in before)
-    assert after[4:] == outputs_of(agent.session.history.items)[4:]  # whole
+    assert after[4:] == outputs_of(agent.session.conversation.history.items)[4:]  # whole
     for output, line in zip(before, after[:4], strict=False):
         handle = line.removesuffix(".]").rpartition(" ")[2]
         assert line == f"[8,003 characters of output left out here; the whole is {handle}.]"
-        kept = agent.session.handles.path_of(handle).read_text(encoding="utf-8")
+        kept = agent.session.conversation.handles.path_of(handle).read_text(encoding="utf-8")
         assert kept == output
     assert_sendable(sent(agent, 6))
     # The conversation itself, and so the record of it, has everything.
-    assert all(len(output) > 7_000 for output in outputs_of(agent.session.history.items))
+    assert all(
+        len(output) > 7_000 for output in outputs_of(agent.session.conversation.history.items)
+    )
     assert_valid(agent)
 
 
@@ -111,7 +112,7 @@ def test_below_the_limit_nothing_is_done():
     agent = conversation(looks(0, 500), looks(1, LIMIT - 3_000), "Done.")
     result = agent.run_sync("Look around.")
     assert of_kind(result, HistoryCompacted) == []
-    assert sent(agent, 2) == agent._given_model.requests[2].history.items
+    assert sent(agent, 2) == agent._models.given.requests[2].history.items
 
 
 # -- compaction ----------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_then_the_model_writes_a_summary_and_the_work_goes_on_from_it():
     (event,) = of_kind(result, HistoryCompacted)
     assert event.summary == "What was found: a."
     assert event.items_after < event.items_before
-    asked = agent._given_model.requests[2]
+    asked = agent._models.given.requests[2]
     assert (asked.instructions, asked.tools) == (INSTRUCTIONS, ())
     assert asked.prompt == f"{PROMPT} Look around, and mind the gap."
     (record,) = asked.history.sent
@@ -165,7 +166,7 @@ def test_a_summary_is_paid_for_but_is_no_request_of_the_turn():
     assert result.usage.input_tokens == 500 + LIMIT + 8_000 + 700 + 900
     assert len(of_kind(result, TokensCounted)) == 4
     assert result.events[-1].requests == 3
-    assert [request.number for request in agent._given_model.requests] == [1, 2, 1, 3]
+    assert [request.number for request in agent._models.given.requests] == [1, 2, 1, 3]
 
 
 def test_open_sessions_are_named_in_what_stands_for_the_past(tmp_path):
@@ -179,7 +180,7 @@ def test_open_sessions_are_named_in_what_stands_for_the_past(tmp_path):
         cwd=tmp_path,
     )
     agent.run_sync("Go.")
-    (session,) = agent.session.processes.sessions()
+    (session,) = agent.session.conversation.processes.sessions()
     (note,) = notes_of(sent(agent, 3))
     assert f"- session {session.id}: sleep 60" in note
     agent.close()
@@ -193,11 +194,11 @@ def test_the_persons_words_stay_over_many_turns_and_summaries():
     agent = conversation(*turns)
     for number in range(4):
         assert agent.run_sync(f"Prompt {number}.").status == "completed"
-    items = agent.session.history.sent
+    items = agent.session.conversation.history.sent
     said = [i.content for i in items if isinstance(i, UserMessage) and i.role == "user"]
     assert said == [f"Prompt {number}." for number in range(4)]
     assert len(notes_of(items)) == 1  # an earlier summary is in the record of the next one
-    records = [r.history.sent[0].content for r in agent._given_model.requests if not r.tools]
+    records = [r.history.sent[0].content for r in agent._models.given.requests if not r.tools]
     assert len(records) >= 2 and "Summary 0." in records[1]
     assert_valid(agent)
 
@@ -217,7 +218,7 @@ def test_a_summary_that_fails_loses_nothing_and_says_so(case):
     (warning,) = of_kind(result, Warned)
     assert "could not be shortened" in warning.message and words in warning.message
     assert of_kind(result, HistoryCompacted) == []
-    assert sent(agent, 3) == agent._given_model.requests[3].history.items
+    assert sent(agent, 3) == agent._models.given.requests[3].history.items
 
 
 def test_after_a_failure_it_is_not_tried_again_at_each_request():
@@ -250,14 +251,14 @@ def test_an_interrupt_in_the_middle_of_a_summary_loses_nothing():
         return agent
 
     agent = asyncio.run(run())
-    assert agent.session.history.sent == agent.session.history.items
+    assert agent.session.conversation.history.sent == agent.session.conversation.history.items
     assert_valid(agent)
 
 
 def test_an_unknown_model_is_taken_for_one_of_ordinary_size_and_that_is_said():
     turns = [looks(0, 500), looks(1, 120_000), "Short.", "Done."]
     agent = scripted(*turns, tools=[look])
-    agent.config = type(agent.config)(**{**fields_of(agent.config), "model": "nobodys-model"})
+    agent.configure(model="nobodys-model")
     result = agent.run_sync("Go.")
     (warning,) = of_kind(result, Warned)
     assert "nobodys-model can read is not known; 128,000 tokens are taken" in warning.message
@@ -295,7 +296,7 @@ def test_by_hand_it_says_why_not():
     agent.run_sync("Hi.")
     failed = compact(agent)[-1]
     assert "would not have been shorter" in failed.error and "nothing was lost" in failed.error
-    assert agent.session.history.sent == agent.session.history.items
+    assert agent.session.conversation.history.sent == agent.session.conversation.history.items
 
 
 def test_by_hand_not_while_a_prompt_is_at_work():

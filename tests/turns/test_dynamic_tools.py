@@ -4,10 +4,9 @@ import asyncio
 import json
 
 import pytest
-from turns import assert_valid, of_kind, scripted
 
 from agent_magics import Call, DynamicToolSpec, FatalError
-from agent_magics.dispatch.dynamic import CLIENT_LIMIT, DynamicTool
+from agent_magics.dispatch.handlers.dynamic import CLIENT_LIMIT, DynamicTool
 from agent_magics.protocol import codec
 from agent_magics.protocol.events import (
     ApprovalRequested,
@@ -17,6 +16,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.ops import DynamicToolResponse, RegisterTools
+from tests.support.turns import assert_valid, of_kind, scripted
 
 SPEC = DynamicToolSpec(
     "ticket", "Make a ticket.", {"properties": {"title": {"minLength": 1}}, "required": ["title"]}
@@ -59,7 +59,7 @@ def text(words, success=True):
 def test_it_is_offered_with_a_clean_schema_and_never_strict():
     agent, _ = with_client(turns=["Done."])
     agent.run_sync("Go.")
-    spec = agent._given_model.requests[0].tools[0].spec
+    spec = agent._models.given.requests[0].tools[0].spec
     assert (spec.name, spec.description, spec.strict) == ("ticket", "Make a ticket.", False)
     assert spec.strict_reason
     assert spec.parameters == {
@@ -216,7 +216,7 @@ def test_a_second_answer_changes_nothing():
     agent, _ = with_client(text("first"), text("second"))
     result = agent.run_sync("Go.")
     assert result.calls[0].output == "first"
-    assert agent._given_model.requests[1].history.items[-1].output == "first"
+    assert agent._models.given.requests[1].history.items[-1].output == "first"
 
 
 def test_a_client_that_never_answers_costs_the_time_it_was_given():

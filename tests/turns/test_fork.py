@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from turns import run_script
+
+from tests.support.turns import run_script
 
 SCRIPT = """
 import json, os, sys, threading

@@ -5,11 +5,10 @@ import threading
 from dataclasses import replace
 
 import pytest
-from turns import PATIENCE, kinds, of_kind, scripted
 
 from agent_magics import Abort, Block, Call, FatalError, tool
 from agent_magics.dispatch.hooks import HookMethod, Hooks, read_hooks
-from agent_magics.engine.event_watch import EventWatch
+from agent_magics.engine.foreground.event_hooks import EventWatch
 from agent_magics.protocol.events import (
     ApprovalRequested,
     ToolCallCompleted,
@@ -17,6 +16,7 @@ from agent_magics.protocol.events import (
     Warned,
 )
 from agent_magics.protocol.tools import ToolOutput
+from tests.support.turns import PATIENCE, kinds, of_kind, scripted
 
 RAN: list[int] = []
 
@@ -359,7 +359,7 @@ def test_a_request_may_be_changed():
 
     agent = scripted("Done.", hooks=[Hook("before_model", brief)])
     agent.run_sync("Go.")
-    assert agent._given_model.requests[0].instructions == "Be brief."
+    assert agent._models.given.requests[0].instructions == "Be brief."
 
 
 def test_a_hook_before_the_model_that_raises_or_errs_is_named_and_ends_the_turn():

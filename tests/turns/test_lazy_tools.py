@@ -1,11 +1,11 @@
 """Past a budget tools are offered only once a search has found them; they can be called anyway."""
 
 import pytest
-from turns import scripted
 
 from agent_magics import Call, DynamicToolSpec, tool
-from agent_magics.dispatch.offer import TOOL_BUDGET, ToolOffer, estimated_tokens
+from agent_magics.dispatch.catalog.offer import TOOL_BUDGET, ToolOffer, estimated_tokens
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+from tests.support.turns import scripted
 
 
 def spec(name, description="", **properties):
@@ -24,12 +24,12 @@ def crowded(*turns, budget=100, **options):
     agent = scripted(*turns, tools=["read_file"], **options)
     for each in TICKETS:
         agent.register(each, lambda arguments: "done")
-    agent.toolbox.budget = budget
+    agent.catalog.budget = budget
     return agent
 
 
 def offered(agent):
-    requests = agent._given_model.requests
+    requests = agent._models.given.requests
     return [[each.spec.name for each in request.tools] for request in requests]
 
 
@@ -45,7 +45,7 @@ def test_past_it_only_built_in_tools_and_the_search_are_offered():
     agent = crowded("Done.")
     agent.run_sync("Go.")
     assert offered(agent) == [["read_file", "tool_search"]]
-    told = agent._given_model.requests[0].tools[1].spec.description
+    told = agent._models.given.requests[0].tools[1].spec.description
     assert all(each.name in told for each in TICKETS)
 
 
@@ -66,14 +66,14 @@ def test_what_is_found_is_offered_from_the_next_request_on_behind_the_rest():
     assert len(requests[1]) == 4
     assert requests[2] == [*requests[1], "close_ticket"]
     assert requests[3] == requests[2]
-    tools = [request.tools for request in agent._given_model.requests]
+    tools = [request.tools for request in agent._models.given.requests]
     assert tools[3] is tools[2], "an unchanged list is the same object: it is encoded once"
     assert "close_ticket(title): Close one ticket." in result.calls[1].output
 
     agent.run_sync("Go on.")
     assert offered(agent)[-1] == requests[3], "the next turn goes on with what was found"
     agent.reset()
-    agent._given_model._turns.append("New.")
+    agent._models.given._turns.append("New.")
     agent.run_sync("Anew.")
     assert offered(agent)[-1] == first
 
@@ -97,14 +97,14 @@ def test_searches_that_find_nothing_say_what_there_is(arguments, words):
 
 def test_pinned_tools_are_always_offered_and_hidden_ones_never():
     agent = crowded("Done.")
-    agent.session.shelf.show("list_ticket")
-    agent.session.shelf.hide("list_invoice")
-    agent.session.shelf.hide("read_file")
+    agent.session.registrations.show("list_ticket")
+    agent.session.registrations.hide("list_invoice")
+    agent.session.registrations.hide("read_file")
     agent.run_sync("Go.")
     assert offered(agent) == [["list_ticket", "tool_search"]]
-    assert "list_invoice" not in agent._given_model.requests[0].tools[1].spec.description
+    assert "list_invoice" not in agent._models.given.requests[0].tools[1].spec.description
     assert "no tool named 'list_invoice'" in agent.call_sync("list_invoice").text
-    agent.session.shelf.show("list_invoice")
+    agent.session.registrations.show("list_invoice")
     assert agent.call_sync("list_invoice", {}).text == "done"
 
 
@@ -124,7 +124,7 @@ def test_calls_are_counted():
     calls = [Call("create_ticket", {}), Call("create_ticket", {}), Call("read_file", {"path": "a"})]
     agent = crowded(calls, "Done.")
     agent.run_sync("Go.")
-    assert dict(agent.session.uses) == {"create_ticket": 2, "read_file": 1}
+    assert dict(agent.session.conversation.uses) == {"create_ticket": 2, "read_file": 1}
 
 
 # -- the offer by itself ---------------------------------------------------------------------------

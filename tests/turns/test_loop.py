@@ -5,11 +5,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from turns import PATIENCE, StuckModel, assert_valid, kinds, of_kind, outputs, scripted
 
 from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
-from agent_magics.app import new_turn_id
-from agent_magics.engine.result import summarise
+from agent_magics.engine.results.run import summarise
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.events import (
     ItemCompleted,
@@ -28,7 +26,16 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
-from agent_magics.protocol.ops import StartTurn, Steer
+from agent_magics.protocol.ops import StartTurn, Steer, new_turn_id
+from tests.support.turns import (
+    PATIENCE,
+    StuckModel,
+    assert_valid,
+    kinds,
+    of_kind,
+    outputs,
+    scripted,
+)
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+made\n*** End Patch"
 
@@ -272,14 +279,18 @@ def test_a_freeform_call_of_a_function_tool_says_how_to_call_it(refused):
     output, agent = refused(CustomToolCall("c1", "note", "hello"), [note])
     assert "not run" in output
     assert "JSON object" in output
-    [answer] = [i for i in agent.session.history.items if isinstance(i, ToolCallOutput)]
+    [answer] = [
+        i for i in agent.session.conversation.history.items if isinstance(i, ToolCallOutput)
+    ]
     assert answer.kind == "custom"
 
 
 def test_a_native_shell_call_of_an_unknown_tool_is_answered_in_its_own_form(refused):
     output, agent = refused(LocalShellCall("c1", ("ls",)), [note])
     assert "local_shell" in output
-    [answer] = [i for i in agent.session.history.items if isinstance(i, ToolCallOutput)]
+    [answer] = [
+        i for i in agent.session.conversation.history.items if isinstance(i, ToolCallOutput)
+    ]
     assert answer.kind == "local_shell"
 
 
@@ -290,7 +301,7 @@ def test_a_native_shell_call_without_an_id_is_told_and_is_no_call_in_the_history
     result = agent.run_sync("Go")
     assert result.text == "Ok."
     assert outputs(agent) == [("c1", "noted a")]
-    told = agent.session.history.items[-2]
+    told = agent.session.conversation.history.items[-2]
     assert (told.role, "no call_id" in told.content) == ("developer", True)
     assert_valid(agent)
 
@@ -392,7 +403,7 @@ def test_reset_is_refused_while_a_prompt_is_at_work():
     assert "at work" in result.error
     assert_valid(agent)
     agent.reset()
-    assert list(agent.session.history.items) == []
+    assert list(agent.session.conversation.history.items) == []
 
 
 def test_many_runs_in_a_row_are_never_told_that_the_agent_is_busy():
@@ -421,7 +432,7 @@ def test_words_added_while_the_last_answer_comes_get_an_answer_too():
         async def stream(self, request):
             if request.number == 1:
                 [turn_id] = agent.session._tasks
-                agent.session._receive(Steer(turn_id=turn_id, content="and in French"))
+                agent.session.submit(Steer(turn_id=turn_id, content="and in French"))
             async for event in super().stream(request):
                 yield event
 
@@ -472,7 +483,10 @@ def test_of_two_runs_started_at_once_one_is_refused():
     agent = Agent(StuckModel(), [])
     [refused] = asyncio.run(both())
     assert "at work on another prompt" in refused.error
-    assert len([i for i in agent.session.history.items if isinstance(i, UserMessage)]) <= 1
+    assert (
+        len([i for i in agent.session.conversation.history.items if isinstance(i, UserMessage)])
+        <= 1
+    )
 
 
 def test_a_call_made_inside_a_turn_leaves_the_turn_s_open_calls_alone():

@@ -7,12 +7,11 @@ import threading
 from dataclasses import replace
 
 import pytest
-from mcp_world import World, answers, offered, things, told
-from turns import assert_valid, of_kind, scripted
 
 from agent_magics import Call, FatalError
-from agent_magics.dispatch.rules import ProposedRule, RuleBook, user_config_file
-from agent_magics.models.responses_wire import encode_tools
+from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.config_files.places import user_config_file
+from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.events import (
     ApprovalRequested,
     ElicitationRequested,
@@ -23,6 +22,8 @@ from agent_magics.protocol.events import (
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpStatus
 from agent_magics.protocol.ops import Answer
+from tests.support.mcp.world import World, answers, offered, things, told
+from tests.support.turns import assert_valid, of_kind, scripted
 
 SEARCH = Call("mcp__things__search", {"q": "red"})
 DELETE = Call("mcp__things__delete", {"name": "one"})
@@ -83,7 +84,7 @@ def test_its_tools_join_the_same_turn_and_nothing_old_is_rewritten(late):
         assert first == ["mcp_call_tool"]
         assert second[: len(first)] == first
         assert "mcp__late__search" in second
-        requests = agent._given_model.requests
+        requests = agent._models.given.requests
         before = requests[0].history.items
         assert requests[1].history.items[: len(before)] == before
         assert "late is ready, 12 tools can be called now" in told(agent)[1]
@@ -108,7 +109,7 @@ def test_a_search_for_what_is_not_there_yet_waits(late):
     calls = [late.then(Call("tool_search", {"query": "release watch"})), "Done."]
     late.servers["late"]["args"] += ["--many", "50"]
     with scripted(*calls, mcp_servers=late.servers) as agent:
-        agent.toolbox.budget = 100
+        agent.catalog.budget = 100
         assert "mcp__late__watch_release_" in agent.run_sync("Go.").calls[0].output
         assert any(name.startswith("mcp__late__watch_release") for name in offered(agent)[1])
 
@@ -300,7 +301,7 @@ def test_pictures_are_pictures_and_files_have_names(world):
     assert isinstance(picture[0], InputImage)
     assert picture[0].image_url.startswith("data:image/png;base64,")
     assert sound == "[@r1: audio/wav, 104 bytes; it stands for the bytes]"
-    assert world.agent.session.handles.value_of("@r1").startswith(b"RIFF")
+    assert world.agent.session.conversation.handles.value_of("@r1").startswith(b"RIFF")
 
 
 def test_a_failure_is_one(world):
@@ -327,6 +328,14 @@ def test_news_and_log_messages_of_a_call_are_shown(world):
     done = of_kind(result, ToolCallCompleted)[-1]
     assert done.output == "worked"
     assert done.details == {"server": "things", "log": "info: began"}
+
+
+def test_of_a_storm_of_progress_some_is_shown(world):
+    result = world.play(Call("mcp__things__work", {"storm": 3_000}), "Done.")
+    news = of_kind(result, ToolCallUpdated)
+    assert of_kind(result, ToolCallCompleted)[-1].output == "worked"
+    assert 1 <= len(news) < 1_500
+    assert all(len(event.title) <= 500 for event in news)
 
 
 @pytest.mark.parametrize(
@@ -409,6 +418,7 @@ def test_resources_are_listed_and_read(world):
 # -- many tools ------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_two_hundred_tools_cost_at_most_600_tokens_and_are_found(tmp_path):
     servers = {"hub": things("--many", "200", required=True)}
     calls = [Call("tool_search", {"query": "watch a release", "limit": 2}), "Done."]
@@ -422,7 +432,7 @@ def test_two_hundred_tools_cost_at_most_600_tokens_and_are_found(tmp_path):
             "read_mcp_resource",
             "tool_search",
         ]
-        tools = agent._given_model.requests[0].tools
+        tools = agent._models.given.requests[0].tools
         # Four bytes of this JSON are a token, or a little more.
         assert len(encode_tools(tools)) - len(encode_tools(tools[:1])) <= 600 * 4
         described = tools[-1].spec.description
@@ -430,7 +440,7 @@ def test_two_hundred_tools_cost_at_most_600_tokens_and_are_found(tmp_path):
         assert "watch_release" in result.calls[0].output
         found = [name for name in offered(agent)[1] if name.startswith("mcp__hub__")]
         assert len(found) == 2
-        agent.session.shelf.hide(found[0])
+        agent.session.registrations.hide(found[0])
         assert f"no tool named {found[0]!r}" in agent.call_sync(found[0]).text
 
 
@@ -442,6 +452,26 @@ def test_a_tool_of_the_person_s_keeps_its_name(world):
         assert world.tools.handler("mcp__things__search") is None
     finally:
         world.tools.reserve([])
+
+
+def test_a_tool_of_a_server_can_be_taken_away(world):
+    world.agent.unregister("mcp__things__search")
+    world.play("Done.")
+    assert "mcp__things__search" not in offered(world.agent)[-1]
+    assert "mcp__things__delete" in offered(world.agent)[-1]
+    assert not world.agent.call_sync("mcp__things__search", {"q": "red"}).success
+    world.agent.session.registrations.show("mcp__things__search")
+    assert world.agent.call_sync("mcp__things__search", {"q": "red"}).success
+    with pytest.raises(FatalError, match="has no tool named 'mcp__things__none'"):
+        world.agent.unregister("mcp__things__none")
+
+
+def test_a_tool_of_a_server_that_is_still_starting_can_be_taken_away(late):
+    with scripted("Hello.", mcp_servers=late.servers) as agent:
+        agent.run_sync("Hi")
+        agent.unregister("mcp__late__search")
+        with pytest.raises(FatalError, match="has no tool named 'mcp__other__search'"):
+            agent.unregister("mcp__other__search")
 
 
 def test_hooks_see_the_call_and_change_it(world):

@@ -4,14 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from turns import scripted
 
 from agent_magics import tool
-from agent_magics.dispatch.actions import ActionKind
-from agent_magics.dispatch.approval import Verdict, decide
+from agent_magics.approval.actions import ActionKind
+from agent_magics.approval.requirement import Verdict, decide
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.events import ApprovalRequested
-from agent_magics.tools.confined import current_tier
+from tests.support.needs import require
+from tests.support.turns import scripted
 
 POLICIES = ("untrusted", "on-request", "on-failure", "never")
 
@@ -39,6 +39,7 @@ TABLE = {
     ActionKind.NOTEBOOK_CHANGE: "ask ask ask run",
     ActionKind.GUARD_RAIL: "ask ask ask run",
     ActionKind.SCRATCH_PYTHON: "ask run run run",
+    ActionKind.MEMORY: "ask run run run",
     ActionKind.TOOL_REQUEST: "ask ask ask refuse",
 }
 CELLS = [
@@ -234,7 +235,7 @@ def test_a_command_in_the_sandbox_does_what_the_table_says(
     workspace, monkeypatch, arguments, policy, expected
 ):
     monkeypatch.delenv("AGENT_MAGICS_TIER")
-    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    require("tier 1")
     asked = []
     output = make_agent(policy, "approve", asked).call_sync("shell", arguments)
     assert len(asked) == (expected == "ask")

@@ -1,16 +1,21 @@
 """Protected files and refusals as a call meets them, in each tier that this machine has."""
 
+import logging
+import os
+import re
 import subprocess
+import threading
 
 import pytest
 
-from agent_magics import Agent
-from agent_magics.backends.exec.launcher import shared_launcher
+from agent_magics import Agent, Call, ScriptedModel
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.tools.commands.confinement import current_tier
 
 TIERS = range(1, shared_launcher().capabilities().tier + 1)
 
 
-@pytest.fixture(params=TIERS or [pytest.param(0, marks=pytest.mark.skip("tier 0: no sandbox"))])
+@pytest.fixture(params=[1, 2])
 def tier(request, monkeypatch):
     monkeypatch.setenv("AGENT_MAGICS_TIER", str(request.param))
     return request.param
@@ -75,6 +80,48 @@ def test_what_would_run_later_is_not_there_afterwards(script, run, workspace):
     assert "protected" in said.lower() or "Read-only file system" in said or "busy" in said
 
 
+@pytest.mark.parametrize("place", ["a/b/c/d/e/f", "zz"])
+def test_a_repository_anywhere_is_protected(place, run, workspace):
+    for number in range(300):
+        (workspace / f"a{number}").mkdir()
+    subprocess.run(["git", "init", "-q", workspace / place], check=True)
+    (workspace / place / ".env").write_text("KEY=SECRET", encoding="utf-8")
+    said = run(f"echo evil > {place}/.git/hooks/post-commit; cat {place}/.env; echo ran")
+    assert "ran" in said and ("Protected files" in said or "Read-only file system" in said)
+    assert not (workspace / place / ".git/hooks/post-commit").exists()
+    assert "SECRET" not in said or current_tier() < 2
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git init -q x && echo evil > x/.git/hooks/post-commit",
+        "git init -q --bare x && printf '[core]\\nfsmonitor=evil\\n' >> x/config",
+        "cp -r .git .git2 && mkdir x && mv .git2 x/.git && echo evil > x/.git/hooks/post-commit",
+    ],
+)
+def test_a_repository_that_the_command_makes_is_told(script, run):
+    said = run(script)
+    assert "Protected files: " in said and "look at" in said
+
+
+@pytest.mark.soak
+def test_a_session_cannot_plant_anything_after_its_call(tier, workspace):
+    """What it writes later is put back while it lives, and both the person and the model hear."""
+    script = "read line; echo evil > .git/hooks/post-commit && echo planted; read line"
+    with Agent(tools=["exec_command", "write_stdin"], cwd=workspace) as agent:
+        call = {"cmd": script, "yield_time_ms": 250, "tty": True}
+        started = agent.call_sync("exec_command", call)
+        session = int(re.search(r"Session (\d+)", started.text)[1])
+        more = {"session_id": session, "chars": "\n", "yield_time_ms": 3000}
+        said = agent.call_sync("write_stdin", more).text
+    assert not (workspace / ".git/hooks/post-commit").exists()
+    if tier == 1:
+        assert "planted" in said and "Protected files: moved" in said
+    else:
+        assert "Read-only file system" in said
+
+
 def test_an_approved_escalation_may_change_them(run, workspace):
     run(
         "git config core.pager less",
@@ -86,10 +133,10 @@ def test_an_approved_escalation_may_change_them(run, workspace):
     assert "[" not in run("true")
 
 
-def test_a_refusal_names_what_and_how_to_ask(run, workspace):
+def test_a_refusal_says_what_holds_and_how_to_ask(run, workspace):
     outside = workspace.parent / "outside"
     said = run(f"echo x > {outside}")
-    assert f"The sandbox refused writing {outside}" in said
+    assert f"The sandbox may have refused it something: workspace-write: {workspace} and" in said
     assert 'sandbox_permissions="require_escalated"' in said
     assert not outside.exists()
     assert not run.asked
@@ -102,3 +149,29 @@ def test_a_key_is_hidden(run, tmp_path, monkeypatch):
     said = run(f"cat {tmp_path}/.ssh/id_x; echo ran; false")
     assert "ran" in said and "SECRET" not in said
     assert subprocess.run(["cat", tmp_path / ".ssh/id_x"], capture_output=True).stdout == b"SECRET"
+
+
+@pytest.mark.needs("tier 1")
+def test_what_a_session_plants_after_its_run_goes_to_the_log(monkeypatch, workspace):
+    """A program that has its result listens no more."""
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
+    os.mkfifo(workspace / "gate")
+    script = "cat gate; echo evil > .git/hooks/post-commit"
+    call = Call("exec_command", {"cmd": script, "yield_time_ms": 250})
+    heard = threading.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record):
+            if "Protected files: moved" in record.getMessage():
+                heard.set()
+
+    handler = Heard()
+    logging.getLogger("agent_magics").addHandler(handler)
+    try:
+        with Agent(ScriptedModel([call, "Done."]), ["exec_command"], cwd=workspace) as agent:
+            agent.run_sync("Go.")
+            (workspace / "gate").write_text("", encoding="utf-8")
+            assert heard.wait(30)
+    finally:
+        logging.getLogger("agent_magics").removeHandler(handler)
+    assert not (workspace / ".git/hooks/post-commit").exists()

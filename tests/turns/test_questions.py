@@ -5,11 +5,11 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from turns import assert_valid, of_kind, outputs, scripted
 
 from agent_magics import Agent, Call, tool
 from agent_magics.protocol.events import ApprovalRequested, QuestionResolved, ToolCallRunning
 from agent_magics.protocol.ops import Answer
+from tests.support.turns import assert_valid, of_kind, outputs, scripted
 
 
 @dataclass
@@ -60,7 +60,8 @@ def test_a_question_says_which_call_and_all_its_arguments(act):
     assert question.tool == "act"
     assert question.call_id == "call_1"
     assert '"x"' in question.arguments
-    assert question.scopes == ("approve_for_cell", "approve_for_session")
+    very_call, kind = ("approve_for_cell", "approve_for_session"), "approve_kind_for_"
+    assert question.scopes == (*very_call, f"{kind}cell", f"{kind}session")
     [resolved] = of_kind(result, QuestionResolved)
     assert (resolved.question_id, resolved.decision, resolved.by) == (
         question.question_id,
@@ -238,10 +239,10 @@ def test_always_for_the_session_is_not_asked_again(act, acts):
     agent.run_sync("Go")
     assert asked == ["call_1"]
     assert acts == ["a", "a"]
-    (fingerprint,) = agent.session.store.session_grants
+    (fingerprint,) = agent.session.conversation.store.session_grants
     agent.run_sync("Go")  # other arguments are another call
     assert asked == ["call_1", "call_3"]
-    agent.session.store.revoke(fingerprint)
+    agent.session.conversation.store.revoke(fingerprint)
     agent.call_sync("act", {"what": "a"})
     assert len(asked) == 3
 

@@ -3,14 +3,14 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
-from turns import outputs, scripted
 
 from agent_magics import Call, tool
 from agent_magics.protocol.items import InputImage
 from agent_magics.protocol.tools import ToolOutput
+from tests.support.turns import outputs, scripted
 
-np = pytest.importorskip("numpy", reason="NumPy is not installed")
 seen: list[Any] = []
 
 

@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from turns import PATIENCE, scripted
 
 from agent_magics import Agent, Call, DynamicToolSpec, FatalError, ScriptedModel, tool
-from agent_magics.dispatch.shelf import is_same_tool, join_tools, source_of
+from agent_magics.dispatch.handlers.registrations import is_same_tool, join_tools, source_of
 from agent_magics.protocol.ops import RegisterTools
 from agent_magics.tools import read_file
+from tests.support.turns import PATIENCE, scripted
 
 
 def plain(x: int) -> int:
@@ -18,7 +18,7 @@ def plain(x: int) -> int:
 
 def offered(agent: Agent) -> list[list[str]]:
     """Return the names that each request offered."""
-    requests = agent._given_model.requests
+    requests = agent._models.given.requests
     return [[each.spec.name for each in request.tools] for request in requests]
 
 
@@ -139,14 +139,14 @@ def test_a_function_defined_again_takes_its_own_place():
     agent.register(plain)
     agent.register(second)
     assert agent.call_sync("version").text == "2"
-    names = [t.tool_options.name for t in agent.session.shelf.tools]
+    names = [t.tool_options.name for t in agent.session.registrations.tools]
     assert names == ["version", "plain"]
 
 
 def test_the_newer_definition_holds_wherever_it_stands():
     first, second = (define(CELL.format(n))["version"] for n in (1, 2))
     assert join_tools([second], [first]) == (second,)
-    assert join_tools([first], [plain], [second]) == (second, plain)
+    assert join_tools([first], [tool(plain)], [second]) == (second, plain)
 
 
 def test_what_only_looks_alike_is_another_tool():
@@ -169,7 +169,7 @@ def test_what_only_looks_alike_is_another_tool():
 
 def test_a_source_is_what_a_person_finds():
     assert source_of(read_file) == "a built-in tool"
-    assert source_of(plain) == f"{__file__}:{plain.__code__.co_firstlineno}"
+    assert source_of(tool(plain)) == f"{__file__}:{plain.__code__.co_firstlineno}"
     cell = define(CELL.format(1))["version"]
     assert source_of(cell) == "version in the notebook (line 1 of its cell)"
 
@@ -202,7 +202,7 @@ def test_many_threads_register_and_take_away_at_once():
             for n in range(40):
                 name = f"t{number}_{n}"
                 agent.register(DynamicToolSpec(name, "T."), lambda arguments: "ok")
-                assert name in [t.tool_options.name for t in agent.session.shelf.tools]
+                assert name in [t.tool_options.name for t in agent.session.registrations.tools]
                 if n % 2:
                     agent.unregister(name)
         except BaseException as error:
@@ -217,7 +217,7 @@ def test_many_threads_register_and_take_away_at_once():
     for thread in threads:
         thread.join(PATIENCE)
     assert errors == []
-    left = {t.tool_options.name for t in agent.session.shelf.tools}
+    left = {t.tool_options.name for t in agent.session.registrations.tools}
     assert left == {f"t{number}_{n}" for number in range(8) for n in range(0, 40, 2)}
 
 

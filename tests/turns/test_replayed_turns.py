@@ -4,13 +4,13 @@ import json
 import threading
 
 import pytest
-from model_server import ModelServer
-from responses_server import Reply, function_call
-from turns import of_kind, outputs
 
 from agent_magics import Agent, Call, ScriptedModel
-from agent_magics.models.recording import read_recording
+from agent_magics.models.recordings.format import read_recording
 from agent_magics.protocol.events import ModelRetry, Warned
+from tests.support.models.responses_server import Reply, function_call
+from tests.support.models.server import ModelServer
+from tests.support.turns import of_kind, outputs
 
 VOLATILE = "pwd; date; date -u +%FT%TZ; echo $$ | sed 's/^/pid /'; mktemp -u; ls -l here.txt"
 
@@ -64,6 +64,7 @@ def test_drift_is_shown_and_strict_makes_it_an_error(tmp_path):
     assert "-here\n+changed" in played.error
 
 
+@pytest.mark.soak
 def test_agents_that_record_to_one_file_at_once(tmp_path):
     place = folder(tmp_path, "here")
     file = tmp_path / "r.agent.jsonl"

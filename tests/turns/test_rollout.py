@@ -4,20 +4,30 @@ import gc
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from turns import kinds, of_kind, outputs, scripted
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, ToolContext, tool
-from agent_magics.app import new_turn_id
-from agent_magics.engine.rollout import Rollout, remove_old
+from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.session import Session
 from agent_magics.engine.thread import shared_engine
 from agent_magics.protocol.codec import from_json
-from agent_magics.protocol.events import ReasoningDelta, TextDelta, ToolCallCompleted, Warned
-from agent_magics.protocol.ops import StartTurn
+from agent_magics.protocol.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallCompleted,
+    TurnCompleted,
+    Warned,
+)
+from agent_magics.protocol.ops import StartTurn, new_turn_id
+from agent_magics.protocol.records import RecordBegun
 from agent_magics.protocol.tools import ToolOutput
+from agent_magics.records.retention import remove_old
+from tests.support.turns import kinds, of_kind, outputs, scripted
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -30,7 +40,7 @@ def note(text: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent_magics.app.rollout_folder", lambda: tmp_path / "sessions")
+    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "sessions")
     return tmp_path / "sessions"
 
 
@@ -39,14 +49,20 @@ def only_file(folder: Path) -> Path:
     return path
 
 
+def events_in(record: Path) -> list[Event]:
+    lines = record.read_bytes().decode("utf-8").split("\n")
+    assert lines.pop() == ""
+    read = [from_json(json.loads(line)) for line in lines]
+    return [each for each in read if isinstance(each, Event)]
+
+
 def test_every_event_is_one_line_that_reads_back_equal(folder):
     agent = scripted(Call("note", {"text": "é \u2028 \ud800 \x00"}), "Done.", tools=[note])
     result = agent.run_sync("Go")
     agent.close()
-    lines = only_file(folder).read_bytes().decode("utf-8").split("\n")
-    assert lines.pop() == ""
-    read = [from_json(json.loads(line)) for line in lines]
-    assert read == [e for e in result.events if not isinstance(e, (TextDelta, ReasoningDelta))]
+    assert events_in(only_file(folder)) == [
+        e for e in result.events if not isinstance(e, (TextDelta, ReasoningDelta))
+    ]
 
 
 def test_only_the_person_can_read_it(folder):
@@ -68,8 +84,7 @@ def test_an_event_is_written_before_it_is_shown(folder):
     def show(event):
         if isinstance(event, TextDelta):
             return
-        seen = [json.loads(line)["seq"] for line in only_file(folder).read_text().splitlines()]
-        if event.seq not in seen:
+        if event.seq not in [each.seq for each in events_in(only_file(folder))]:
             unwritten.append(event)
 
     agent = scripted(Call("note", {"text": "x"}), "Done.", tools=[note])
@@ -86,7 +101,7 @@ def test_runs_and_calls_of_a_session_share_a_file_also_after_close(folder):
     agent.call_sync("note", {"text": "x"})
     agent.run_sync("Go")
     agent.close()
-    numbers = [json.loads(line)["seq"] for line in only_file(folder).read_text().splitlines()]
+    numbers = [event.seq for event in events_in(only_file(folder))]
     assert numbers == sorted(numbers)
 
 
@@ -111,7 +126,7 @@ def open_files() -> set[str]:
 
 def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path, monkeypatch):
     (tmp_path / "taken").write_text("a file stands in the way")
-    monkeypatch.setattr("agent_magics.app.rollout_folder", lambda: tmp_path / "taken")
+    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "taken")
     agent = scripted(Call("note", {"text": "x"}), "Done.", "Again.", tools=[note])
     result = agent.run_sync("Go")
     assert result.text == "Done."
@@ -169,6 +184,21 @@ def test_keys_reach_neither_outputs_nor_details_nor_the_record(folder):
     assert KEY not in repr(agent.call_sync("leak"))
 
 
+def test_no_key_of_a_long_result_is_recorded_in_a_turn_or_outside(folder):
+    @tool
+    def leak() -> str:
+        """Say the key, after much else."""
+        return f"{'x' * 20_000} {KEY} {'y' * 20_000}"
+
+    agent = Agent(ScriptedModel([Call("leak", {}), "Ok."]), [leak], approval="never", api_key=KEY)
+    assert agent.call_sync("leak").success
+    agent.run_sync("Leak it.")
+    agent.session.conversation.handles.keep(f"kept by a cell: {'z' * 20_000} {KEY}")
+    agent.close()
+    text = only_file(folder).read_text()
+    assert KEY not in text and "x" * 20_000 in text
+
+
 def test_a_key_in_a_command_s_output_is_not_shown_either(folder):
     agent = Agent(
         ScriptedModel([Call("shell", {"command": ["echo", KEY]}), "Ok."]),
@@ -211,15 +241,77 @@ def test_a_key_in_a_traceback_is_not_logged(caplog: pytest.LogCaptureFixture):
     assert KEY not in caplog.text
 
 
-def test_old_records_are_removed_and_new_ones_kept(tmp_path):
-    old, new = tmp_path / "2024/01/02/old.jsonl", tmp_path / "2024/01/03/new.jsonl"
-    for path in (old, new):
+def _records(folder, days):
+    """Make a record on each of some days, given in days since the epoch."""
+    for day in days:
+        path = folder / f"2024/01/{day}/one.jsonl"
         path.parent.mkdir(parents=True)
         path.write_text("{}\n")
-    os.utime(old, (0, 0))
+        os.utime(path, (day * 86_400 + 43_200,) * 2)
+
+
+def test_the_records_of_the_newest_days_of_work_are_kept(tmp_path):
+    _records(tmp_path, range(100, 200, 2))
     remove_old(tmp_path, days=30)
-    assert not old.parent.exists()
-    assert new.exists()
+    assert sorted(int(path.parent.name) for path in tmp_path.glob("*/*/*/*")) == [
+        *range(140, 200, 2)
+    ]
+    assert len([*tmp_path.glob("*/*/*")]) == 30, "a day's folder that is empty goes too"
+
+
+@pytest.mark.parametrize("jump", [31, 3650, -3650])
+def test_a_clock_that_is_wrong_removes_no_more_than_another_day_would(tmp_path, jump):
+    _records(tmp_path, [100, 101, 102, 102 + jump])
+    remove_old(tmp_path, days=30)
+    assert len([*tmp_path.glob("*/*/*/*")]) == 4
+
+
+FULL_DISK = """
+import json, resource, signal, sys
+from agent_magics import Agent, Call, ScriptedModel, tool
+from agent_magics.records.places import rollout_folder
+from agent_magics.protocol.events import Warned
+
+@tool
+def note(text: str) -> str:
+    "Say it back."
+    return text * 50
+
+script = [Call("note", {"text": "x" * 20}), "Ok."] * 12
+agent = Agent(ScriptedModel(script), [note], approval="never")
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+warned = []
+for number in range(12):
+    if number == 2:
+        [record] = rollout_folder().glob("*/*/*/*.jsonl")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (record.stat().st_size + 300, hard))
+    if number == 5:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    result = agent.run_sync(f"turn {number}")
+    assert result.text == "Ok.", result
+    warned += [event.message for event in result.events if isinstance(event, Warned)]
+agent.close()
+print(json.dumps([str(record), warned]))
+"""
+
+
+def test_a_full_disk_leaves_whole_lines_is_told_once_and_ends_by_itself(tmp_path):
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    record, warned = json.loads(done.stdout)
+    [told] = warned
+    assert "not recorded" in told
+    assert "File too large" in told
+    events = events_in(Path(record))
+    turns = {event.turn_id for event in events if isinstance(event, TurnCompleted)}
+    assert len(turns) == 9, "those before it was full, and those after"
+    [gap] = [e for e in events if isinstance(e, Warned) and "are missing here" in e.message]
+    at = events.index(gap)
+    assert events[at + 1].seq - gap.seq > int(gap.message.split()[0]) - 1
+    assert events[at - 1].seq == gap.seq - 1
 
 
 def test_a_session_may_do_without_a_record():
@@ -228,6 +320,7 @@ def test_a_session_may_do_without_a_record():
 
 
 def test_a_rollout_of_deltas_alone_makes_no_file(tmp_path):
-    rollout = Rollout(tmp_path / "sessions", "id")
+    begun = RecordBegun(conversation="id", agent="a")
+    rollout = Rollout(tmp_path / "sessions" / "id.jsonl", lambda: begun)
     rollout.write([TextDelta(text="a")])
     assert not (tmp_path / "sessions").exists()

@@ -4,12 +4,10 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from agent_magics import Agent, Call, ScriptedModel
-from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -18,17 +16,23 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import InputImage, InputText, ToolCallOutput
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools import scratch
-from agent_magics.tools.confined import current_tier
+from agent_magics.tools.code import scratch
 
-pytestmark = pytest.mark.skipif(not current_tier(), reason="no sandbox works on this machine")
+pytestmark = pytest.mark.needs("tier 1")
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """One agent, and so one scratch process, for the tests that do not end it."""
+def agent_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """One agent, and so one scratch process at a time, for most tests."""
     with Agent(ScriptedModel([]), ["python"], cwd=tmp_path_factory.mktemp("scratch")) as agent:
         yield agent
+
+
+@pytest.fixture
+def agent(agent_of_all: Agent) -> Agent:
+    """Have a scratch process, whatever tests before have made of theirs: a new one is told of."""
+    run(agent_of_all, "pass")
+    return agent_of_all
 
 
 def run(agent: Agent, code: str, **arguments) -> ToolOutput:
@@ -66,11 +70,10 @@ def test_an_error_is_told_as_in_the_kernel(agent):
     for ending in ("exit()", "import sys; sys.exit(1)", "input('name? ')"):
         assert not run(agent, ending).success
     run(agent, "import sys\nsys.stdout.close()\nsys.stderr = None")
-    assert run(agent, "print(x)").text == "40\n"
+    assert run(agent, "print(40)").text == "40\n"
 
 
 def test_figures_come_back(agent):
-    pytest.importorskip("matplotlib")
     output = run(
         agent, "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')\nplt.show()"
     )
@@ -83,7 +86,7 @@ def test_it_is_confined_as_commands_are(agent, tmp_path):
     outside = tmp_path / "outside.txt"
     output = run(agent, f"open('inside.txt', 'w').write('x')\nopen({str(outside)!r}, 'w')")
     assert not output.success and not outside.exists()
-    assert f"[The sandbox refused writing {outside}" in output.text
+    assert "[The sandbox may have refused it something." in output.text
     assert (agent.config.cwd / "inside.txt").read_text() == "x"
     code = "import socket\nsocket.create_connection(('127.0.0.1', 9))"
     assert "Operation not permitted" in run(agent, code).text
@@ -205,12 +208,12 @@ def test_half_characters_in_what_it_sends_are_made_whole(tmp_path):
 
 def test_values_must_be_there_and_of_a_size(agent, monkeypatch):
     assert "there is no variable frame" in run(agent, "1", values=["frame"]).text
-    handle = agent.session.handles.keep_value({"a": [1, 2]})
+    handle = agent.session.conversation.handles.keep_value({"a": [1, 2]})
     assert run(agent, f"_{handle[1:]}", values=[handle]).text == "{'a': [1, 2]}\n"
     monkeypatch.setattr(scratch, "MOST_PASSED", 1_000)
-    large = agent.session.handles.keep_value(bytes(2_000))
+    large = agent.session.conversation.handles.keep_value(bytes(2_000))
     assert "the most that is copied to scratch" in run(agent, "1", values=[large]).text
-    odd = agent.session.handles.keep_value(threading.Lock())
+    odd = agent.session.conversation.handles.keep_value(threading.Lock())
     assert "cannot be copied to scratch (TypeError" in run(agent, "1", values=[odd]).text
 
 
@@ -218,7 +221,7 @@ def test_what_it_says_is_shown_as_events(tmp_path):
     call = Call("python", {"code": "print('live')", "where": "scratch"})
     with Agent(ScriptedModel([call, "Done."]), ["python"], cwd=tmp_path) as agent:
         result = agent.run_sync("Go.")
-        process = next(iter(agent.session.processes._running))
+        process = next(iter(agent.session.conversation.processes._running))
     shown = [e.text for e in result.events if isinstance(e, ExecCommandOutputDelta)]
     assert "".join(shown) == "live\n"
     assert not [e for e in result.events if isinstance(e, (ApprovalRequested, LiveOutput))]
@@ -249,14 +252,16 @@ def test_an_interrupt_ends_the_code_and_the_turn(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             agent.run_sync("Go.")
         presser.join()
-        outputs = [i for i in agent.session.history.items if isinstance(i, ToolCallOutput)]
+        outputs = [
+            i for i in agent.session.conversation.history.items if isinstance(i, ToolCallOutput)
+        ]
         assert len(outputs) == 1
 
 
 def test_settings_that_change_make_a_new_one(tmp_path):
     with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
         run(agent, "x = 1")
-        agent.config = replace(agent.config, sandbox=SandboxPolicy.READ_ONLY)
+        agent.configure(sandbox="read-only")
         output = run(agent, "'x' in globals(), open('a.txt', 'w')")
         assert "the sandbox's settings have changed" in output.text
         assert not (tmp_path / "a.txt").exists()
@@ -302,7 +307,7 @@ def test_nothing_is_left_behind(tmp_path):
     for _ in range(3):
         with Agent(ScriptedModel([]), ["python"], cwd=tmp_path) as agent:
             run(agent, "1")
-            folder = agent.session.processes.tmpdir
+            folder = agent.session.conversation.processes.tmpdir
         assert not folder.exists()
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 2

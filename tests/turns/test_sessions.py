@@ -5,10 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from turns import assert_valid, of_kind, outputs, scripted
 
 from agent_magics import Call, tool
-from agent_magics.app import new_turn_id
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.events import (
@@ -21,7 +19,8 @@ from agent_magics.protocol.events import (
     TurnCompleted,
 )
 from agent_magics.protocol.items import LocalShellCall, ToolCallOutput, UserMessage
-from agent_magics.protocol.ops import StartTurn
+from agent_magics.protocol.ops import StartTurn, new_turn_id
+from tests.support.turns import assert_valid, of_kind, outputs, scripted
 
 PATIENCE = 20.0
 SETTINGS = {"sandbox": "danger-full-access", "tools": ["coding"]}
@@ -58,12 +57,12 @@ def open_gate(gate: Path) -> None:
 
 
 def session_of(agent):
-    (session,) = agent.session.processes.sessions()
+    (session,) = agent.session.conversation.processes.sessions()
     return session
 
 
 def told(agent) -> list[str]:
-    items = agent.session.history.items
+    items = agent.session.conversation.history.items
     return [i.content for i in items if isinstance(i, UserMessage) and i.role == "developer"]
 
 
@@ -85,7 +84,7 @@ def test_the_end_of_a_session_is_pushed_into_the_next_request(gate):
     assert event.message == note
     assert event.shown == "Session `echo a; cat gate; echo b; exit 3` ended with exit code 3."
     # Told before the last request, after the outputs that came before it.
-    kinds = [type(item).__name__ for item in agent._given_model.requests[-1].history.items]
+    kinds = [type(item).__name__ for item in agent._models.given.requests[-1].history.items]
     assert kinds[-2:] == ["ToolCallOutput", "UserMessage"]
     assert_valid(agent)
     agent.close()
@@ -98,7 +97,7 @@ def test_between_turns_it_is_told_before_the_next_prompt(gate):
     open_gate(gate)
     wait_for(lambda: session_of(agent).ended)
     agent.run_sync("What now?")
-    items = agent.session.history.items
+    items = agent.session.conversation.history.items
     note, prompt = items[-3:-1]
     assert note.role == "developer" and "ended with exit code 0" in note.content
     assert note.content.endswith("it printed nothing more.")
@@ -239,7 +238,7 @@ def test_what_was_left_out_can_be_read_by_its_name():
     assert "1777" in found
     assert "19999| 19999\n20000| 20000\n" in page
     assert "There is no @r7 in this conversation; there are: @r1." in unknown
-    path = agent.session.handles.path_of("@r1")
+    path = agent.session.conversation.handles.path_of("@r1")
     agent.close()
     assert not path.exists()
 
@@ -263,12 +262,14 @@ def test_the_native_shell_call_runs_and_is_answered_in_kind():
     call = LocalShellCall("call_7", ("sh", "-c", "echo hi; exit 2"), timeout_ms=20_000)
     agent = scripted([call], "Done.", tools=["local_shell"], sandbox="danger-full-access")
     result = agent.run_sync("Go.")
-    (output,) = (i for i in agent.session.history.items if isinstance(i, ToolCallOutput))
+    (output,) = (
+        i for i in agent.session.conversation.history.items if isinstance(i, ToolCallOutput)
+    )
     assert (output.call_id, output.kind) == ("call_7", "local_shell")
     assert output.output.startswith("Exit code: 2\n") and output.output.endswith("Output:\nhi\n")
     (failed,) = of_kind(result, ToolCallFailed)
     assert failed.name == "local_shell" and failed.details["exit_code"] == 2
-    assert [spec.spec.kind for spec in agent._given_model.requests[0].tools] == ["local_shell"]
+    assert [spec.spec.kind for spec in agent._models.given.requests[0].tools] == ["local_shell"]
 
 
 def test_a_native_shell_call_without_an_id_is_told_and_not_run(tmp_path):

@@ -6,14 +6,14 @@ from typing import Literal
 
 import pandas as pd
 import pytest
-from model_server import ModelServer, Reply, chat_events, tool_call
 from pydantic import BaseModel
-from responses_server import function_call
-from turns import assert_valid, of_kind, scripted
 
 from agent_magics import Agent, Call, ScriptedModel, tool
-from agent_magics.models.replay import ReplayModel
+from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.events import ModelInformed, Warned
+from tests.support.models.responses_server import function_call
+from tests.support.models.server import ModelServer, Reply, chat_events, tool_call
+from tests.support.turns import assert_valid, of_kind, scripted
 
 
 class Row(BaseModel):

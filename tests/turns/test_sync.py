@@ -2,17 +2,22 @@
 
 import asyncio
 import dataclasses
+import os
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from turns import PATIENCE, in_thread, of_kind, outputs, scripted
 
 from agent_magics import Call, FatalError, RespondToModel, ToolContext, tool
-from agent_magics.protocol.events import ToolCallPending, ToolCallUpdated, Warned
+from agent_magics.engine.foreground.inbox import HEARTBEAT
+from agent_magics.protocol.events import ToolCallPending, ToolCallUpdated, TurnAborted, Warned
 from agent_magics.protocol.items import InputText
+from agent_magics.protocol.ops import StartTurn
 from agent_magics.protocol.tools import ToolOutput
+from tests.support.turns import PATIENCE, in_thread, of_kind, outputs, scripted
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+made\n*** End Patch"
 
@@ -400,7 +405,7 @@ def test_an_unknown_tool_is_told():
 def test_a_call_leaves_no_trace_in_the_conversation():
     agent = scripted("Ok.", tools=[where])
     agent.call_sync("where")
-    assert list(agent.session.history.items) == []
+    assert list(agent.session.conversation.history.items) == []
 
 
 def test_a_fatal_error_in_a_call_is_raised():
@@ -431,3 +436,67 @@ def test_the_engine_s_thread_is_a_daemon_and_there_is_one():
     assert len(engines) == 1
     assert engines[0].daemon
     assert sys.is_finalizing() is False
+
+
+def test_an_interrupt_that_is_handled_slowly_is_not_lost():
+    """On a busy machine a handler takes longer than the waiting thread's heartbeat."""
+    began = threading.Event()
+
+    @tool
+    async def waits() -> str:
+        """Wait for what never comes."""
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = scripted(Call("waits"), "Done.", tools=[waits])
+    foreground = agent.foreground()
+
+    def handle(number, frame):
+        time.sleep(4 * HEARTBEAT)
+        foreground.interrupt()
+
+    def press():
+        began.wait(PATIENCE)
+        threading.Event().wait(10 * HEARTBEAT)  # no event comes any more, which would wake it
+        os.kill(os.getpid(), signal.SIGINT)
+
+    previous = signal.signal(signal.SIGINT, handle)
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            foreground.wait_blocking(StartTurn(turn_id="t", content="Go."), agent.setup())
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        pressing.join()
+    assert isinstance(foreground.events[-1], TurnAborted)
+
+
+@tool(timeout=0.5)
+def endless():
+    """Go on for ever."""
+    number = 1
+    while True:
+        yield number
+        number *= 2  # soon too large for a float
+
+
+@tool(timeout=0.5)
+async def endless_async():
+    """Go on for ever, awaiting nothing."""
+    while True:
+        yield "on and on" * 1_000
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("generator", [endless, endless_async], ids=lambda made: made.__name__)
+def test_a_generator_without_end_is_stopped_and_shown_now_and_then(generator, run):
+    agent = scripted(Call(generator.__name__), "Ok.", tools=[generator])
+    result = run(agent)
+    [(_, output)] = outputs(agent)
+    assert "longer than 0.5 s" in output
+    news = of_kind(result, ToolCallUpdated)
+    assert 100 <= len(news) < 1_000  # of some hundred thousand
+    assert all(len(event.title or "") <= 500 for event in news)
+    assert result.text == "Ok."

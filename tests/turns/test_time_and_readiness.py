@@ -5,11 +5,11 @@ import pickle
 import threading
 
 import pytest
-from turns import PATIENCE, assert_valid, scripted
 
 from agent_magics import Call, FatalError, ToolContext, tool
 from agent_magics.dispatch.attempt import TimeLimit
 from agent_magics.dispatch.preparation import Preparation
+from tests.support.turns import PATIENCE, assert_valid, scripted
 
 STOPPED = "was stopped: it took longer than 0.05 s."
 
@@ -191,3 +191,21 @@ def test_what_gets_ready_is_a_plain_function(init):
 def test_what_is_ready_stays_where_it_is():
     preparation = Preparation(list)
     assert isinstance(pickle.loads(pickle.dumps(preparation)), Preparation)
+
+
+def test_time_that_waits_is_not_counted():
+    async def count() -> list[float]:
+        limit, used = TimeLimit(100), []
+        async with limit.timeout:
+            await asyncio.sleep(0.02)
+            with limit.stopped():
+                used.append(limit.used)
+                await asyncio.sleep(0.05)
+                used.append(limit.used)
+            used.append(limit.used)
+            await asyncio.sleep(0.02)
+            used.append(limit.used)
+        return used
+
+    first, waited, after, last = asyncio.run(count())
+    assert 0 < first == waited <= after < last

@@ -3,13 +3,10 @@
 from typing import Any
 
 import pytest
-from model_server import ModelServer, chunk
-from responses_server import Reply, message
-from turns import kinds, of_kind
 
 from agent_magics import Agent
-from agent_magics.models.endpoints import forget_wires
-from agent_magics.models.sse import encode_event, reply_events
+from agent_magics.models.providers.endpoints import forget_wires
+from agent_magics.models.wires.sse import encode_event, reply_events
 from agent_magics.protocol.events import (
     ItemCompleted,
     ToolCallCompleted,
@@ -20,6 +17,9 @@ from agent_magics.protocol.events import (
 from agent_magics.protocol.items import AssistantMessage, Citation, WebSearchCall
 from agent_magics.render.mime import to_bundle
 from agent_magics.render.view import TurnView
+from tests.support.models.responses_server import Reply, message
+from tests.support.models.server import ModelServer, chunk
+from tests.support.turns import kinds, of_kind
 
 ACTION = {"type": "search", "query": "cats", "queries": ["cats"]}
 SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": ACTION}
@@ -128,7 +128,7 @@ def test_a_search_of_an_answer_that_broke_ends_and_is_in_the_history_once():
     broken.release.set()
     with ModelServer(responses=[broken, whole]) as server, agent_at(server) as agent:
         result = agent.run_sync("Why?")
-        items = [type(item).__name__ for item in agent.session.history.items]
+        items = [type(item).__name__ for item in agent.session.conversation.history.items]
     assert kinds(result).count("ModelRetry") == 1, kinds(result)
     assert items == ["UserMessage", "WebSearchCall", "AssistantMessage"]
     begun_calls = [event.call_id for event in of_kind(result, ToolCallPending)]

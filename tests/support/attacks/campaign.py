@@ -1,4 +1,4 @@
-"""Which configurations are attacked, and how one of them is run."""
+"""Runs the attacks on the sandbox in each configuration."""
 
 import contextlib
 import json
@@ -13,21 +13,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import attack_runner  # noqa: F401  (fills the table)
-from attack_table import LIFETIME, ROWS, Row
-from attack_world import make_file_of_root, make_setuid_cat
-
 import agent_magics
+from tests.support.attacks import runner  # noqa: F401  (fills the table)
+from tests.support.attacks.table import LIFETIME, ROWS, Row
+from tests.support.attacks.world import make_file_of_root, make_setuid_cat
 
 _USER = 1001
 _PATIENCE = 100.0  # seconds for a whole configuration on a busy machine
-_DRIVERS = Path(__file__).parent
+_SUPPORT = Path(__file__).parents[1]
 _NATIVE = 99  # the machine's own Landlock version
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One way to be attacked.
+    """One configuration of the sandbox under attack.
 
     Attributes:
         tier: 0 is the control, without any confinement.
@@ -49,7 +48,7 @@ class Configuration:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that are tried; lifetimes do not depend on Landlock's version."""
+        """The rows to try; attacks on lifetimes do not depend on Landlock's version."""
         return [
             row
             for row in ROWS.values()
@@ -68,7 +67,7 @@ CONFINED = [
 
 
 def cannot_try(configuration: Configuration) -> str:
-    """Return why whoever runs the tests cannot try `configuration`, or ""."""
+    """Return why this user cannot try `configuration`, or ""."""
     if configuration.who == "root" and os.geteuid() != 0:
         return "the tests do not run as root"
     if configuration.who == "user" and not interpreter_of_user():
@@ -78,7 +77,7 @@ def cannot_try(configuration: Configuration) -> str:
 
 @cache
 def interpreter_of_user() -> str:
-    """Return a Python that an unprivileged user can run, or ""; root's may stand in root's home."""
+    """Return a Python that an unprivileged user can run (root's may be in root's home), or ""."""
     code = "import sys; assert sys.version_info >= (3, 11); import ctypes"
     for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
@@ -90,37 +89,37 @@ def interpreter_of_user() -> str:
 
 
 def as_user() -> dict[str, Any]:
-    """Return the arguments that make `subprocess` run something as an unprivileged user."""
+    """Return the arguments that make `subprocess` run a program as an unprivileged user."""
     if os.geteuid() != 0:
         return {}
     return {"user": _USER, "group": _USER, "extra_groups": []}
 
 
 def interpreter_of(who: str) -> str:
-    """Return the Python that a kernel of "root" or "user" is run by."""
+    """Return the Python that runs a kernel of "root" or "user"."""
     return interpreter_of_user() if who == "user" else sys.executable
 
 
 def run(configuration: Configuration) -> dict[str, Any]:
-    """Attack a kernel of its own with the configuration's rows.
+    """Attack a new kernel with the configuration's rows.
 
     Returns:
-        What `attack_kernel.main` returns.
+        The result of `attacks.kernel.main`.
     """
     rows = [row.number for row in configuration.rows]
-    return run_kernel(configuration, "attack_kernel", {"rows": rows})
+    return run_kernel(configuration, "attacks.kernel", {"rows": rows})
 
 
 def run_kernel(configuration: Configuration, module: str, task: dict[str, Any]) -> dict[str, Any]:
-    """Run one of the stand-in kernels in a configuration, in a scratch folder.
+    """Run a stand-in kernel in a configuration, in a scratch folder.
 
     Args:
-        configuration: as whom, and what it finds there.
-        module: attack_kernel or everyday_kernel.
-        task: what else it is told.
+        configuration: the user and the limits of the machine.
+        module: of `tests.support`, attacks.kernel or sandbox.everyday_kernel.
+        task: its further arguments.
 
     Returns:
-        What the module's `main` returns.
+        The result of the module's `main`.
     """
     root = Path(tempfile.mkdtemp(prefix="agent-magics-attacks-", dir="/tmp"))
     try:
@@ -149,7 +148,7 @@ def _run_in(
         **task,
     }
     done = subprocess.run(
-        [interpreter_of(configuration.who), str(code / f"{module}.py"), json.dumps(task)],
+        [interpreter_of(configuration.who), "-m", f"tests.support.{module}", json.dumps(task)],
         capture_output=True,
         text=True,
         timeout=_PATIENCE,
@@ -164,14 +163,12 @@ def _run_in(
 
 
 def _copy_code(code: Path) -> None:
-    """Copy package and attacks to where every user can read them."""
-    shutil.copytree(
-        Path(agent_magics.__file__).parent,
-        code / "agent_magics",
-        ignore=shutil.ignore_patterns("__pycache__", "labextension", "static"),
-    )
-    for driver in (*_DRIVERS.glob("attack_*.py"), *_DRIVERS.glob("everyday_*.py")):
-        shutil.copy(driver, code)
+    """Copy the package and the attacks to where every user can read them."""
+    unneeded = shutil.ignore_patterns("__pycache__", "labextension", "static")
+    package = Path(agent_magics.__file__).parent
+    shutil.copytree(package, code / package.name, ignore=unneeded)
+    shutil.copytree(_SUPPORT, code / "tests/support", ignore=unneeded)
+    (code / "tests/__init__.py").touch()
 
 
 def _environment(scene: Path, canary: str, code: Path, abi: int) -> dict[str, str]:

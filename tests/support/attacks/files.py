@@ -10,8 +10,18 @@ import stat
 import threading
 import time
 
-from attack_syscalls import syscall
-from attack_table import LATER, SECRETS, TERMINALS, WRITES, World, attack, read, write
+from tests.support.attacks.syscalls import syscall
+from tests.support.attacks.table import (
+    DEEP,
+    LATER,
+    SECRETS,
+    TERMINALS,
+    WRITES,
+    World,
+    attack,
+    read,
+    write,
+)
 
 _RACE = 0.25  # seconds that a race is run
 
@@ -19,7 +29,7 @@ _RACE = 0.25  # seconds that a race is run
 
 
 def outside(number: int, title: str, **more):
-    """A row whose victim is the file `outside/row<number>`."""
+    """Define a row whose target is the file `outside/row<number>`."""
     return attack(number, title, WRITES, "changed", target=f"outside/row{number}", **more)
 
 
@@ -223,7 +233,7 @@ def _(w: World):
 
 
 def _swapping(inside: str, outside_: str, link: str, work) -> None:
-    """Call `work` again and again while a thread points `link` in turn inside and outside."""
+    """Call `work` repeatedly while a thread points `link` in turn inside and outside."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -324,6 +334,34 @@ def _(w: World):
     return read(f"{w.workspace}/.env")
 
 
+_SECOND_NAME_REMAINS = (
+    "a command can read a secret by a second name (a hard link) that it has inside the workspace,"
+    " as it can a `.env` there. It cannot make one of a file outside. The file tools ask."
+)
+
+
+def second_name(number: int, title: str):
+    """Define a row about a secret file of the workspace under another name."""
+    remains = _SECOND_NAME_REMAINS
+    return attack(number, title, SECRETS, "secret", open_in=(1,), remains=remains)
+
+
+@second_name(145, "a second name of .env that stood in the workspace before, read")
+def _(w: World):
+    return read(f"{w.workspace}/aa/7/second-name")
+
+
+@second_name(146, "a second name of .env made, then read")
+def _(w: World):
+    os.link(f"{w.workspace}/.env", f"{w.workspace}/row146")
+    return read(f"{w.workspace}/row146")
+
+
+@second_name(147, "a second name of ~/.ssh/id_rsa that stood in the workspace before, read")
+def _(w: World):
+    return read(f"{w.workspace}/aa/8/second-name")
+
+
 @attack(53, "an API key in the environment", SECRETS, "secret")
 def _(w: World):
     found = os.environ.get("OPENAI_API_KEY", "")
@@ -352,8 +390,9 @@ _NOTEBOOK_REMAINS = (
     " end may have saved it in the same moment: close it without saving, or reload it."
 )
 _TRIPWIRE = (
-    "Landlock cannot hold it; the file is compared before and after each command, put back, and"
-    " you are told. Between the two a process outside the sandbox could still run it."
+    "Landlock cannot hold it; the file is compared four times a second while a command runs and at"
+    " its end, put back, and you are told. Until then a process outside the sandbox could still"
+    " run it."
 )
 
 
@@ -382,6 +421,31 @@ def _(w: World):
 def _(w: World):
     with open(f"{w.workspace}/.git/config", "a", encoding="utf-8") as file:
         file.write("[core]\n\tfsmonitor = touch escaped\n")
+
+
+@attack(
+    143,
+    "a hook planted in a repository six levels below, behind 300 folders",
+    LATER,
+    "changed",
+    target=f"{DEEP}/.git/hooks/pre-commit",
+    open_in=(1,),
+    remains=_TRIPWIRE,
+)
+def _(w: World):
+    write(f"{w.root}/{DEEP}/.git/hooks/pre-commit", "#!/bin/sh\ntouch escaped\n")
+
+
+@attack(
+    144,
+    ".env six levels below, behind 300 folders, read",
+    SECRETS,
+    "secret",
+    open_in=(1,),
+    remains=_ENV_REMAINS,
+)
+def _(w: World):
+    return read(f"{w.root}/{DEEP}/.env")
 
 
 @attack(

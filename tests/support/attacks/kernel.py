@@ -1,13 +1,15 @@
-"""Plays a notebook kernel that is attacked: makes a scene, runs the attacks, tells what happened.
+"""Plays a notebook kernel under attack: makes a scene, runs the attacks, reports their outcomes.
 
-`python attack_kernel.py '{"root": …, "tier": …}'` prints one JSON object. It is a process of its
-own, because user id, imitated Landlock version and a container's filter are those of a process.
+`python -m tests.support.attacks.kernel '{"root": …, "tier": …}'` prints one JSON object. It is a
+process of its own, because user id, imitated Landlock version and a container's filter are
+properties of a process.
 """
 
 import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,20 +19,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import attack_runner
-from attack_container import deny_namespaces
-from attack_table import ROWS, Row
-from attack_world import Scene
+from agent_magics.exec.environment import command_environment
+from agent_magics.exec.launcher_client import CONFINED_LIMITS, Launcher
+from agent_magics.exec.sandbox.plan import build_confinement
+from tests.support import forks
+from tests.support.attacks import runner  # noqa: F401  (fills the table)
+from tests.support.attacks.table import ROWS, Row
+from tests.support.attacks.world import Scene
+from tests.support.sandbox.container import deny_namespaces
 
-from agent_magics.backends.exec.confinement import build_confinement
-from agent_magics.backends.exec.environment import command_environment
-from agent_magics.backends.exec.launcher import Launcher
-
-_DRIVERS = Path(attack_runner.__file__).parent
-_MODULES = ("table", "files", "lifetime", "network", "processes", "surface", "syscalls", "runner")
+_ATTACKS = Path(__file__).parent
+_RUNNER = (sys.executable, "-E", "-s", "-S", "-m", "tests.support.attacks.runner")
 _PATIENCE = 30.0  # seconds for a whole command
 _SURVIVAL = 2.0  # seconds until what holds the leash counts as a survivor
-_LARGEST_FILE = 1 << 30
+_LARGEST_FILE = CONFINED_LIMITS["RLIMIT_FSIZE"]
 _MOST_KEPT = 8 << 20  # bytes of an output that may be held in memory
 _BARE = frozenset({55, 56, 57, 58, 59, 60, 61, 65})  # what any launcher stops, confined or not
 
@@ -39,7 +41,7 @@ class Kernel:
     """Runs rows of the table in one configuration.
 
     Attributes:
-        outcomes: row number -> what is known of it.
+        outcomes: row number -> its outcome.
     """
 
     def __init__(self, scene: Scene, tier: int) -> None:
@@ -47,14 +49,14 @@ class Kernel:
         self.outcomes: dict[int, dict[str, Any]] = {}
         self.launcher = Launcher()
         self._facts = scene.save_facts()
-        for name in _MODULES:
-            text = (_DRIVERS / f"attack_{name}.py").read_text(encoding="utf-8")
-            (scene.workspace / f"attack_{name}.py").write_text(text, encoding="utf-8")
+        support = scene.workspace / "tests/support"
+        shutil.copytree(_ATTACKS, support / "attacks")
+        shutil.copy(forks.__file__, support)
         self._temporary = scene.root / "private-tmp"
         self._temporary.mkdir()
 
     def run(self, rows: Iterable[Row]) -> None:
-        """Run the attacks: together where they do not disturb each other."""
+        """Run the attacks, together where they do not disturb each other."""
         rows = list(rows)
         for manner in ("together", "network", "terminal"):
             together = [row for row in rows if row.run == manner]
@@ -67,9 +69,8 @@ class Kernel:
     # -- commands -------------------------------------------------------------------------
 
     def _argv(self, rows: Iterable[Row]) -> list[str]:
-        runner = str(self.scene.workspace / "attack_runner.py")
         numbers = [str(row.number) for row in rows]
-        return [sys.executable, "-E", "-s", "-S", runner, self._facts, *numbers]
+        return [*_RUNNER, self._facts, *numbers]
 
     def _spawn(self, rows: Iterable[Row], manner: str) -> Any:
         free = not self.tier
@@ -80,11 +81,10 @@ class Kernel:
             env=environment | {"TMPDIR": str(self._temporary)},
             tty=manner == "terminal",
             confinement=None if free else self._confinement(manner == "network"),
-            limits={} if free else {"RLIMIT_FSIZE": _LARGEST_FILE},
         )
 
     def _confinement(self, network: bool) -> Any:
-        """Return what the product itself would confine a command of this workspace to."""
+        """Return the confinement that the product itself would use in this workspace."""
         workspace, repository = self.scene.workspace, self.scene.repository
         confinement = build_confinement(
             tier=self.tier,
@@ -111,10 +111,10 @@ class Kernel:
                 self.outcomes[row.number] = {"ran": True, "worked": True}
 
     def _note(self, rows: list[Row], text: str, refused: Iterable[str] = ()) -> None:
-        """Read what the runner said, then look at the scene."""
-        said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        whole = any("ended" in record for record in said) and any("began" in r for r in said)
-        records = {record["row"]: record for record in said if "row" in record}
+        """Parse the runner's output, then check the scene."""
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        whole = any("ended" in record for record in lines) and any("began" in r for r in lines)
+        records = {record["row"]: record for record in lines if "row" in record}
         for row in rows:
             outcome = dict(records.get(row.number) or {"broken": f"it did not run: {text[-800:]}"})
             outcome["whole"] = whole
@@ -153,7 +153,7 @@ class Kernel:
             self._note([row], process.communicate(timeout=_PATIENCE)[0])
 
     def _survived(self, row: Row, leash: int) -> dict[str, Any]:
-        """Start it, wait until it holds the leash, end it as a time-out does: is anybody left?"""
+        """Start a command, kill it as at a time-out, and return whether it left a process."""
         wanted = {55: 2, 56: 2, 61: 64}[row.number]
         process = self._start_bare(row) if self._is_bare(row) else self._spawn([row], "alone")
         holders = _holders(leash, wanted)
@@ -202,18 +202,18 @@ class Kernel:
 
 
 def _holders(leash: int, wanted: int) -> list[int]:
-    """Return the ids of the processes that took the leash, once `wanted` have."""
-    said, end = b"", time.monotonic() + _PATIENCE
-    while said.count(b"\n") < wanted and time.monotonic() < end:
+    """Return the ids of the processes that opened the leash, once `wanted` have."""
+    lines, end = b"", time.monotonic() + _PATIENCE
+    while lines.count(b"\n") < wanted and time.monotonic() < end:
         data = _read(leash, 1.0)
-        said += data or b""
+        lines += data or b""
         if data == b"":
             time.sleep(0.005)  # nobody holds it yet: end of file until the first does
-    return [int(pid) for pid in said.split()]
+    return [int(pid) for pid in lines.split()]
 
 
 def _let_go(leash: int, seconds: float) -> bool:
-    """Tell whether within `seconds` nobody holds the leash any more."""
+    """Return whether within `seconds` no process holds the leash any more."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         if _read(leash, left) == b"":
@@ -222,7 +222,7 @@ def _let_go(leash: int, seconds: float) -> bool:
 
 
 def _read(leash: int, seconds: float) -> bytes | None:
-    """Return what the leash says within `seconds`, b"" for its end of file, None for nothing."""
+    """Return the bytes from the leash within `seconds`, b"" for its end of file, None for none."""
     if not select.select([leash], [], [], seconds)[0]:
         return None
     with contextlib.suppress(BlockingIOError):  # somebody took it between the two calls
@@ -231,7 +231,7 @@ def _read(leash: int, seconds: float) -> bytes | None:
 
 
 def _resident() -> int:
-    """Return how many bytes of memory this process has."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

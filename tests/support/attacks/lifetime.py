@@ -1,10 +1,12 @@
-"""Attacks on resources, and on the promise that nothing outlives its command."""
+"""Attacks on resource limits, and on the law that no process outlives its command."""
 
 import os
 import signal
 import sys
+from functools import partial
 
-from attack_table import LIFETIME, World, attack
+from tests.support import forks
+from tests.support.attacks.table import LIFETIME, World, attack
 
 # Every process that must not survive holds the leash: a fifo that its kernel reads. Its end of
 # file says that the last of them is gone.
@@ -16,15 +18,14 @@ def _take_leash(w: World) -> None:
 
 
 def _daemon(w: World) -> None:
-    """Become a daemon twice forked that does not mind any signal, and stay."""
-    if os.fork():
-        return
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    if os.fork():
-        os._exit(0)
-    _let_go(w)
+    """Start a daemon, forked twice, that ignores all signals."""
+
+    def fork_again() -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        forks.start(lambda: _let_go(w))
+
+    forks.start(fork_again)
 
 
 def _let_go(w: World) -> None:
@@ -58,11 +59,14 @@ def _(w: World):
 )
 def _(w: World):
     _take_leash(w)
-    if not os.fork():
+
+    def stay() -> None:
         os.closerange(3, 64)
         _take_leash(w)
         while True:
             signal.pause()
+
+    forks.start(stay)
 
 
 @attack(58, "60 MB of output reach the caller whole", LIFETIME, "flooded", run="alone")
@@ -106,10 +110,13 @@ def _(w: World):
 
 @attack(61, "survivors of a fork bomb", LIFETIME, "survived", run="alone")
 def _(w: World):
-    os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for _ in range(6):  # 64 processes, each of which would go on
-        os.fork()
+    _multiply(w, 6)  # 64 processes, each of which would go on
+
+
+def _multiply(w: World, generations: int) -> None:
+    for later in range(generations):
+        forks.start(partial(_multiply, w, later))
     _take_leash(w)
     while True:
         signal.pause()

@@ -11,11 +11,11 @@ import struct
 import threading
 import time
 
-from attack_syscalls import LIBC, syscall
-from attack_table import NETWORK, World, attack, read
+from tests.support.attacks.syscalls import LIBC, syscall
+from tests.support.attacks.table import NETWORK, World, attack, read
 
 _RACE = 0.25  # seconds that a race is run
-_SECONDS = 2.0  # all of it is on this machine; a door that does not open is refused at once
+_SECONDS = 2.0  # all servers are on this machine, so a refusal arrives at once
 
 
 def _connected(family: int, kind: int, address: object, protocol: int = 0) -> socket.socket:
@@ -71,7 +71,7 @@ def _(w: World):
 
 
 def _execute(w: World, word: str) -> None:
-    """Have the kernel that the connection file describes run something, as a client would."""
+    """Make the kernel of the connection file run code, as a client would."""
     connection = json.loads(read(w.connection_file))
     signature = hmac.new(connection["key"].encode(), word.encode(), hashlib.sha256).hexdigest()
     address = (connection["ip"], connection["shell_port"])
@@ -166,7 +166,7 @@ def _(w: World):
 
 
 def approved(number: int, title: str, **more):
-    """A row that is tried with network approved."""
+    """Define a row that is tried with network approved."""
     return attack(number, f"network approved: {title}", NETWORK, "received", run="network", **more)
 
 
@@ -279,7 +279,7 @@ _kept = []
 
 
 def _messages(word: bytes, path: str) -> ctypes.Array:
-    """Return one struct mmsghdr (<sys/socket.h>) that says `word` to the socket at `path`."""
+    """Return one struct mmsghdr (<sys/socket.h>) that sends `word` to the socket at `path`."""
     name = ctypes.create_string_buffer(struct.pack("=H108s", socket.AF_UNIX, path.encode()), 110)
     text = ctypes.create_string_buffer(word, len(word))
     vector = ctypes.create_string_buffer(struct.pack("QQ", ctypes.addressof(text), len(word)))

@@ -1,4 +1,4 @@
-"""Attacks on the kernel process and on what belongs to it."""
+"""Attacks on the kernel process and its children."""
 
 import contextlib
 import ctypes
@@ -12,8 +12,8 @@ import signal
 import socket
 import struct
 
-from attack_syscalls import LIBC, syscall
-from attack_table import KERNEL, World, attack, read
+from tests.support.attacks.syscalls import LIBC, syscall
+from tests.support.attacks.table import KERNEL, World, attack, read
 
 _SECRET_SIZE = 64
 
@@ -33,9 +33,9 @@ def _(w: World):
 @attack(25, "process_vm_readv of the kernel", KERNEL, "secret")
 def _(w: World):
     buffer = ctypes.create_string_buffer(_SECRET_SIZE)
-    ours = struct.pack("QQ", ctypes.addressof(buffer), _SECRET_SIZE)
-    theirs = struct.pack("QQ", w.address, _SECRET_SIZE)
-    syscall("process_vm_readv", w.kernel, ours, 1, theirs, 1, 0)
+    local = struct.pack("QQ", ctypes.addressof(buffer), _SECRET_SIZE)
+    remote = struct.pack("QQ", w.address, _SECRET_SIZE)
+    syscall("process_vm_readv", w.kernel, local, 1, remote, 1, 0)
     return buffer.raw.decode("latin-1")
 
 
@@ -168,13 +168,13 @@ _SETSIG = 10  # F_SETSIG of <asm-generic/fcntl.h>
 
 
 def _signal_by_input(victim: int, own) -> None:
-    """Have the kernel send SIGKILL to `victim` when something can be read."""
-    ours, theirs = socket.socketpair()
-    fcntl.fcntl(ours, _SETSIG, int(signal.SIGKILL))
-    own(ours, victim)
-    flags = fcntl.fcntl(ours, fcntl.F_GETFL)
-    fcntl.fcntl(ours, fcntl.F_SETFL, flags | os.O_ASYNC)
-    theirs.send(b"now")
+    """Make the kernel send SIGKILL to `victim` when a descriptor becomes readable."""
+    local, remote = socket.socketpair()
+    fcntl.fcntl(local, _SETSIG, int(signal.SIGKILL))
+    own(local, victim)
+    flags = fcntl.fcntl(local, fcntl.F_GETFL)
+    fcntl.fcntl(local, fcntl.F_SETFL, flags | os.O_ASYNC)
+    remote.send(b"now")
 
 
 @attack(96, "SIGKILL to a process of the kernel by F_SETOWN and F_SETSIG", KERNEL, "signalled")

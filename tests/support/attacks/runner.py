@@ -1,22 +1,24 @@
-"""What runs inside the sandbox: the attacks whose numbers it is given, one line of JSON for each.
+"""Runs attacks by number inside the sandbox and prints one line of JSON for each.
 
-`python -E -s -S attack_runner.py WORLD.json NUMBER…`, with the modules of the attacks beside it.
+`python -E -s -S -m tests.support.attacks.runner WORLD.json NUMBER…` where a copy is.
 """
 
 import json
 import os
 import sys
 
-import attack_files  # noqa: F401  (each fills the table)
-import attack_lifetime  # noqa: F401
-import attack_network  # noqa: F401
-import attack_processes  # noqa: F401
-import attack_surface  # noqa: F401
-from attack_table import ROWS, World, run_one
+from tests.support.attacks import (
+    files,  # noqa: F401  (each fills the table)
+    lifetime,  # noqa: F401
+    network,  # noqa: F401
+    processes,  # noqa: F401
+    surface,  # noqa: F401
+)
+from tests.support.attacks.table import ROWS, World, run_one
 
 
 def main(world_file: str, *numbers: str) -> None:
-    """Run the attacks; the marks prove that it began and came to its end."""
+    """Run the attacks; marks in the output prove that it began and came to its end."""
     with open(world_file, encoding="utf-8") as file:
         world = World(**json.load(file))
     _say({"began": os.getpid()})

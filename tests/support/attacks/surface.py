@@ -1,4 +1,4 @@
-"""Attacks on the operating system's kernel itself: calls that no everyday command needs."""
+"""Attacks on the operating system's kernel: system calls that no everyday command needs."""
 
 import ctypes
 import errno
@@ -10,8 +10,8 @@ import struct
 import subprocess
 import termios
 
-from attack_syscalls import raw_syscall, syscall
-from attack_table import SURFACE, World, attack
+from tests.support.attacks.syscalls import raw_syscall, syscall
+from tests.support.attacks.table import SURFACE, World, attack
 
 _CONTAINER = "this machine, a container perhaps, forbids it by itself"
 _TIOCSTI = "this kernel has dev.tty.legacy_tiocsti = 0"

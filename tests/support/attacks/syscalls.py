@@ -1,4 +1,4 @@
-"""Raw system calls, for attacks that Python has no function for."""
+"""Makes raw system calls, for attacks without a function in Python."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What an attack is: its number, what it does, and how one sees that it worked.
+"""Defines an attack: its number, its program, and how its success is detected.
 
 The attacked process runs these modules too, copied into its workspace: the standard library only.
 """
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-# Everything an attack may know (paths, ids, ports, never a secret): see attack_world.py.
+from tests.support import forks
+
+# Everything an attack may know (paths, ids, ports, never a secret): see world.py.
 World = SimpleNamespace
 Program = Callable[[World], "str | None"]
 
@@ -22,6 +24,9 @@ SURFACE = "Kernel attack surface"
 LATER = "Things in the workspace that run later, outside"
 TERMINALS = "Terminals, temporary files"
 LIFETIME = "Resources and lifetime"
+
+# A repository and a secret below more levels than anybody looks through by their number.
+DEEP = "workspace/zz/1/2/3/4/5"
 
 # How a refusal looks. In tier 2 much of the world is not there at all, which is one as well.
 _REFUSALS = {
@@ -46,8 +51,8 @@ class Row:
 
     Attributes:
         number: 1-80 were run against other sandboxes too; from 81 on they are this project's.
-        group: what it is an attack on; a heading of the table.
-        seen_by: how the kernel sees that it worked: "changed" (the file `target`), "secret" (the
+        group: the target of the attack; a heading of the table.
+        seen_by: how the kernel detects success: "changed" (the file `target`), "secret" (the
             program returned one), "reached" (it returned anything), "received" (a word arrived),
             "signalled" or "tuned" (a process of the kernel), "orphaned" (the command lost its
             supervisor), "survived", "hung", "flooded".
@@ -55,10 +60,10 @@ class Row:
         run: "together" with others in one command, "network" (the same with network approved),
             "terminal", or "alone".
         open_in: the tiers that do not stop it.
-        remains: what that means for the person.
-        who: whom it can be tried as; None is everybody.
-        lacking: why a machine may refuse it by itself, so that it proves nothing there; "" where
-            no machine may.
+        remains: the consequence for the person.
+        who: the users that it can be tried as; None means all.
+        lacking: why a machine may refuse it by itself, so that it proves nothing there; "" where no
+            machine may.
         refusals: the errno values that count as refused.
     """
 
@@ -92,7 +97,7 @@ def attack(
     who: str | None = None,
     lacking: str = "",
 ) -> Callable[[Program], Program]:
-    """Make the decorated function the program of a row of the table."""
+    """Return a decorator that makes a function the program of a row of the table."""
     if number in ROWS:
         raise ValueError(f"two attacks bear the number {number}")
     refusals = frozenset({errno.EACCES, errno.EPERM, errno.EROFS} | _REFUSALS[group])
@@ -118,7 +123,7 @@ def attack(
 
 
 def read(path: str) -> str:
-    """Return the text of a file; one that is empty was masked, and so is not there."""
+    """Return the text of a file; an empty one was masked, and raises as if missing."""
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     if not text:
@@ -133,7 +138,7 @@ def write(path: str, text: str = "escaped\n") -> None:
 
 
 def run_one(row: Row, world: World) -> dict[str, object]:
-    """Run an attack in a child of its own and return what it said of itself.
+    """Run an attack in a child process and return its report.
 
     Returns:
         "evidence" (what its program returned) or "refused" (an errno) with "text"; "signal" where
@@ -141,18 +146,15 @@ def run_one(row: Row, world: World) -> dict[str, object]:
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        os.write(writing, _outcome(row, world).encode("utf-8", "replace"))
-        os._exit(0)
+    say = lambda: os.write(writing, _outcome(row, world).encode("utf-8", "replace"))  # noqa: E731
+    child = forks.start(say)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8", errors="replace") as pipe:
-        said = pipe.read()
+        report = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return {"signal": os.WTERMSIG(status)}
-    kind, _, text = said.partition(" ")
+    kind, _, text = report.partition(" ")
     if kind == "refused":
         number, _, text = text.partition(" ")
         return {"refused": int(number), "text": text}

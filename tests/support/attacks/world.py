@@ -1,4 +1,4 @@
-"""A scratch world to attack: an outside folder, a home, secrets, sockets, processes of a kernel."""
+"""Makes a scratch world to attack: an outside folder, a home, secrets, sockets, processes."""
 
 import contextlib
 import ctypes
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attack_syscalls import LIBC, syscall
-from attack_table import ROWS, Row
+from tests.support.attacks.syscalls import LIBC, syscall
+from tests.support.attacks.table import DEEP, ROWS, Row
 
 _PATIENCE = 2.0  # seconds for what arrives a moment after the attack (a signal, a datagram)
 _REPOSITORY = {
@@ -36,7 +36,7 @@ _NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}\n
 
 
 class Mailbox:
-    """Collects the words that arrive at a set of sockets, on a thread of its own."""
+    """Collects the words that arrive at a set of sockets, on a thread."""
 
     def __init__(self) -> None:
         self.words: set[str] = set()
@@ -47,7 +47,7 @@ class Mailbox:
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
     def open(self, family: int, kind: int, address: Any, *, signed: bool = False) -> Any:
-        """Listen at `address` and return the address that it became."""
+        """Listen at `address` and return the actual address."""
         door = socket.socket(family, kind)
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET and kind == socket.SOCK_STREAM:
@@ -59,7 +59,7 @@ class Mailbox:
         return door.getsockname()
 
     def start(self) -> None:
-        """Begin to listen; no door is opened afterwards."""
+        """Start the thread; no socket is opened afterwards."""
         self._thread.start()
 
     def close(self) -> None:
@@ -97,12 +97,15 @@ class Mailbox:
             self.words.add(word)
 
 
+_BESIDE = 300  # folders that stand before the deepest one
+
+
 class Scene:
-    """The world below one folder; this process plays the notebook kernel.
+    """The world below one folder, in which this process plays the notebook kernel.
 
     Attributes:
         facts: what attacks may know of it.
-        mailbox: what arrived at its sockets.
+        mailbox: the words that arrived at its sockets.
     """
 
     def __init__(self, root: Path, canary: str, largest_file: int) -> None:
@@ -124,13 +127,13 @@ class Scene:
         self._before = {number: self._look(row) for number, row in ROWS.items()}
 
     def save_facts(self) -> str:
-        """Write what attacks may know into the workspace and return the file's path."""
+        """Write the facts into the workspace and return the file's path."""
         path = self.workspace / "world.json"
         path.write_text(json.dumps(self.facts), encoding="utf-8")
         return str(path)
 
     def close(self) -> None:
-        """End the processes and remove what stands outside of the folder."""
+        """End the processes and remove what is outside the folder."""
         self._closing.close()
         self.mailbox.close()
 
@@ -143,10 +146,12 @@ class Scene:
             "home/.bashrc": "# the person's\n",
             "home/.jupyter/jupyter_config.py": "# the person's\n",
             "workspace/.env": f"KEY={self._canary}\n",
+            f"{DEEP}/.env": f"KEY={self._canary}\n",
             "workspace/nb/open.ipynb": _NOTEBOOK,
             "repository/nb/open.ipynb": _NOTEBOOK,
         }
         folders = (
+            *(f"workspace/aa/{number}" for number in range(_BESIDE)),
             "home/.ipython/startup",
             "home/.config/systemd/user",
             "outside/lib",
@@ -157,12 +162,14 @@ class Scene:
         for row in ROWS.values():
             if row.target == f"outside/row{row.number}":
                 files[row.target] = "untouched\n"
-        for git in ("workspace/.git", "repository/.git"):
+        for git in ("workspace/.git", "repository/.git", f"{DEEP}/.git"):
             files |= {f"{git}/{name}": text for name, text in _REPOSITORY.items()}
         for name, text in files.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+        os.link(self.workspace / ".env", self.workspace / "aa/7/second-name")
+        os.link(self.home / ".ssh/id_rsa", self.workspace / "aa/8/second-name")
         descriptor, shared = tempfile.mkstemp(prefix="agent-magics-attack-", dir="/tmp")
         os.close(descriptor)
         self.facts["shared"] = shared
@@ -208,11 +215,11 @@ class Scene:
             os.set_inheritable(file.fileno(), name == "inherited")
             self._closing.callback(file.close)
             self.facts[name] = file.fileno()
-        ours, theirs = socket.socketpair()
-        theirs.send(self._canary.encode())
-        self._closing.callback(theirs.close)
-        self._closing.callback(ours.close)
-        self.facts["socket_fd"] = ours.fileno()
+        near_end, far_end = socket.socketpair()
+        far_end.send(self._canary.encode())
+        self._closing.callback(far_end.close)
+        self._closing.callback(near_end.close)
+        self.facts["socket_fd"] = near_end.fileno()
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
         self.facts["terminal"] = os.ttyname(slave)
@@ -250,7 +257,7 @@ class Scene:
         self.facts["victims"] = {str(n): victim.pid for n, victim in self._victims.items()}
 
     def _start_victim(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        code = ("sh", "-c", "read nothing", *arguments)  # ends when this process does
+        code = ("sh", "-c", "read nothing", *arguments)  # ends with this process
         victim = subprocess.Popen(code, stdin=subprocess.PIPE)
         self._closing.callback(self._end_victim, victim)
         return victim
@@ -264,12 +271,12 @@ class Scene:
     # -- looking what became of it ----------------------------------------------------------------
 
     def worked(self, row: Row, evidence: str, *, patient: bool) -> bool:
-        """Tell whether an attack had its effect.
+        """Return whether an attack succeeded.
 
         Args:
             row: the attack.
             evidence: what its program returned.
-            patient: wait for an effect that takes a moment to be seen.
+            patient: whether to wait for an effect that shows after a moment.
         """
         if row.seen_by == "secret":
             return self._canary in evidence
@@ -277,7 +284,7 @@ class Scene:
             return bool(evidence)
         end = time.monotonic() + (_PATIENCE if patient else 0.0)
         while not (seen := self._seen(row)) and time.monotonic() < end:
-            time.sleep(0.005)  # nothing signals an effect that may never come
+            time.sleep(0.005)  # polled, since nothing signals an effect that may never happen
         return seen
 
     def _seen(self, row: Row) -> bool:
@@ -304,7 +311,7 @@ class Scene:
 
 
 def _look_at_file(path: Path) -> object:
-    """Return everything of a file that can change, but the time of the last look at it."""
+    """Return all state of a file that can change, without its access time."""
     try:
         facts = path.lstat()
     except OSError:
@@ -321,7 +328,7 @@ def _look_at_file(path: Path) -> object:
 
 
 def _look_at_process(victim: "subprocess.Popen[bytes]") -> object:
-    """Return whether a process lives or is stopped, and what it was tuned to."""
+    """Return whether a process lives or is stopped, and its priority."""
     if victim.poll() is not None:
         return "ended"
     pid = victim.pid
@@ -336,7 +343,7 @@ def _look_at_process(victim: "subprocess.Popen[bytes]") -> object:
 
 
 def make_setuid_cat(root: Path) -> None:
-    """As root: put a program there that reads as root, and a file that only root may read."""
+    """As root: put a setuid program there that reads as root."""
     shutil.copy(shutil.which("cat") or "/bin/cat", root / "setuid_cat")
     (root / "setuid_cat").chmod(0o4755)
 

@@ -1,13 +1,13 @@
-"""The corpus of command lines: data that several tests read."""
+"""Reads the corpus of command lines."""
 
 import shlex
 from pathlib import Path
 
-_FILE = Path(__file__).parents[1] / "unit" / "dispatch" / "command_corpus.txt"
+_FILE = Path(__file__).parents[2] / "unit" / "approval" / "commands" / "command_corpus.txt"
 
 
 def corpus(section: str) -> list[list[str]]:
-    """Return the command lines of a section, as words."""
+    """Return the command lines of a section, as lists of words."""
     found: list[list[str]] = []
     current = ""
     for line in _FILE.read_text(encoding="utf-8").splitlines():

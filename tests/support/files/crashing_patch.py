@@ -1,16 +1,18 @@
-"""Applies one patch again and again, killed one step later each time; prints what was left.
+"""Applies one patch repeatedly, killed one step later each time; prints the state that is left.
 
-Run as a program with a folder. Each line of its output is a JSON object: how many steps were let
-through, whether the patch came to its end, and the files of the tree with their texts.
+Run as a program with a folder. Each line of its output is a JSON object: the number of steps,
+whether the patch was finished, and the files of the tree with their texts.
 """
 
 import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from agent_magics.backends.patch import plan_patch, read_patch
+from agent_magics.patch.plan import plan_patch, read_patch
+from tests.support import forks
 
 PATCH = """*** Begin Patch
 *** Update File: changed.txt
@@ -33,7 +35,7 @@ _STEPS = frozenset(("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir",
 
 
 def _kill_at(step: int) -> None:
-    """Let this process die directly before its step number `step`."""
+    """Kill this process directly before its step number `step`."""
     passed = 0
 
     def watch(event: str, arguments: tuple) -> None:
@@ -64,11 +66,7 @@ def main() -> None:
         folder.mkdir()
         for name, text in BEFORE.items():
             (folder / name).write_text(text)
-        child = os.fork()
-        if not child:
-            _apply(folder, step)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
+        _, status = os.waitpid(forks.start(partial(_apply, folder, step)), 0)
         ended = os.WIFEXITED(status)
         assert ended or os.WTERMSIG(status) == signal.SIGKILL, status
         files = {

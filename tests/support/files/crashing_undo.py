@@ -1,4 +1,4 @@
-"""Kills an undo at each of its steps, and finishes it in a process of its own: a line each.
+"""Kills an undo at each of its steps, and finishes it in another process; prints a line each.
 
 A child is forked for every step, which is why this runs as a program and not inside a test.
 """
@@ -8,16 +8,18 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from agent_magics.backends.workspace import WorkspaceMemory
-from agent_magics.backends.workspace_journal import ChangeJournal
+from agent_magics.file_history.journal import ChangeJournal
+from agent_magics.file_history.workspace import WorkspaceMemory
+from tests.support import forks
 
 _STEPS = ("rename", "replace", "unlink", "link", "mkdir", "rmdir", "symlink", "fchmod", "write")
 
 
 def make_before(root: Path) -> None:
-    """Make the tree that the undo is to bring back."""
+    """Make the tree that the undo must restore."""
     (root / "gone/deep").mkdir(parents=True)
     (root / "empty").mkdir()
     (root / "gone/deep/a").write_text("a\n", encoding="utf-8")
@@ -29,7 +31,7 @@ def make_before(root: Path) -> None:
 
 
 def change(root: Path) -> None:
-    """Do what is undone: files and folders made, changed, removed, and swapped for each other."""
+    """Make the changes to undo: files and folders made, changed, removed, and swapped."""
     shutil.rmtree(root / "gone")
     (root / "empty").rmdir()
     (root / "changed").write_text("new\n", encoding="utf-8")
@@ -44,7 +46,7 @@ def change(root: Path) -> None:
 
 
 def tree_of(root: Path) -> dict[str, str]:
-    """Return what stands below `root`, each thing as one word or its content."""
+    """Return the entries below `root`, each as its kind or its content."""
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
@@ -94,14 +96,7 @@ def main() -> None:
         journal.add("t", "turn", memory.end().changes, memory.content)
         journal.close()
         after = tree_of(root)
-        child = os.fork()
-        if not child:
-            try:
-                _undo(str(folder), step)
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
+        _, status = os.waitpid(forks.start(partial(_undo, str(folder), step)), 0)
         ended = not os.WIFSIGNALED(status)
         assert not ended or os.WEXITSTATUS(status) == 0
         crashed = tree_of(root)

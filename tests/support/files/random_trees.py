@@ -1,4 +1,4 @@
-"""Random folders and random edits of them, and what a folder holds, for comparing."""
+"""Makes random folders and edits, and reads a folder's entries for comparison."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ EDITS = st.one_of(
 
 
 def edit(root: Path, what: str, name: str, more: bytes) -> None:
-    """Do one edit; one that makes no sense here does nothing."""
+    """Apply one edit; one that is not possible here does nothing."""
     path = root / name
     try:
         {
@@ -66,7 +66,7 @@ def _set_mode(path: Path, mode: bytes) -> None:
 
 
 def tree_of(root: Path) -> dict[str, tuple[str, int, bytes]]:
-    """Return everything below `root`: its kind, mode and content."""
+    """Return the entries below `root`: kind, mode and content."""
     found = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):

@@ -51,7 +51,7 @@ class SlowModel:
 
 # Prints "valid", or the calls of the conversation that have no output.
 HISTORY_IS_VALID = f"""
-items = {AGENTS}["default"].session.history.items
+items = {AGENTS}["default"].session.conversation.history.items
 answered = {{item.call_id for item in items if type(item).__name__ == "ToolCallOutput"}}
 open_calls = [item for item in items if "Call" == type(item).__name__[-4:]
               and item.call_id not in answered]
@@ -70,6 +70,6 @@ def scripted(*turns: str, name: str = "default") -> str:
 
 
 def outputs(name: str = "default") -> str:
-    """Return an expression for what the model was given as outputs of its calls."""
-    items = f"{AGENTS}[{name!r}].session.history.items"
+    """Return an expression for the outputs of calls that the model was given."""
+    items = f"{AGENTS}[{name!r}].session.conversation.history.items"
     return f"[item.output for item in {items} if type(item).__name__ == 'ToolCallOutput']"

@@ -13,6 +13,9 @@ from typing import Any
 import ipykernel
 from jupyter_client.manager import KernelManager
 
+from tests.support.ports import free_port
+
+CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 ITEM = "application/vnd.agent-magics.item+json"
 LIMIT = 45.0  # seconds; only what hangs takes so long, also on a machine that others use
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -20,7 +23,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass
 class Outcome:
-    """What running one cell gave."""
+    """The result of running one cell."""
 
     status: str = ""
     error: str = ""
@@ -29,14 +32,14 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """All that was printed, and the plain text of what was displayed."""
+        """All printed text, and the plain text of all displays."""
         return "\n".join(
             o["text"] if "text" in o else o["data"].get("text/plain", "") for o in self.outputs
         )
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The agent's items, as they stand after all updates."""
+        """The agent's items after all updates."""
         return [o["data"][ITEM] for o in self.outputs if "data" in o and ITEM in o["data"]]
 
     @property
@@ -49,6 +52,11 @@ class Outcome:
         (found,) = (item for item in self.items if item.get("name") == name)
         return found
 
+    @property
+    def markdown(self) -> str:
+        """The Markdown of the text items; in `text` their tables are columns."""
+        return "\n".join(item["text"] for item in self.items_of("text"))
+
     def items_of(self, kind: str) -> list[dict[str, Any]]:
         """The items of one kind."""
         return [item for item in self.items if item["kind"] == kind]
@@ -58,9 +66,11 @@ class Kernel:
     """A kernel process and a client; used as a context manager."""
 
     def __init__(self, *, env: dict[str, str] | None = None, cwd: str | None = None) -> None:
-        self.manager = KernelManager(kernel_name="python3")
+        ports = {f"{channel}_port": free_port() for channel in CHANNELS}
+        self.manager = KernelManager(kernel_name="python3", cache_ports=False, **ports)
         # A profile of its own: what a developer has configured does not reach the tests.
-        own = {"IPYTHONDIR": tempfile.mkdtemp(prefix="agent-magics-ipython-")}
+        self._profile = tempfile.TemporaryDirectory(prefix="agent-magics-ipython-")
+        own = {"IPYTHONDIR": self._profile.name}
         self._options: dict[str, Any] = {"env": {**os.environ, **own, **(env or {})}}
         if cwd:
             self._options["cwd"] = cwd
@@ -77,6 +87,7 @@ class Kernel:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.manager.cleanup_resources()
+        self._profile.cleanup()
 
     def run(
         self,
@@ -92,10 +103,13 @@ class Kernel:
         """Run a cell to its end.
 
         Args:
-            notebook: look like a notebook front end (the request names its cell).
-            answers: what is typed at `input()` prompts, in order.
+            code: the cell.
+            allow_stdin: whether it may ask for input.
+            notebook: whether to look like a notebook front end (the request names its cell).
+            answers: the texts typed at `input()` prompts, in order.
             on_message: called with every message, so that a test can act on it.
-            on_other: called with those that belong to other cells.
+            on_other: called with messages that belong to other cells.
+            limit: seconds for the cell.
         """
         content = {
             "code": code,
@@ -112,7 +126,7 @@ class Kernel:
         return self._collect(message["header"]["msg_id"], list(answers or []), handlers, limit)
 
     def interrupt(self) -> None:
-        """What the stop button does."""
+        """Interrupt the kernel, as the stop button does."""
         self.manager.interrupt_kernel()
 
     @property
@@ -121,7 +135,7 @@ class Kernel:
         return self.manager.is_alive()
 
     def value(self, expression: str) -> str:
-        """The printed value of an expression."""
+        """Return the printed value of an expression."""
         outcome = self.run(f"print({expression})")
         if outcome.status != "ok":
             raise AssertionError(f"{expression} raised {outcome.error}: {outcome.text}")
@@ -129,17 +143,17 @@ class Kernel:
         return "".join(o["text"] for o in outcome.outputs if o.get("name") == "stdout").strip()
 
     def complete(self, code: str) -> list[str]:
-        """What the Tab key offers at the end of `code`."""
+        """Return the completions at the end of `code`."""
         reply = self.client.complete(code, len(code), reply=True, timeout=LIMIT)
         return reply["content"]["matches"]
 
     def inspect(self, code: str) -> str:
-        """What Shift-Tab shows at the end of `code`, without its colours."""
+        """Return what Shift-Tab shows at the end of `code`, without colours."""
         reply = self.client.inspect(code, len(code), reply=True, timeout=LIMIT)
         return _COLOURS.sub("", reply["content"]["data"].get("text/plain", ""))
 
     def send_to_widget(self, comm_id: str, content: dict[str, Any]) -> None:
-        """What a widget's page half sends: a custom message on its comm."""
+        """Send a custom message on a widget's comm, as its page half does."""
         data = {"method": "custom", "content": content}
         message = self.client.session.msg("comm_msg", {"comm_id": comm_id, "data": data})
         if ipykernel.version_info[:2] in ((7, 0), (7, 1), (7, 2), (7, 3)):
@@ -217,7 +231,7 @@ class Kernel:
 
 
 def _apply(message: dict[str, Any], outcome: Outcome) -> None:
-    """Keep outputs as a notebook does: updates replace by display id."""
+    """Collect outputs as a notebook does: updates replace by display id."""
     kind, content = message["msg_type"], message["content"]
     if kind == "stream":
         outcome.outputs.append({"text": content["text"], "name": content["name"]})

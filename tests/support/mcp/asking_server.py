@@ -4,6 +4,7 @@ Its tools ask for a form or an address; its resources are of every kind that `%a
 makes a value of.
 """
 
+import asyncio
 import base64
 import json
 import sys
@@ -50,6 +51,16 @@ async def book(context: Context) -> str:
     message = "Which table? <img src=x onerror=alert(1)>\nIt is yours for two hours."
     answer = await context.session.elicit_form(message, FORM, context.request_id)
     return f"{answer.action} {json.dumps(answer.content)}"
+
+
+@server.tool(annotations=READS)
+async def flood(context: Context, questions: int, together: bool) -> str:
+    """Ask again and again."""
+    schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+    session, number = context.session, context.request_id
+    asked = [session.elicit_form("Sure?", schema, number) for _ in range(questions)]
+    answers = await asyncio.gather(*asked) if together else [await each for each in asked]
+    return f"{sum(answer.action == 'accept' for answer in answers)} accepted"
 
 
 @server.tool(annotations=READS)

@@ -1,7 +1,7 @@
 """An MCP server over stdio that misbehaves in the way its first argument names.
 
 It writes JSON-RPC by hand, since no library lets one write what is wrong. Started as
-`python mcp_chaos_server.py MODE [FOLDER]`; the folder is where it leaves its process id and takes
+`python chaos_server.py MODE [FOLDER]`; the folder is where it leaves its process id and takes
 its cues from.
 """
 
@@ -37,7 +37,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def tell(name: str, words: str = "now") -> None:
-    """Tell the test that something has happened, where it listens."""
+    """Report an event to the test through a named pipe, where it listens."""
     if FOLDER is not None and (FOLDER / name).is_fifo():
         (FOLDER / name).write_text(words)
 
@@ -48,17 +48,17 @@ def answer(number: Any, result: dict[str, Any]) -> None:
 
 
 def text(words: str) -> dict[str, Any]:
-    """A tool's result of one text."""
+    """Return a tool's result of one text."""
     return {"content": [{"type": "text", "text": words}]}
 
 
 def tool(name: str, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A tool as it is listed."""
+    """Return a tool as it is listed."""
     return {"name": name, "inputSchema": schema or OBJECT, **more}
 
 
 def listing(params: dict[str, Any]) -> dict[str, Any]:
-    """What tools/list answers."""
+    """Return the result of tools/list."""
     good = tool("echo", {"type": "object", "properties": {"words": {"type": "string"}}})
     if MODE == "huge-schema":
         huge = {"type": "object", "properties": {"a": {"description": "x" * 50_000_000}}}
@@ -91,6 +91,9 @@ def listing(params: dict[str, Any]) -> dict[str, Any]:
                 good,
             ]
         }
+    if MODE == "many-tools":
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+        return {"tools": [good, *(tool(f"t{n}", schema, description="d") for n in range(50_000))]}
     if MODE == "no-list":
         return {"tools": {"echo": good}}
     if MODE == "endless-pages":
@@ -104,7 +107,7 @@ def listing(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_mode() -> None:
-    """Do what a mode does before anything is asked."""
+    """Do what a mode does before the first request."""
     if FOLDER is not None:
         (FOLDER / f"{os.getpid()}.pid").touch()
         if MODE.endswith("with-child"):
@@ -153,7 +156,7 @@ def kill_itself(number: Any, params: dict[str, Any]) -> bool:
 
 
 def close_stdout(number: Any, params: dict[str, Any]) -> bool:
-    """Live on, but say nothing any more."""
+    """Go on running, with stdout closed."""
     os.close(1)
     time.sleep(3600)
     return True
@@ -174,7 +177,7 @@ def answer_twice(number: Any, params: dict[str, Any]) -> bool:
 
 
 def make_noise(number: Any, params: dict[str, Any]) -> bool:
-    """Write what is no message."""
+    """Write text that is no message."""
     write("Listening on port 3000...\n{not json}\n[1, 2]\n\x00\xff\n{}\n")
     return False
 
@@ -189,31 +192,31 @@ def answer_at_length(number: Any, params: dict[str, Any]) -> bool:
 
 
 def answer_broken(number: Any, params: dict[str, Any]) -> bool:
-    """Answer with what is no JSON."""
+    """Answer with malformed JSON."""
     write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": [}}}}\n')
     return True
 
 
 def answer_wrong(number: Any, params: dict[str, Any]) -> bool:
-    """Answer with what is no result."""
+    """Answer with JSON that is no result."""
     answer(number, {"content": "no list"})
     return True
 
 
 def answer_never(number: Any, params: dict[str, Any]) -> bool:
-    """Say nothing."""
+    """Never answer."""
     tell("called")
     return True
 
 
 def answer_error(number: Any, params: dict[str, Any]) -> bool:
-    """Refuse, with the code by which the SDK tells the end of a connection."""
+    """Refuse, with the error code by which the SDK reports a closed connection."""
     send({"id": number, "error": {"code": -32000, "message": "the disk is full"}})
     return True
 
 
 def progress_for_ever(number: Any, params: dict[str, Any]) -> bool:
-    """Say how far it is, and never come to an end."""
+    """Report progress without end."""
     token = params["_meta"]["progressToken"]
     for step in itertools.count():
         progress = {"progressToken": token, "progress": step}
@@ -223,7 +226,7 @@ def progress_for_ever(number: Any, params: dict[str, Any]) -> bool:
 
 
 def flood_stdout(number: Any, params: dict[str, Any]) -> bool:
-    """Write 6 MB that are no messages."""
+    """Write 6 MB of text that is no message."""
     for _ in range(10):
         write("noise\n" * 100_000)
     return False
@@ -238,7 +241,7 @@ def notify_much(number: Any, params: dict[str, Any]) -> bool:
 
 
 def change_tools(number: Any, params: dict[str, Any]) -> bool:
-    """Have another tool from now on."""
+    """Offer another tool from now on."""
     if params["name"] == "cue":
         (FOLDER / "changed").touch()
         send({"method": "notifications/tools/list_changed"})
@@ -246,7 +249,7 @@ def change_tools(number: Any, params: dict[str, Any]) -> bool:
 
 
 def change_resources(number: Any, params: dict[str, Any]) -> bool:
-    """Say that two resources have changed."""
+    """Notify of two changed resources."""
     for uri in ("memo://one", "memo://other"):
         send({"method": "notifications/resources/updated", "params": {"uri": uri}})
     return False
@@ -304,7 +307,7 @@ def initialize(number: Any, params: dict[str, Any]) -> None:
 
 
 def list_tools(number: Any, params: dict[str, Any]) -> None:
-    """Answer which tools there are."""
+    """Answer tools/list."""
     if MODE == "hangs-at-list":
         return
     answer(number, listing(params))
@@ -313,19 +316,19 @@ def list_tools(number: Any, params: dict[str, Any]) -> None:
 
 
 def subscribe(number: Any, params: dict[str, Any]) -> None:
-    """Note a subscription."""
+    """Record a subscription."""
     (FOLDER / "subscribe").write_text(params["uri"])
     answer(number, {})
 
 
 def unsubscribe(number: Any, params: dict[str, Any]) -> None:
-    """Note its end."""
+    """Record the end of a subscription."""
     (FOLDER / "unsubscribe").write_text(params["uri"])
     answer(number, {})
 
 
 def note_cancellation(number: Any, params: dict[str, Any]) -> None:
-    """Tell the test."""
+    """Report a cancellation to the test."""
     tell("cancelled", json.dumps(params))
 
 

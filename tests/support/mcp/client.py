@@ -1,4 +1,4 @@
-"""The official SDK's client, as programs use it, before a server of ours over HTTP."""
+"""Connects the official SDK's client, as programs use it, to a server of ours over HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,13 +14,16 @@ INFO = Implementation(name="tester", version="2.12")
 
 
 @asynccontextmanager
-async def connected(url: str, token: str, mode: str = "auto", **options: Any) -> AsyncIterator[Any]:
-    """A client that has said hello, with the token."""
+async def connected(
+    url: str, token: str, mode: str = "auto", name: str = INFO.name, **options: Any
+) -> AsyncIterator[Any]:
+    """Yield an initialized client with the token."""
+    info = Implementation(name=name, version=INFO.version)
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
         Client(
-            streamable_http_client(url, http_client=http), mode=mode, client_info=INFO, **options
+            streamable_http_client(url, http_client=http), mode=mode, client_info=info, **options
         ) as client,
     ):
         yield client

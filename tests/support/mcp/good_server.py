@@ -1,4 +1,4 @@
-"""An MCP server that behaves, made with the SDK: every kind of answer and of question."""
+"""A correct MCP server, made with the SDK: every kind of result and of question."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP for tests, with a small authorization server where one is wanted."""
+"""Runs an MCP server over HTTP for tests, with a small authorization server on demand."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ Request = tuple[str, str, dict[str, str], bytes]  # method, path with query, hea
 
 
 def small_server() -> MCPServer:
-    """A server with a few tools."""
+    """Return a server with a few tools."""
     server = MCPServer("small", version="1")
 
     @server.tool()
@@ -44,12 +44,12 @@ def small_server() -> MCPServer:
 
 
 class HttpServer:
-    """Serves an application on a free port of loopback, in a thread, as a context.
+    """Serves an application on a free port of the loopback interface, on a thread.
 
     Attributes:
         address: of the MCP endpoint.
-        seen: the requests that came.
-        gate: looks at a request first; what it returns is answered: (status, headers, body).
+        seen: the received requests.
+        gate: called first with each request; may return the response: (status, headers, body).
     """
 
     def __init__(self, transport: str = "http", port: int = 0) -> None:
@@ -65,7 +65,7 @@ class HttpServer:
         self.address = self.base + ("/sse" if transport == "sse" else "/mcp")
 
     def __enter__(self) -> Self:
-        """Serve."""
+        """Start the server."""
         server = small_server()
         self._app = server.sse_app() if self.transport == "sse" else server.streamable_http_app()
         config = uvicorn.Config(
@@ -82,7 +82,7 @@ class HttpServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Serve no more; connections are cut."""
+        """Stop the server and close its connections."""
         self._uvicorn.should_exit = self._uvicorn.force_exit = True
         self._thread.join()
         self._socket.close()
@@ -112,18 +112,19 @@ class HttpServer:
             return
         status, more_headers, text = reply
         encoded = [(name.encode(), value.encode()) for name, value in more_headers.items()]
+        body = text if isinstance(text, bytes) else text.encode()
         await send({"type": "http.response.start", "status": status, "headers": encoded})
-        await send({"type": "http.response.body", "body": text.encode()})
+        await send({"type": "http.response.body", "body": body})
 
 
 class Guard:
-    """A gate that lets in who logged in: an authorization server beside the MCP server.
+    """A gate that admits logged-in clients: an authorization server beside the MCP server.
 
     Attributes:
-        lifetime: seconds that it says a token lasts.
-        valid: tokens that open the gate.
-        refreshed: how often one was renewed.
-        refuse: whether the person says no.
+        lifetime: the announced lifetime of a token in seconds.
+        valid: the valid tokens.
+        refreshed: the number of refreshed tokens.
+        refuse: whether the person refuses the login.
     """
 
     def __init__(self, server: HttpServer, lifetime: int = 3600) -> None:
@@ -137,7 +138,7 @@ class Guard:
         server.gate = self
 
     def __call__(self, request: Request) -> Any:
-        """Answer what is not for the MCP server."""
+        """Answer requests that are not for the MCP server."""
         _, path, headers, body = request
         place, _, query = path.partition("?")
         fields = {k: v[0] for k, v in parse_qs(query or body.decode("latin-1")).items()}

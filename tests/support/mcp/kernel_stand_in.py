@@ -5,8 +5,8 @@ import sys
 import threading
 from pathlib import Path
 
-from agent_magics.backends.mcp import McpConnectionManager
 from agent_magics.engine.thread import shared_engine
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.mcp import McpServerConfig
 
 program, mode, folder = sys.argv[1:]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from agent_magics.backends.mcp import McpConnectionManager
 from agent_magics.engine.thread import shared_engine
+from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.mcp import (
     Elicitation,
     ElicitationAnswer,
@@ -18,13 +18,13 @@ from agent_magics.protocol.mcp import (
     McpStatus,
     Sampling,
 )
+from tests.support.mcp import PROGRAMS
 
-DRIVERS = Path(__file__).parent
 LIMIT = 50  # seconds a step of a test may take, on a machine that is busy
 
 
-class Desk:
-    """A desk that notes what it is told, and answers as the test wants."""
+class Callbacks:
+    """Callbacks that record a server's requests, and answer as the test wants."""
 
     def __init__(self, answer: ElicitationAnswer | None = None, words: str | None = None) -> None:
         self.answer = answer or ElicitationAnswer("decline")
@@ -36,28 +36,28 @@ class Desk:
         self.before_answer: Callable[[], Any] | None = None
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        """Note it."""
+        """Record it."""
         self.progressed.append((done, total, message))
 
     def log(self, level: str, text: str) -> None:
-        """Note it."""
+        """Record it."""
         self.logged.append((level, text))
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Note it and answer."""
+        """Record it and return the test's answer."""
         self.asked.append(question)
         if self.before_answer is not None:
             await self.before_answer()
         return self.answer
 
     async def sample(self, request: Sampling) -> str | None:
-        """Note it and answer."""
+        """Record it and return the test's answer."""
         self.sampled.append(request)
         return self.words
 
 
 class McpWorld:
-    """A manager with its servers; every method blocks the test until the loop has done it."""
+    """A connection manager with its servers; each method blocks until the loop has done it."""
 
     def __init__(
         self,
@@ -100,16 +100,18 @@ class McpWorld:
         """Wait until a server is ready."""
         return self.run(self.manager.ready(name or self.name))
 
-    def call(self, tool: str, desk: Desk | None = None, **arguments: Any) -> McpResult:
+    def call(self, tool: str, callbacks: Callbacks | None = None, **arguments: Any) -> McpResult:
         """Call a tool of the first server."""
-        return self.run(self.manager.call_tool(self.name, tool, arguments, desk or Desk()))
+        return self.run(
+            self.manager.call_tool(self.name, tool, arguments, callbacks or Callbacks())
+        )
 
     def until(self, test: Callable[[McpServerState], bool]) -> McpServerState:
         """Wait until the first server's state passes `test`."""
 
         async def wait() -> McpServerState:
             while not test(self.state):
-                await self._news.wait()  # on the loop, where it is changed: none is missed
+                await self._news.wait()  # on the loop that changes it, so that no state is missed
             return self.state
 
         return self.run(wait())
@@ -125,25 +127,25 @@ class McpWorld:
 
 
 def chaos(mode: str, folder: Path, **more: Any) -> McpServerConfig:
-    """A server that misbehaves in this way; see `mcp_chaos_server`."""
-    program = str(DRIVERS / "mcp_chaos_server.py")
+    """Return the configuration of `chaos_server.py` in a mode."""
+    program = str(PROGRAMS / "chaos_server.py")
     fields = {"startup_timeout_sec": 40.0, "tool_timeout_sec": 40.0, **more}
     arguments = ("-S", program, mode, str(folder))
     return McpServerConfig("chaos", sys.executable, arguments, **fields)
 
 
 def words_of(result: McpResult) -> str:
-    """The text of a result."""
+    """Return the text of a result."""
     return "\n".join(part.text for part in result.content)
 
 
 def pids(folder: Path) -> list[int]:
-    """The processes that the server of this folder was, and those it started."""
+    """Return the ids of the server's processes of this folder, and of those it started."""
     return [int(path.stem) for path in folder.glob("*.pid")]
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is no more, or only its end is not read yet."""
+    """Return whether a process has ended, even if it was not waited for yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""A real stdio server of the Model Context Protocol, for tests of what its tools become.
+"""A real stdio MCP server, for tests of how its tools are offered and called.
 
 ``things_server.py [--after FIFO] [--many N] [--mute] [--dead]``: `--after` starts once somebody
 writes to the pipe, `--many` offers that many more tools, `--mute` never answers, `--dead` ends.
@@ -74,9 +74,11 @@ def fail() -> str:
 
 
 @server.tool(annotations=READS)
-async def work(context: Context) -> str:
-    """Work for a while, and say how far it is."""
+async def work(context: Context, storm: int = 0) -> str:
+    """Work for a while, and say how far it is, or so many times, at length, that all is done."""
     await context.info("began")
+    for _ in range(storm):
+        await context.report_progress(1, 1, "done " * 1_000)
     for step in range(1, 4):
         await context.report_progress(step, 3, f"step {step}")
     return "worked"
@@ -128,7 +130,7 @@ def one(name: str) -> str:
 
 
 def main() -> None:
-    """Serve as the options say."""
+    """Serve according to the options."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--after")
     parser.add_argument("--many", type=int, default=0)

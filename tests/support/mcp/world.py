@@ -1,24 +1,23 @@
-"""What the turn tests with MCP servers share: an agent with real servers that plays scripts."""
+"""Shared by turn tests with MCP servers: an agent with real servers that plays scripts."""
 
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from turns import scripted
-
-from agent_magics.engine.result import RunResult
+from agent_magics.engine.results.run import RunResult
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.items import UserMessage, text_of
+from tests.support.mcp import PROGRAMS
+from tests.support.turns import scripted
 
-SERVER = str(Path(__file__).with_name("things_server.py"))
-PATIENCE = 60  # seconds until a test that hangs says so
+SERVER = str(PROGRAMS / "things_server.py")
+PATIENCE = 60  # seconds until a test that hangs fails
 
 
 def things(*options: str, **settings: Any) -> dict[str, Any]:
-    """Return how the server of `things_server.py` is configured."""
+    """Return the configuration of `things_server.py`."""
     return {
         "command": sys.executable,
         "args": [SERVER, *options],
@@ -29,19 +28,19 @@ def things(*options: str, **settings: Any) -> dict[str, Any]:
 
 def offered(agent: Any) -> list[list[str]]:
     """Return the names of the tools that each request offered."""
-    requests = agent._given_model.requests
+    requests = agent._models.given.requests
     return [[each.spec.name for each in request.tools] for request in requests]
 
 
 def told(agent: Any) -> list[str]:
-    """Return what the model was told without having asked."""
-    items = agent.session.history.items
+    """Return the notifications that the model was sent."""
+    items = agent.session.conversation.history.items
     notes = (i for i in items if isinstance(i, UserMessage) and i.role == "developer")
     return [text_of(item.content) for item in notes]
 
 
 class answers:
-    """Answers every question alike, and remembers them."""
+    """Gives every question the same answer, and records the questions."""
 
     def __init__(self, decision: str) -> None:
         self.decision = decision
@@ -53,7 +52,7 @@ class answers:
 
 
 class World:
-    """An agent whose servers have started, for several scripts."""
+    """An agent with started servers, for several scripts."""
 
     def __init__(self, folder: Path, servers: dict[str, Any]) -> None:
         self.folder = folder
@@ -77,29 +76,29 @@ class World:
         return self.agent._servers.tools(files=False)
 
     def script(self, *turns: Any, **settings: Any) -> None:
-        """Have the model say `turns` next; see `play`."""
-        model = self.agent._given_model
+        """Set the model's next responses; see `play`."""
+        model = self.agent._models.given
         model._turns[:] = turns
         model.requests.clear()
-        self.agent._on_question = settings.pop("on_question", None)
+        on_question = settings.pop("on_question", None)
         approval = ApprovalPolicy(settings.pop("approval", "never"))
         features = settings.pop("features", {})
-        self.agent.config = replace(self.agent.config, approval=approval, features=features)
+        self.agent.configure(approval=approval, features=features, on_question=on_question)
         if settings.pop("reset", True):
             self.agent.reset()
 
     def play(self, *turns: Any, **settings: Any) -> RunResult:
-        """Run a conversation of its own in which the model says `turns`.
+        """Run a conversation of its own in which the model responds with `turns`.
 
         Args:
             turns: as `ScriptedModel` takes them.
-            settings: `approval`, `features`, `on_question`; `reset=False` goes on.
+            settings: `approval`, `features`, `on_question`; `reset=False` continues.
         """
         self.script(*turns, **settings)
         return self.agent.run_sync("Go.")
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what servers tell by themselves, and until what they offer then is known."""
+        """Wait for a condition that servers' notifications cause, and for their parsed lists."""
         with self._changed:
             assert self._changed.wait_for(condition, PATIENCE), "it did not happen"
         spawn = self.agent.session.engine.spawn

@@ -1,4 +1,4 @@
-"""Asks a server one thing through our door, without waiting between tries."""
+"""Makes one request to a server through our client, without waiting between retries."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ import pytest
 
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, TextChunk
 from agent_magics.models.provider import open_model
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.scripted import SeenHistory
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item
 from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
@@ -39,10 +39,10 @@ def ask(
     waits: list[float] | None = None,
     **fields: Any,
 ) -> list[ModelEvent]:
-    """Return the events of one answer.
+    """Return the events of one response.
 
     Args:
-        waits: takes the seconds between tries, which nobody sits through.
+        waits: collects the seconds between retries, which are not waited for.
     """
 
     async def wait(seconds: float) -> None:
@@ -51,30 +51,30 @@ def ask(
 
     async def run() -> list[ModelEvent]:
         policy = RetryPolicy(tries=3, wait=wait)
-        door = open_model(wire, api_key=key, base_url=address, retries=policy)
+        client = open_model(wire, api_key=key, base_url=address, retries=policy)
         request = ModelRequest(
             model, "Be brief.", SeenHistory(items), tuple(tools), "hi", 1, **fields
         )
         try:
-            return [event async for event in door.stream(request)]
+            return [event async for event in client.stream(request)]
         finally:
-            await door.close()
+            await client.close()
 
     return asyncio.run(run())
 
 
 def failure(*arguments: Any, **fields: Any) -> FatalError:
-    """Ask for what fails, and return why."""
+    """Make a request that fails, and return the error."""
     with pytest.raises(FatalError) as caught:
         ask(*arguments, **fields)
     return caught.value
 
 
 def text_of(events: Sequence[ModelEvent]) -> str:
-    """Return the text that came in pieces."""
+    """Return the text of the pieces."""
     return "".join(event.text for event in events if isinstance(event, TextChunk))
 
 
 def items_of(events: Sequence[ModelEvent]) -> list[Item]:
-    """Return the whole items."""
+    """Return the complete items."""
     return [event.item for event in events if isinstance(event, ItemDone)]

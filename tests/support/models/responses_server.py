@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magics.models.sse import reply_events
+from agent_magics.models.wires.sse import reply_events
 
 USAGE = {
     "input_tokens": 10,
@@ -29,7 +29,7 @@ TLS_HANDSHAKE = b"\x16"
 
 
 def message(text: str) -> dict[str, Any]:
-    """An output item: what the model says."""
+    """Return an output item with a message of the model."""
     content = [{"type": "output_text", "annotations": [], "text": text}]
     return {
         "id": "msg_1",
@@ -41,7 +41,7 @@ def message(text: str) -> dict[str, Any]:
 
 
 def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:
-    """An output item: a call of a function tool."""
+    """Return an output item with a call of a function tool."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     call = {"call_id": call_id, "name": name, "arguments": text}
     return {"id": f"fc_{call_id}", "type": "function_call", "status": "completed", **call}
@@ -49,19 +49,19 @@ def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[st
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer and how it misbehaves.
+    """One response, and its misbehaviour.
 
     Attributes:
         items: output items, or a text for one message.
-        events: SSE events to send instead of those that `items` make.
+        events: SSE events to send instead of those of `items`.
         status: the HTTP status; anything but 200 sends `error` as the API does.
         headers: more headers, such as ("retry-after-ms", "1").
         cut_after: events after which the connection is dropped, or None.
         pause_after: events after which the server waits until `release` is set, or None.
-        line_end: how lines end.
-        document: an answer (or an error's body) that is not a stream but these bytes.
+        line_end: the line ending.
+        document: bytes of a response (or an error's body) without streaming.
         content_type: the type of `document`.
-        drop: the connection is closed before anything is said.
+        drop: whether the connection is closed without a response.
     """
 
     items: Sequence[dict[str, Any]] | str = ()
@@ -79,7 +79,7 @@ class Reply:
     drop: bool = False
 
     def sse(self) -> list[bytes]:
-        """The events to send."""
+        """Return the events to send."""
         if self.events is not None:
             return list(self.events)
         items = [message(self.items)] if isinstance(self.items, str) else self.items
@@ -89,7 +89,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came."""
+    """One received request."""
 
     path: str
     headers: dict[str, str]
@@ -100,12 +100,12 @@ Script = Sequence[Reply | str] | Callable[[dict[str, Any]], Reply | str]
 
 
 class ResponsesServer:
-    """Answers request n with reply n (the last one again and again), or with ``script(body)``.
+    """Answers request n with reply n (the last one repeatedly), or with ``script(body)``.
 
     Attributes:
-        requests: what came, in order.
-        connections: how many connections were opened.
-        dropped: set when a client went away in the middle of an answer.
+        requests: the received requests, in order.
+        connections: the number of opened connections.
+        dropped: set when a client disconnected during a response.
     """
 
     def __init__(
@@ -200,15 +200,17 @@ class ResponsesServer:
         await writer.drain()
 
     def _events(self, request: Request, reply: Reply) -> list[bytes]:
-        """The events of an answer; a subclass may know other wires."""
+        """Return the events of a response; a subclass may support other wires."""
         return reply.sse()
 
     async def _pause(self, reply: Reply, reader: asyncio.StreamReader) -> None:
-        """Wait for `release`; a client that goes away meanwhile ends the answer."""
-        released = asyncio.ensure_future(asyncio.to_thread(reply.release.wait, 10))
+        """Wait for `release`; a client that disconnects meanwhile ends the response."""
+        released = asyncio.ensure_future(asyncio.to_thread(reply.release.wait, 60))
         gone = asyncio.ensure_future(reader.read(1))
-        await asyncio.wait({released, gone}, return_when=asyncio.FIRST_COMPLETED)
-        reply.release.set()
+        try:
+            await asyncio.wait({released, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reply.release.set()  # so that the thread ends, also where the server does
         await released
         if gone.done():
             self.dropped.set()
@@ -217,8 +219,8 @@ class ResponsesServer:
         await asyncio.wait({gone})
 
 
-async def _read_request(begun: bytes, reader: asyncio.StreamReader) -> Request:
-    head = (begun + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+async def _read_request(first_bytes: bytes, reader: asyncio.StreamReader) -> Request:
+    head = (first_bytes + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}

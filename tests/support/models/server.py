@@ -1,4 +1,4 @@
-"""A server with both wires on the loopback, each with its own script; what has none is not there.
+"""Serves both wires on the loopback interface, each with its own script; others are missing.
 
     with ModelServer(chat=["Hello."]) as server:
         model = open_model("auto", base_url=server.base_url)
@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from responses_server import Reply, Request, ResponsesServer, Script
+from tests.support.models.responses_server import Reply, Request, ResponsesServer, Script
 
 CHAT_USAGE = {
     "prompt_tokens": 10,
@@ -24,14 +24,14 @@ NOT_FOUND = Reply(status=404, document=b"404 page not found", content_type="text
 
 
 def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    """One event of a chat stream."""
+    """Return one event of a chat stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     fields = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice], **more}
     return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
 
 def tool_call(name: str, arguments: Any, call_id: str = "call_1", index: int = 0) -> dict:
-    """A whole call, as one delta may hold it."""
+    """Return a whole call, as one delta may hold it."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     function = {"name": name, "arguments": text}
     return {"index": index, "id": call_id, "type": "function", "function": function}
@@ -44,7 +44,7 @@ def chat_events(
     finish: str | None = None,
     usage: Mapping[str, Any] | None = CHAT_USAGE,
 ) -> list[bytes]:
-    """A whole chat answer as the API streams it, text in words."""
+    """Return a whole chat response as the API streams it, text in words."""
     events = [chunk({"role": "assistant", "content": ""})]
     events += [chunk({"content": word}) for word in text.split(" ") for word in (word, " ")][:-1]
     for call in calls:
@@ -66,7 +66,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _name_of(request: Request) -> str:
-    """The last part of the address."""
+    """Return the last part of the address."""
     return request.path.partition("?")[0].rpartition("/")[2]
 
 
@@ -74,10 +74,10 @@ class ModelServer(ResponsesServer):
     """Answers each wire from its own script; see `ResponsesServer` for a script.
 
     Args:
-        responses: the script of ``/responses``; None: there is no such address.
-        chat: that of ``/chat/completions``; a text is a chat answer there.
+        responses: the script of ``/responses``; None: the address is missing.
+        chat: that of ``/chat/completions``; a text is a chat response there.
         models: the script of ``/models``.
-        missing: what an address that is not there answers.
+        missing: the response of a missing address.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ModelServer(ResponsesServer):
 
     @property
     def paths(self) -> list[str]:
-        """The last parts of the addresses that were asked, in order."""
+        """The last parts of the requested addresses, in order."""
         return [_name_of(request) for request in self.requests]
 
     def _reply(self, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""What both wires are given to write: the same items and tools for the tests of either."""
+"""The items and tools that tests of both wires encode."""
 
 from hypothesis import strategies as st
 

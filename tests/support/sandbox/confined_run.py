@@ -1,4 +1,4 @@
-"""Runs one function or program confined as the launcher would, with its questions answered."""
+"""Runs one function or program confined as by the launcher, with its questions answered."""
 
 import errno
 import fcntl
@@ -7,28 +7,27 @@ import os
 import select
 import signal
 import socket
-import sys
 import termios
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import attack_container
+from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.rules import landlock, seccomp
+from agent_magics.exec.launcher.rules.privileges import give_up_privileges
+from agent_magics.exec.launcher.tree import descendants, kill_tree
+from agent_magics.exec.launcher.wire import Confinement, SpawnRequest
+from tests.support import forks
+from tests.support.sandbox.container import deny_namespaces
+from tests.support.users import ME, become, give
 
-from agent_magics.backends.launcher import confine, landlock, linux, seccomp
-from agent_magics.backends.launcher.privileges import give_up_privileges
-from agent_magics.backends.launcher.tree import descendants, kill_tree
-from agent_magics.backends.launcher.wire import Confinement, SpawnRequest
-
-USER = 1001
 _DEADLINE = 30_000  # milliseconds
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it went: exit status, what was printed, what was refused, who was left."""
+    """The result of a run: exit status, output, refusals, surviving processes."""
 
     status: int
     output: str
@@ -42,7 +41,7 @@ def run_confined(
     confinement: Confinement | None,
     folder: str,
     *,
-    uid: int = 0,
+    uid: int = ME,
     abi: int | None = None,
     container: bool = False,
     env: dict[str, str] | None = None,
@@ -52,45 +51,33 @@ def run_confined(
     """Run `what` in `folder`; a function's result is printed as JSON.
 
     Args:
-        what: a function of no arguments, or a command line.
-        confinement: None runs it free: the positive control.
-        folder: where.
-        uid: who it is.
+        what: a function without arguments, or a command line.
+        confinement: the sandbox's rules; None runs it free, as a control.
+        folder: the folder to run in.
+        uid: the user id; ME is the user of the tests.
         abi: Landlock's version to imitate.
-        container: below the filter of a container that forbids user namespaces.
-        env: of the program.
+        container: whether to run below the filter of a container that forbids user namespaces.
+        env: environment variables of the program.
         tty_slave: its terminal.
-        layer: "landlock" or "seccomp" (with the notary) alone, or "all".
+        layer: "landlock" or "seccomp" (with the notifier) alone, or "all".
     """
-    reader, writer = os.pipe()
-    supervisor = os.fork()
-    if supervisor == 0:
-        try:
-            os.close(reader)
-            _become(uid, abi, container)
-            outcome = _Supervisor(what, confinement, folder, env, tty_slave, layer).run()
-            os.write(writer, json.dumps(outcome).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as file:
-        data = file.read()
-    os.waitpid(supervisor, 0)
-    assert data, "the supervisor of the test failed; see the captured stderr"
-    return Outcome(**json.loads(data))
+
+    def supervise() -> Outcome:
+        _prepare(uid, abi, container)
+        return _Supervisor(what, confinement, folder, env, tty_slave, layer).run()
+
+    return forks.call(supervise)
 
 
 def result_of(outcome: Outcome) -> Any:
-    """What the function returned; fails if it did not end well."""
+    """Return the function's result; fail if it did not succeed."""
     assert not outcome.failure, outcome.failure
     assert outcome.status == 0, outcome
     return json.loads(outcome.output)
 
 
 def attempt(act: Callable[[], Any]) -> str:
-    """The name of the error that `act` meets, or "done"."""
+    """Return the name of the error that `act` raises, or "done"."""
     try:
         act()
     except OSError as error:
@@ -100,16 +87,12 @@ def attempt(act: Callable[[], Any]) -> str:
     return "done"
 
 
-def _become(uid: int, abi: int | None, container: bool) -> None:
-    os.setsid()
-    if uid:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
+def _prepare(uid: int, abi: int | None, container: bool) -> None:
+    become(uid)
     if abi is not None:
         os.environ["AGENT_MAGICS_TEST_ABI"] = str(abi)
     if container:
-        attack_container.deny_namespaces()
+        deny_namespaces()
     linux.become_subreaper()
     linux.forbid_inspection()
 
@@ -128,36 +111,32 @@ class _Supervisor:
         self.what, self.confinement, self.folder = what, confinement, folder
         self.env = env or {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8"}
         self.tty_slave = tty_slave
-        self.notary: confine.Notary | None = None
+        self.notifier: confine.SeccompNotifier | None = None
         self.words = b""
         self.output = b""
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Outcome:
         prepared = confine.prepare(self.confinement) if self.confinement else None
-        channel, theirs = socket.socketpair()
+        channel, far_end = socket.socketpair()
         output, output_writer = os.pipe()
         parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._start(prepared, theirs, output_writer, parent)
-        theirs.close()
+        pid = forks.start(lambda: self._start(prepared, far_end, output_writer, parent))
+        far_end.close()
         os.close(output_writer)
         status = self._serve(pid, channel, output)
         left = len(descendants(os.getpid()))
         kill_tree({})
-        return {
-            "status": os.waitstatus_to_exitcode(status),
-            "output": self.output.decode("utf-8", "replace"),
-            "refused": self.notary.refused if self.notary else [],
-            "failure": self.words.removeprefix(b"R").decode(),
-            "leftovers": left,
-        }
+        return Outcome(
+            status=os.waitstatus_to_exitcode(status),
+            output=self.output.decode("utf-8", "replace"),
+            refused=self.notifier.refused if self.notifier else [],
+            failure=self.words.removeprefix(b"R").decode(),
+            leftovers=left,
+        )
 
     def _start(self, prepared: Any, channel: socket.socket, writer: int, parent: int) -> None:
-        code = 127
         try:
             linux.die_with_parent(parent, signal.SIGKILL)
-            os.setsid()
             if self.tty_slave is not None:
                 os.dup2(self.tty_slave, 0)
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -179,14 +158,11 @@ class _Supervisor:
                 linux.prctl(linux.PR_SET_DUMPABLE, 1)
             channel.close()
             linux.close_on_exec(3)
-            code = self._act()
+            self._act()
         except BaseException as error:
             with suppress(OSError):
                 channel.sendall(f"{type(error).__name__}: {error}".encode())
-            traceback.print_exc()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
+            raise
 
     def _confine(self, prepared: Any, request: SpawnRequest, folder: int) -> int | None:
         if self.layer == "all":
@@ -198,13 +174,12 @@ class _Supervisor:
             return None
         return seccomp.install(prepared.program)
 
-    def _act(self) -> int:
-        if callable(self.what):
-            data = json.dumps(self.what()).encode()
-            while data:
-                data = data[os.write(1, data) :]
-            return 0
-        return os.execvpe(self.what[0], self.what, self.env)
+    def _act(self) -> None:
+        if not callable(self.what):
+            os.execvpe(self.what[0], self.what, self.env)
+        data = json.dumps(self.what()).encode()
+        while data:
+            data = data[os.write(1, data) :]
 
     def _serve(self, pid: int, channel: socket.socket, output: int) -> int:
         end = os.pidfd_open(pid)
@@ -217,8 +192,8 @@ class _Supervisor:
             assert ready, "nothing happened for 30 seconds"
             if channel.fileno() in ready and self._hear(channel, poll):
                 poll.unregister(channel)
-            if self.notary is not None and self.notary.fileno() in ready:
-                self.notary.answer()
+            if self.notifier is not None and self.notifier.fileno() in ready:
+                self.notifier.answer()
             if output in ready:
                 data = os.read(output, 1 << 16)
                 self.output += data
@@ -232,15 +207,19 @@ class _Supervisor:
         tree = lambda: descendants(os.getpid())  # noqa: E731
         listener, rest = confine.take_listener(channel, data, fds, tree)
         if listener is not None:
-            self.notary = confine.Notary(listener, self.confinement, tree)
-            poll.register(self.notary.fileno(), select.POLLIN)
+            self.notifier = confine.SeccompNotifier(listener, self.confinement, tree)
+            poll.register(self.notifier.fileno(), select.POLLIN)
         self.words += rest
         return not data
 
 
 @contextmanager
-def ground(uid: int = 0) -> Iterator[str]:
-    """A folder of `uid` that everybody can enter, unlike pytest's; removed at the end."""
+def ground(uid: int = ME) -> Iterator[str]:
+    """Make a folder that every user can enter, unlike pytest's; remove it at the end.
+
+    Args:
+        uid: its owner; as root it may be any user.
+    """
     import shutil  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
@@ -254,7 +233,7 @@ def ground(uid: int = 0) -> Iterator[str]:
                 file.write(name)
         for parent, _, files in os.walk(folder):
             for name in [".", *files]:
-                os.chown(os.path.join(parent, name), uid, uid)
+                give(uid, os.path.join(parent, name))
         yield folder
     finally:
         shutil.rmtree(folder)

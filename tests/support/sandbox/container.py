@@ -1,4 +1,4 @@
-"""Takes from this process what a container without user namespaces takes (Docker, Binder)."""
+"""Restricts this process as a container without user namespaces does (Docker, Binder)."""
 
 import ctypes
 import os

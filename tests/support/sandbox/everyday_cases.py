@@ -1,17 +1,17 @@
-"""What people run every day, as scripts for bash: each must do the same in the sandbox."""
+"""Everyday tasks as bash scripts: each must behave the same in the sandbox."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that must work.
+    """One task that must work.
 
     Attributes:
         name: of the test.
         script: for `bash -c` with -eu; `$PY` is a Python.
         says: a regular expression that its whole output matches, without surrounding blanks.
-        leaves: file of its folder -> a regular expression for its text, looked at from outside.
+        leaves: file of its folder -> a regular expression for its text, as read from outside.
         before: a script that is run without a sandbox first.
         needs: programs, or `py:MODULE`, without which it is not tested.
         tty: whether it has a terminal.
@@ -27,7 +27,7 @@ class Case:
 
 
 def python(code: str) -> str:
-    """Return the script that runs `code` from a file, as multiprocessing wants it."""
+    """Return a script that runs `code` from a file, as multiprocessing requires."""
     return f"cat > program.py <<'END'\n{code.strip()}\nEND\n$PY program.py"
 
 

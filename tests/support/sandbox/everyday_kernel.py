@@ -1,6 +1,7 @@
-"""Plays a notebook kernel that runs everyday commands in its sandbox and tells what became of each.
+"""Plays a notebook kernel that runs everyday commands in its sandbox and reports the outcomes.
 
-`python everyday_kernel.py '{"root": …, "tier": …, "cases": […]}'` prints one JSON object.
+`python -m tests.support.sandbox.everyday_kernel '{"root": …, "tier": …, "cases": […]}'` prints one
+JSON object.
 """
 
 import json
@@ -10,12 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attack_container import deny_namespaces
-from everyday_cases import CASES, Case
-
-from agent_magics.backends.exec.confinement import build_confinement
-from agent_magics.backends.exec.environment import command_environment
-from agent_magics.backends.exec.launcher import Launcher
+from agent_magics.exec.environment import command_environment
+from agent_magics.exec.launcher_client import Launcher
+from agent_magics.exec.sandbox.plan import build_confinement
+from tests.support.sandbox.container import deny_namespaces
+from tests.support.sandbox.everyday_cases import CASES, Case
 
 _PATIENCE = 30.0  # seconds for one command
 _MOST_LOOKED_AT = 2000  # characters of a file
@@ -39,12 +39,12 @@ class Kernel:
         workspace, temporary = self.root / case.name, self.root / f"{case.name}-tmp"
         workspace.mkdir()
         temporary.mkdir()
-        told: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         for script, tier in ((case.before, 0), (case.script, self.tier)):
             if script:
-                told = self._run_script(script, tier, workspace, temporary, case.tty)
-        told["leaves"] = {name: _look_at(workspace / name) for name in case.leaves}
-        return told
+                outcome = self._run_script(script, tier, workspace, temporary, case.tty)
+        outcome["leaves"] = {name: _look_at(workspace / name) for name in case.leaves}
+        return outcome
 
     def _run_script(
         self, script: str, tier: int, workspace: Path, temporary: Path, tty: bool
@@ -86,7 +86,7 @@ def _look_at(path: Path) -> str | None:
 
 
 def main(task: dict[str, Any]) -> dict[str, Any]:
-    """Run the cases that `task` names; see `Kernel.run` for what is told of each."""
+    """Run the cases that `task` names; see `Kernel.run` for the report on each."""
     if task["container"]:
         deny_namespaces()
     kernel = Kernel(Path(task["root"]), task["tier"])
@@ -94,9 +94,9 @@ def main(task: dict[str, Any]) -> dict[str, Any]:
     if able.tier < task["tier"]:
         return {"untested": able.reason}
     names: Iterable[str] = task["cases"]
-    told = {case.name: kernel.run(case) for case in CASES if case.name in names}
+    outcomes = {case.name: kernel.run(case) for case in CASES if case.name in names}
     kernel.launcher.close()
-    return {"outcomes": told}
+    return {"outcomes": outcomes}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Stands in for a notebook kernel that is going to be killed: it has a launcher and many commands.
+"""Plays a notebook kernel that will be killed: it has a launcher and many commands.
 
 Run as a program: `python kernel_stand_in.py [fork] [tier1 | tier2]`, with the marker of its
 processes as a line on its standard input. It writes one line of JSON, then a line for every short
@@ -7,13 +7,12 @@ all its sockets, as multiprocessing does. With a tier its commands are confined.
 """
 
 import json
-import os
 import signal
 import sys
 
-from launcher_client import ENVIRONMENT, Command, LauncherClient
-
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.wire import Confinement
+from tests.support import forks
+from tests.support.sandbox.launcher_client import ENVIRONMENT, Command, LauncherClient
 
 # Each says "ready" when it is up, and ends by itself where a test has failed to end it. {marker} is
 # a fraction of a second: it marks a process that has given up its environment.
@@ -47,12 +46,10 @@ def start_trees(launcher: LauncherClient, marker: str, tier: int = 0) -> list[Co
 
 
 def run(marker: str, *, fork: bool, tier: int) -> None:
-    """Start a launcher and its commands, tell who is who, and go on until killed."""
+    """Start a launcher and its commands, print their process ids, and go on until killed."""
     launcher = LauncherClient(env={"MARK": marker})
     commands = start_trees(launcher, marker, tier)
-    copy = os.fork() if fork else None
-    if copy == 0:
-        signal.pause()
+    copy = forks.start(signal.pause) if fork else None
     people = {
         "guardian": launcher.guardian,
         "launcher": launcher.pid,
@@ -69,7 +66,7 @@ def run(marker: str, *, fork: bool, tier: int) -> None:
 
 
 def say(line: str) -> None:
-    """Write one line to standard output, now."""
+    """Write one line to standard output and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The smallest client of the launcher: what its own tests start and speak to it with."""
+"""A minimal client of the launcher, with which the launcher's own tests start it."""
 
 import fcntl
 import json
@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher.wire import (
     Ended,
     Failed,
     Reply,
@@ -27,11 +27,11 @@ from agent_magics.backends.launcher.wire import (
     send_message,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 _IMPORT = (
     f"import os, sys; sys.path.append({str(ROOT)!r}); "
-    "from agent_magics.backends.launcher.zygote import main, linux; import resource; "
+    "from agent_magics.exec.launcher.zygote import main, linux; import resource; "
 )
 # The files of Python may be readable by root only, so the user is changed after the imports. That
 # makes a process undumpable, which would hide whether the launcher does it.
@@ -60,8 +60,8 @@ class LauncherClient:
     def __init__(
         self, env: dict[str, str] | None = None, uid: int | None = None, processes: int = 10_000
     ):
-        self.socket, theirs = socket.socketpair()
-        fd = theirs.fileno()
+        self.socket, far_end = socket.socketpair()
+        fd = far_end.fileno()
         become = "" if uid is None else _BECOME.format(uid=uid, most=processes)
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", f"{_IMPORT}{become}main({fd})"],
@@ -70,7 +70,7 @@ class LauncherClient:
             stdin=subprocess.DEVNULL,
             cwd="/",
         )
-        theirs.close()
+        far_end.close()
         self.hello = json.loads(receive_message(self.socket)[0])
         self.guardian = self._process.pid
         self.pid = self.hello["pid"]
@@ -83,7 +83,7 @@ class LauncherClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the launcher and wait until it and all its commands have ended."""
+        """Close the connection, and wait until the launcher and all its commands have ended."""
         self.socket.close()
         self.wait()
 
@@ -100,7 +100,7 @@ class LauncherClient:
         return self.probe()["reason"]
 
     def probe(self) -> dict[str, Any]:
-        """Return what the machine can do; asked once."""
+        """Return the machine's capabilities; cached."""
         if not self._probed:
             send_message(self.socket, json.dumps({"probe": True}).encode())
             self._probed = json.loads(receive_message(self.socket)[0])["probe"]
@@ -109,7 +109,7 @@ class LauncherClient:
     def spawn(
         self, argv: Sequence[str], *, env: dict[str, str] | None = None, **fields: object
     ) -> "Command":
-        """Ask for a command; `fields` are those of a SpawnRequest."""
+        """Start a command; `fields` are those of a SpawnRequest."""
         fields.setdefault("cwd", "/")
         request = SpawnRequest(argv=tuple(argv), env=ENVIRONMENT if env is None else env, **fields)
         return Command(self.socket, request)
@@ -122,19 +122,19 @@ class LauncherClient:
 
 
 class Command:
-    """One command. Pipes, stdout and stderr in one; or a terminal of 30 rows and 100 columns.
+    """One command, with pipes (stdout and stderr in one), or a terminal of 30 rows and 100 columns.
 
     Attributes:
-        replies: what the supervisor has said.
-        output: what the command has printed.
-        lost: the supervisor is gone without an Ended.
+        replies: the supervisor's messages.
+        output: the command's output.
+        lost: whether the supervisor ended without an Ended message.
     """
 
     def __init__(self, launcher: socket.socket, request: SpawnRequest, folder: int | None = None):
         self.replies: list[Reply] = []
         self.output = b""
         self.lost = False
-        self.control, theirs = socket.socketpair()
+        self.control, far_end = socket.socketpair()
         if request.tty:
             self.stdout, slave = os.openpty()
             self.stdin = os.dup(self.stdout)
@@ -145,8 +145,8 @@ class Command:
             self.stdout, writer = os.pipe()
             streams = [reader, writer, writer]
         opened = os.open(request.cwd, os.O_PATH) if folder is None else folder
-        send_message(launcher, encode_request(request), [theirs.fileno(), opened, *streams])
-        theirs.close()
+        send_message(launcher, encode_request(request), [far_end.fileno(), opened, *streams])
+        far_end.close()
         for fd in {opened, *streams}:
             os.close(fd)
 
@@ -160,13 +160,13 @@ class Command:
 
     @property
     def failure(self) -> Failed:
-        """Why nothing was run."""
+        """The message why nothing was run."""
         assert isinstance(self.replies[0], Failed), self.replies
         return self.replies[0]
 
     @property
     def ended(self) -> Ended:
-        """How it ended."""
+        """The message how it ended."""
         assert isinstance(self.replies[-1], Ended), self.replies
         return self.replies[-1]
 
@@ -197,7 +197,7 @@ class Command:
         self.close()
 
     def close(self) -> None:
-        """Let go of it: for its supervisor, the kernel is gone."""
+        """Close the connection: for its supervisor, the kernel has ended."""
         self.control.close()
         for fd in (self.stdin, self.stdout):
             if fd >= 0:
@@ -225,7 +225,7 @@ class Command:
 
 
 def watch(pids: Iterable[int]) -> list[int]:
-    """Return descriptors to wait on for the end of processes; those that have ended have none."""
+    """Return descriptors that signal the end of processes; ended processes have none."""
     pidfds = []
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -242,7 +242,7 @@ def wait_until_ended(pidfds: Iterable[int], timeout: float = 20) -> None:
 
 
 def family_of(pid: int) -> list[int]:
-    """Return `pid` and all that descends from it."""
+    """Return `pid` and all its descendants."""
     family = [pid]
     for member in family:
         family += children_of(member)
@@ -271,7 +271,7 @@ def marked(marker: str) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = 20) -> None:
-    """Look until `condition` holds: for what the system tells nobody."""
+    """Poll until `condition` holds, for events that the system does not signal."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

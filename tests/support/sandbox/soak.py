@@ -1,4 +1,4 @@
-"""Runs many sandboxed commands one after the other and tells what of it stayed behind.
+"""Runs many sandboxed commands one after the other and reports the resources that stay in use.
 
 `python soak.py COUNT [TIER]` prints one JSON object: figures after a tenth of the commands, and
 after all of them.
@@ -8,11 +8,12 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from agent_magics.backends.exec.environment import command_environment
-from agent_magics.backends.exec.launcher import Launcher
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.environment import command_environment
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.launcher_client import Launcher
 
 # What ends by itself, fails, has a terminal, asks the supervisor, leaves a process behind, writes.
 _COMMANDS = (
@@ -37,7 +38,7 @@ def main(count: int, tier: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         launcher = Launcher()
         confinement = Confinement(tier, (os.path.realpath(folder),)) if tier else None
-        told: dict[str, object] = {"wrong": 0}
+        report: dict[str, object] = {"wrong": 0}
         for number in range(count):
             argv, tty = _COMMANDS[number % len(_COMMANDS)]
             process = launcher.spawn(
@@ -47,20 +48,24 @@ def main(count: int, tier: int) -> dict[str, object]:
                 tty=tty,
                 confinement=confinement,
             )
-            told["wrong"] += not process.wait(_PATIENCE)
+            report["wrong"] += not process.wait(_PATIENCE)
             if number == count // 10:
-                told["early"] = figures(launcher.pid)
-        told["late"] = figures(launcher.pid)
+                report["early"] = figures(launcher.pid)
+        report["late"] = figures(launcher.pid)
         launcher.close()
-    return told
+    return report
 
 
 def figures(launcher: int) -> dict[str, int]:
-    """Return descriptors, threads, children and memory (KiB) of this process and the launcher."""
+    """Return descriptors, threads, children and memory (KiB) of this process and the launcher.
+
+    The launcher lets nobody but root look at its descriptors.
+    """
     found = {}
     for who, pid in (("kernel", os.getpid()), ("launcher", launcher)):
         place = Path(f"/proc/{pid}")
-        found[f"{who} descriptors"] = len(list((place / "fd").iterdir()))
+        with suppress(PermissionError):
+            found[f"{who} descriptors"] = len(list((place / "fd").iterdir()))
         found[f"{who} threads"] = len(list((place / "task").iterdir()))
         children = (place / f"task/{pid}/children").read_text(encoding="ascii").split()
         found[f"{who} children"] = len(children)

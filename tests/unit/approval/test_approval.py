@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from agent_magics.dispatch.actions import (
+from agent_magics.approval.actions import (
     Action,
     ActionKind,
     Forbidden,
@@ -12,8 +12,8 @@ from agent_magics.dispatch.actions import (
     Skip,
     fingerprint_of,
 )
-from agent_magics.dispatch.approval import requirement_of
-from agent_magics.dispatch.grants import ApprovalStore
+from agent_magics.approval.grants import ApprovalStore
+from agent_magics.approval.requirement import requirement_of
 from agent_magics.protocol.config import ApprovalPolicy
 
 READ = Action(ActionKind.READ, "a.txt", fingerprint="read:a")

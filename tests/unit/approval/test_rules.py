@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.rules import ProposedRule, RuleBook
+from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.protocol.errors import FatalError
 
 HEAD = '[[rule]]\npermission = "{}"\npattern = {}\ndecision = "{}"\n'
@@ -396,7 +396,28 @@ def test_a_rule_is_taken_back_and_the_rest_stays_trusted(book):
         held.remove(own)
 
 
+def test_a_rule_that_another_kernel_has_moved_is_taken_back(book):
+    text = rule("command", ["make"], "allow") + GIT
+    here, there = book(user=text), book(user=text)
+    make, git = here.user_rules
+    there.remove(there.user_rules[0])
+    here.remove(git)
+    assert here.user_rules == ()
+    with pytest.raises(FatalError, match="not in"):
+        here.remove(make)
+
+
 def test_taking_back_trusts_nothing_new(book):
     held = book(project=GIT + rule("command", ["make"], "allow"))
     held.remove(held.project_rules[0])
     assert said(held, "make") is None
+
+
+def test_a_rule_by_hand_for_git_covers_its_known_options_only(book):
+    patterns = (["git", "diff"], ["mkdir"], ["make"])
+    rules = book("".join(rule("command", words, "allow") for words in patterns))
+    assert said(rules, "git diff --stat") == ("allow", "default")
+    assert said(rules, "mkdir /srv/x") == ("allow", "default")
+    assert said(rules, "make all") == ("allow", "default")
+    for line in ("git diff --no-index /etc/shadow /dev/null", "git diff /etc/shadow /dev/null"):
+        assert said(rules, line) is None

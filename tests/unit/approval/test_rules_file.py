@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.rules_file import (
+from agent_magics.approval.rules_file import (
     Rule,
     RulePlaces,
     parse_rules,
     read_rules,
     rule_text,
 )
-from agent_magics.dispatch.toml_edit import toml_text, write_text
+from agent_magics.config_files.toml_edit import toml_text, write_text
 from agent_magics.protocol.errors import FatalError
 
 HERE = Path("/p/rules.toml")
@@ -157,11 +157,11 @@ def test_what_is_no_plain_file_is_told(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary").write_bytes(b"# ok\n\xff\n")
     (tmp_path / "huge").write_bytes(b"#" * (1 << 20 | 1))
-    with pytest.raises(FatalError, match="no file of at most 1 MiB"):
+    with pytest.raises(FatalError, match="it is no regular file"):
         read_rules(tmp_path / "pipe", "user")
-    with pytest.raises(FatalError, match="no file of at most 1 MiB"):
+    with pytest.raises(FatalError, match="it is no regular file"):
         read_rules(tmp_path, "user")
-    with pytest.raises(FatalError, match="no file of at most 1 MiB"):
+    with pytest.raises(FatalError, match="it is larger than 1 MiB"):
         read_rules(tmp_path / "huge", "user")
     with pytest.raises(FatalError, match="line 2: this is not UTF-8"):
         read_rules(tmp_path / "binary", "user")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.json_places import JsonPlaces, parse_json
+from agent_magics.config_files.json_places import JsonPlaces, parse_json
 from agent_magics.protocol.errors import FatalError
 
 keys = st.text(max_size=8)

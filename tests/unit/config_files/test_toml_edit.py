@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.toml_edit import (
+from agent_magics.config_files.toml_edit import (
     toml_key,
     toml_value,
     with_switch,

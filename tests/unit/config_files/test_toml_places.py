@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.toml_places import TomlPlaces, decode, parse_toml, read_plain
+from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.protocol.errors import FatalError
 
 HERE = Path("/p/config.toml")
@@ -71,9 +71,9 @@ def test_what_is_not_toml_is_told_with_its_line():
 
 
 def test_only_a_plain_file_of_bounded_size_is_read(tmp_path):
-    assert read_plain(tmp_path / "none", "rules") is None
+    assert read_settings(tmp_path / "none", "rules", links=True) is None
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"#" * ((1 << 20) + 1))
     for name in ("pipe", "large", "."):
         with pytest.raises(FatalError, match=r"The rules in .* cannot be read"):
-            read_plain(tmp_path / name, "rules")
+            read_settings(tmp_path / name, "rules", links=True)

@@ -7,9 +7,9 @@ import weakref
 from concurrent.futures import Future
 
 import pytest
-from turns import PATIENCE, run_script
 
 from agent_magics.dispatch.pool import POOL, ThreadPool, _run
+from tests.support.turns import PATIENCE, run_script
 
 
 class Boom(BaseException):
@@ -48,6 +48,7 @@ def test_a_thread_is_used_again_and_ends_when_there_is_no_work():
     assert pool.submit(threading.current_thread).result(PATIENCE) is not thread
 
 
+@pytest.mark.soak
 def test_jobs_that_come_while_threads_end_are_all_run():
     pool = ThreadPool("ending", idle_limit=0.0)
     for number in range(500):

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.context import ToolContext, TurnContext
-from agent_magics.dispatch.function import FunctionToolHandler
-from agent_magics.dispatch.grants import ApprovalStore
+from agent_magics.approval.grants import ApprovalStore
+from agent_magics.dispatch.call import CallInProgress
+from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.orchestrator import ToolOrchestrator
+from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.registry import ToolRegistryBuilder
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.tool import offered_specs, tool
+from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import ApprovalPolicy, RunConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import CustomToolCall, FunctionCall, LocalShellCall
@@ -41,7 +43,7 @@ def make_router(*functions):
     for fn in functions:
         builder.push_spec_with_parallel_support(offered_specs(fn), fn.tool_options.parallel)
         builder.register_handler(fn.tool_options.name, FunctionToolHandler(fn))
-    return ToolRouter(*builder.build(), ToolOrchestrator(ApprovalStore()))
+    return ToolRouter(*builder.build())
 
 
 def dispatch(router, call, **config):
@@ -58,8 +60,8 @@ def dispatch(router, call, **config):
         messages=tuple,
         main_thread=None,
     )
-    context = ToolContext(turn, call.call_id, call.tool_name)
-    return asyncio.run(router.dispatch_tool_call(call, context))
+    runtime = ToolCallRuntime(router, turn, ToolOrchestrator(ApprovalStore()))
+    return asyncio.run(runtime.dispatch(CallInProgress(call, turn)))
 
 
 def function_call(name, arguments="{}"):
@@ -164,10 +166,10 @@ def test_what_may_run_side_by_side():
 
 def test_a_name_can_be_offered_and_registered_once():
     builder = ToolRegistryBuilder()
-    builder.push_spec(read_file.spec)
+    builder.push_spec_with_parallel_support(read_file.spec, False)
     builder.register_handler("read_file", FunctionToolHandler(read_file))
     with pytest.raises(FatalError, match="Two tools"):
-        builder.push_spec(read_file.spec)
+        builder.push_spec_with_parallel_support(read_file.spec, False)
     with pytest.raises(FatalError, match="Two tools"):
         builder.register_handler("read_file", FunctionToolHandler(read_file))
     specs, registry = builder.build()

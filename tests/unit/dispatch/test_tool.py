@@ -8,15 +8,15 @@ from typing import Annotated
 
 import pytest
 from pydantic import Field
-from turns import run_script
 
 from agent_magics.app import Agent
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import as_tool, is_tool, offered_specs, tool
-from agent_magics.models.scripted import ScriptedModel
+from agent_magics.models.recordings.scripted import ScriptedModel
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FreeformToolSpec, FunctionToolSpec
 from agent_magics.tools import READ_ONLY
+from tests.support.turns import run_script
 
 
 @tool

@@ -2,17 +2,17 @@
 
 import pytest
 
-from agent_magics.engine.bill import Bill
 from agent_magics.engine.budget import NO_SUMMARY, REACHED, SUMMARY, Budget
+from agent_magics.engine.cost import Spending
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.items import Usage
 
 
 def bill_of(*usages, model="gpt-5.5"):
-    bill = Bill()
+    spending = Spending()
     for usage in usages:
-        bill = bill.add(model, usage)
-    return bill
+        spending = spending.add(model, usage)
+    return spending
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_when_a_budget_is_used_up(limits, usages, reached):
 def test_what_is_said_names_the_budget_what_was_spent_and_what_to_do():
     budget = Budget(RunConfig(max_turns=1))
     assert budget.is_used_up(1, bill_of(Usage(1, 1)))
-    said = budget.told(REACHED)
+    said = budget.fill(REACHED)
     assert "max_turns=1" in said
     assert "1 request to the model" in said
     assert "raise max_turns" in said
-    assert "max_turns=1" in budget.told(SUMMARY)
-    assert budget.told(NO_SUMMARY, " (no network)") == "The model gave no summary (no network)."
+    assert "max_turns=1" in budget.fill(SUMMARY)
+    assert budget.fill(NO_SUMMARY, " (no network)") == "The model gave no summary (no network)."
 
 
 def test_a_server_that_counts_no_tokens_is_warned_of_once():
     budget = Budget(RunConfig(max_tokens=10))
-    assert budget.warning(Bill()) == ""
+    assert budget.warning(Spending()) == ""
     assert "max_tokens=10" in budget.warning(bill_of(Usage()))
     assert budget.warning(bill_of(Usage(), Usage())) == ""
     assert Budget(RunConfig(max_tokens=10)).warning(bill_of(Usage(1, 1))) == ""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_magics.engine.bill import Bill, context_share, cost_of, tool_shares
-from agent_magics.models.catalog import find_model
+from agent_magics.engine.cost import Spending, context_share, cost_of, tool_shares
+from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.items import (
     AssistantMessage,
     FunctionCall,
@@ -19,23 +19,23 @@ ONE = Usage(1000, 100, 200, 50)
 
 
 def test_a_bill_adds_up():
-    bill = Bill().add("gpt-5.5", ONE).add("gpt-5.5", Usage(2000, 100))
-    assert bill.requests == 2
-    assert bill.usage == Usage(3000, 200, 200, 50)
+    spending = Spending().add("gpt-5.5", ONE).add("gpt-5.5", Usage(2000, 100))
+    assert spending.requests == 2
+    assert spending.usage == Usage(3000, 200, 200, 50)
     card = find_model("gpt-5.5")
-    assert bill.cost == pytest.approx(card.cost(ONE) + card.cost(Usage(2000, 100)))
-    assert (bill.last_model, bill.last_input) == ("gpt-5.5", 2000)
+    assert spending.cost == pytest.approx(card.cost(ONE) + card.cost(Usage(2000, 100)))
+    assert (spending.last_model, spending.last_input) == ("gpt-5.5", 2000)
 
 
 def test_nothing_asked_has_no_cost():
-    assert Bill().cost is None
+    assert Spending().cost is None
 
 
 def test_a_price_that_is_not_known_makes_the_whole_unknown_and_is_named():
-    bill = Bill().add("gpt-5.5", ONE).add("gpt-99", ONE).add("gpt-99", ONE)
-    assert bill.cost is None
-    assert bill.known_cost > 0
-    assert bill.unpriced == ("gpt-99",)
+    spending = Spending().add("gpt-5.5", ONE).add("gpt-99", ONE).add("gpt-99", ONE)
+    assert spending.cost is None
+    assert spending.known_cost > 0
+    assert spending.unpriced == ("gpt-99",)
 
 
 def test_what_the_server_reports_holds_before_the_list():
@@ -47,10 +47,10 @@ def test_what_the_server_reports_holds_before_the_list():
 
 def test_a_server_that_counts_nothing_costs_nobody_knows_what():
     assert cost_of("gpt-5.5", Usage()) is None
-    bill = Bill().add("gpt-5.5", Usage()).add("gpt-5.5", ONE)
-    assert bill.cost is None
-    assert (bill.uncounted, bill.unpriced) == (1, ())
-    assert bill.known_cost > 0
+    spending = Spending().add("gpt-5.5", Usage()).add("gpt-5.5", ONE)
+    assert spending.cost is None
+    assert (spending.uncounted, spending.unpriced) == (1, ())
+    assert spending.known_cost > 0
 
 
 def test_usage_adds_up_what_servers_report():
@@ -62,11 +62,11 @@ def test_usage_adds_up_what_servers_report():
 
 def test_the_share_of_the_context_is_that_of_the_last_request():
     window = find_model("gpt-5.5").context_window
-    bill = Bill().add("gpt-5.5", Usage(window, 1)).add("gpt-5.5", Usage(window // 4, 1))
-    assert context_share(bill) == pytest.approx(0.25)
-    assert context_share(Bill()) is None
-    assert context_share(Bill().add("gpt-99", ONE)) is None
-    assert context_share(Bill().add("gpt-5.5", Usage())) is None
+    spending = Spending().add("gpt-5.5", Usage(window, 1)).add("gpt-5.5", Usage(window // 4, 1))
+    assert context_share(spending) == pytest.approx(0.25)
+    assert context_share(Spending()) is None
+    assert context_share(Spending().add("gpt-99", ONE)) is None
+    assert context_share(Spending().add("gpt-5.5", Usage())) is None
 
 
 def test_shares_of_tools_are_those_of_calls_and_outputs():

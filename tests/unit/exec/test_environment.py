@@ -6,8 +6,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.exec.command import run_command
-from agent_magics.backends.exec.environment import command_environment, confined_environment
+from agent_magics.exec.command import run_command
+from agent_magics.exec.environment import command_environment, confined_environment
 
 
 def test_keys_and_unknown_names_do_not_pass():

@@ -1,17 +1,22 @@
 """Cleaning and shortening what commands print."""
 
+import os
+import pty
 import re
+import subprocess
 import time
 import unicodedata
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.exec.output import (
+from agent_magics.exec.output import (
     clean_output,
     colour_output,
     cut_middle,
+    fold_lines,
     join_ends,
 )
 
@@ -20,6 +25,8 @@ noise = st.lists(
         [
             *(
                 "\x1b[",
+                "\x1b[A",
+                "\x1b[2F",
                 "\x1b]",
                 "\x1bP",
                 "\x1b",
@@ -76,8 +83,107 @@ def test_ordinary_text_is_untouched(text):
     assert clean_output(text) == text
 
 
+BAR = " 10%|#   |\n 20%|##  |"
+UP, CLEAR = "\x1b[A", "\x1b[2K"
+
+
 @pytest.mark.parametrize(
-    "piece", ["\x1b[", "\x1b]", "\x1b[0;", "\x1b]0", "\x9d", "\x1b ", "\r", "\x08", "a\r", "0", " "]
+    ("text", "expected"),
+    [
+        # tqdm with two bars: the second is drawn below, then the cursor goes back.
+        (f"\r{BAR}{UP}\r 50%|### |\n\r100%|####|{UP}\r100%|####|\n\n", "100%|####|\n100%|####|\n"),
+        # rich, as in pip: lines are erased on the way up, then written anew.
+        (f"one 1%\ntwo 1%\r{CLEAR}\x1b[1A{CLEAR}one 9%\ntwo 9%\n", "one 9%\ntwo 9%\n"),
+        # docker compose, npm: back by several lines, some of which stay.
+        (
+            "\x1b[?25la wait\nb wait\nc wait\n\x1b[3A\ra done\n\n\rc done\n",
+            "a done\nb wait\nc done\n",
+        ),
+        ("a\nb\n\x1b[2Fnew\x1b[E", "new\nb\n"),
+        (f"only\n\x1b[9999A{CLEAR}first", "first\n"),
+    ],
+)
+def test_lines_that_are_written_again_are_read_in_their_last_state(text, expected):
+    assert clean_output(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "warning: old\n" * 500 + "done\n",
+            "warning: old\n… 499 more lines like this one …\ndone\n",
+        ),
+        ("x\n" * 9, "x\n" * 9),  # a sentence for it would be longer
+        ("a" + "\n" * 60 + "b", "a\n\n… 58 more lines like this one …\nb"),
+        ("one\ntwo\n" * 50, "one\ntwo\n" * 50),
+        ("no end of line", "no end of line"),
+        ("", ""),
+    ],
+)
+def test_equal_lines_in_a_row_are_folded(text, expected):
+    assert fold_lines(text) == expected
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "a", "bb", "a long line " * 5]), st.integers(1, 60)))
+)
+def test_folded_lines_are_shorter_and_can_be_written_out_again(runs):
+    text = "".join(f"{line}\n" * count for line, count in runs)
+    folded = fold_lines(text)
+    assert len(folded) <= len(text)
+    again = re.sub(
+        r"(.*)\n… (\d+) more lines like this one …",
+        lambda m: "\n".join([m[1]] * (int(m[2]) + 1)),
+        folded,
+    )
+    assert again == text
+
+
+def printed_on_a_terminal(*argv: str) -> str:
+    """Run a program with a terminal for its output, and return what it wrote there."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        written = b""
+        with suppress(OSError):  # at the end, when nobody has the terminal open any more
+            while piece := os.read(ours, 65536):
+                written += piece
+        assert running.wait() == 0
+    os.close(ours)
+    return written.decode()
+
+
+def test_what_git_draws_on_a_terminal_is_a_line_for_each_step(tmp_path):
+    for name in ("init", "commit --allow-empty -m first"):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+        subprocess.run([*git, *name.split()], check=True, capture_output=True)
+    raw = printed_on_a_terminal(
+        "git", "clone", "--progress", "--no-local", str(tmp_path), str(tmp_path / "copy")
+    )
+    lines = clean_output(raw).splitlines()
+    assert raw.count("\r") > len(lines)
+    assert [line for line in lines if "100%" in line]
+    assert not [line for line in lines if line.count("%") > 1]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "\x1b[",
+        "\x1b]",
+        "\x1b[A",
+        "x\n\x1b[A",
+        "\x1b[0;",
+        "\x1b]0",
+        "\x9d",
+        "\x1b ",
+        "\r",
+        "\x08",
+        "a\r",
+        "0",
+        " ",
+    ],
 )
 def test_a_hostile_megabyte_is_cleaned_in_time(piece):
     for text in (piece * (1_000_000 // len(piece)), "\x1b[" + piece * (1_000_000 // len(piece))):

@@ -4,15 +4,14 @@ import gc
 import os
 import stat
 import threading
-import time
-import warnings
 
 import pytest
 
-from agent_magics.backends.exec import processes
-from agent_magics.backends.exec.processes import MOST_SESSIONS, ProcessManager
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec import processes
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.processes import MOST_SESSIONS, ProcessManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
+from tests.support import forks
 
 LIMIT = 20.0  # seconds: a machine that is busy may take so long
 HERE = {"cwd": "/", "env": os.environ}
@@ -146,7 +145,7 @@ def test_a_place_is_free_again_after_a_failed_start(manager, few):
 
 def test_ended_sessions_stay_readable_the_oldest_told_go_first(manager, few):
     sessions = [ended_session(manager, n) for n in range(3)]
-    sessions[1].told = True
+    sessions[1].is_reported = True
     newest = ended_session(manager, 3)
     manager.start_session(["sleep", "60"], **HERE)
     assert [session.exit_code for session in manager.sessions()] == [0, 2, 3, None]
@@ -168,7 +167,7 @@ def test_each_end_is_told_once(manager):
 
 
 def test_an_end_that_the_model_has_read_is_not_told_again(manager):
-    ended_session(manager, 0).told = True
+    ended_session(manager, 0).is_reported = True
     assert manager.take_ended() == []
 
 
@@ -213,8 +212,8 @@ def test_two_conversations_have_two_folders_and_a_removed_one_is_made_anew(manag
 # -- the end -----------------------------------------------------------------------------------
 
 
-def test_closing_kills_everything_within_a_second(manager):
-    script = "trap '' TERM; sleep 60 & echo $!; while :; do sleep 1; done"
+def test_closing_kills_everything(manager):
+    script = "trap '' TERM; sleep 600 & echo $!; while :; do sleep 1; done"
     sessions = [manager.start_session(["sh", "-c", script], **HERE) for _ in range(4)]
     free = manager.start(["yes"], **HERE)
     heard = threading.Semaphore(0)
@@ -223,9 +222,7 @@ def test_closing_kills_everything_within_a_second(manager):
     for _ in sessions:
         assert heard.acquire(timeout=LIMIT)
     pids = [int(session.process.output.text()) for session in sessions]
-    started = time.monotonic()
     manager.close()
-    assert time.monotonic() - started < 5  # a second, and what a busy machine adds
     assert manager.running == 0 and free.ended and free.killed_for == "kill"
     assert not [pid for pid in pids if is_alive(pid)]
     assert all(session.ended for session in manager.sessions())  # still readable
@@ -252,16 +249,12 @@ def test_a_forked_child_can_close_the_parents_manager_and_harms_nobody(manager):
     holder = threading.Thread(target=hold)
     holder.start()
     assert locked.wait(LIMIT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads
-        child = os.fork()
-    if not child:
-        try:
-            manager.close()
-            os._exit(0 if session.ended else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def close() -> bool:
+        manager.close()
+        return session.ended
+
+    assert forks.call(close)
     done.set()
     holder.join()
     assert folder.is_dir() and not session.ended

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends.exec.output import omission_marker
-from agent_magics.backends.exec.scratch import scratch_folder, sweep
-from agent_magics.backends.exec.spool import Spool
+from agent_magics.exec import spool as spool_module
+from agent_magics.exec.output import omission_marker
+from agent_magics.exec.spool import Spool
+from agent_magics.exec.temporary_files import scratch_folder, sweep
 
 ROOT = str(Path(__file__).resolve().parents[3])
 
@@ -102,16 +103,12 @@ def test_what_is_asked_for_piece_by_piece_is_everything(texts, limit, on_disk):
     position = 0
     for text in texts:
         spool.add("stdout", text.encode())
-        said, position, missed = spool.since(position)
-        size = len(text.encode())
-        assert missed == 0 or size > (2 * limit if on_disk else limit)
+        head, tail, missed, position = spool.window(position)
+        assert missed == 0 or len(text.encode()) > (2 * limit if on_disk else limit)
         if not missed:
-            assert said == text
-        else:
-            head, tail, omitted, _ = spool.window(position - size)
-            assert (head + omission_marker(omitted, head) + tail, omitted) == (said, missed)
-            assert len(head) + len(tail) + missed == len(text)
-    assert spool.since(position) == ("", position, 0)
+            assert head + tail == text
+        assert len(head) + len(tail) + missed == len(text)
+    assert spool.window(position) == ("", "", 0, position)
 
 
 def test_what_came_long_ago_is_read_from_the_file():
@@ -128,10 +125,10 @@ def test_what_came_long_ago_is_read_from_the_file():
 def test_counts_since_a_position_are_of_characters_where_it_was_handed_out():
     spool = Spool(end_limit=10)
     spool.add("stdout", "é".encode() * 50)
-    _, position, _ = spool.since(0)
+    position = spool.window(0)[-1]
     spool.add("stdout", "é".encode() * 50)
-    text, _, missed = spool.since(position)
-    assert (text.count("é"), missed) == (10, 40)
+    head, tail, missed, _ = spool.window(position)
+    assert ((head + tail).count("é"), missed) == (10, 40)
 
 
 # -- the file ----------------------------------------------------------------------------------
@@ -186,14 +183,14 @@ def test_a_full_disk_costs_the_middle_alone():
     # A file may not grow beyond two megabytes there: the system's answer is the same kind.
     code = """
 import resource, os
-from agent_magics.backends.exec.spool import Spool
+from agent_magics.exec.spool import Spool
 resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
 spool = Spool()
 for _ in range(50):
     spool.add("stdout", b"x" * 100_000)
 head, tail, omitted = spool.ends()
 print(spool.lost, len(head), len(tail), omitted + len(head) + len(tail), sep="|")
-from agent_magics.backends.exec.scratch import scratch_folder
+from agent_magics.exec.temporary_files import scratch_folder
 print(os.listdir(scratch_folder()))
 """
     result = run_python(code)
@@ -225,8 +222,8 @@ def test_many_threads_may_write_and_read(limit):
         writer.start()
     position = 0
     while any(writer.is_alive() for writer in writers):
-        text, position, missed = spool.since(position)
-        assert missed or set(text) <= set("ab")
+        head, tail, missed, position = spool.window(position)
+        assert missed or set(head + tail) <= set("ab")
     for writer in writers:
         writer.join()
     assert spool.size == spool.total == 8000
@@ -238,7 +235,7 @@ def test_many_threads_may_write_and_read(limit):
 
 def test_the_folder_goes_at_exit():
     result = run_python(
-        "from agent_magics.backends.exec.scratch import scratch_folder; print(scratch_folder())"
+        "from agent_magics.exec.temporary_files import scratch_folder; print(scratch_folder())"
     )
     assert result.stdout.startswith("/") and not os.path.exists(result.stdout.strip())
     assert result.stderr == ""
@@ -247,7 +244,7 @@ def test_the_folder_goes_at_exit():
 def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
     code = (
         "import os, tempfile; tempfile.tempdir = {0!r}\n"
-        "from agent_magics.backends.exec.spool import Spool\n"
+        "from agent_magics.exec.spool import Spool\n"
         "spool = Spool(end_limit=1); spool.add('stdout', b'abc'); print(spool.path(), flush=True)\n"
         "{1}"
     )
@@ -289,8 +286,8 @@ def test_only_folders_that_nobody_uses_are_swept(tmp_path):
 def test_a_forked_child_leaves_the_parents_folder_alone():
     code = """
 import os, sys
-from agent_magics.backends.exec.scratch import scratch_folder
-from agent_magics.backends.exec.spool import Spool
+from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.exec.spool import Spool
 spool = Spool(end_limit=1)
 spool.add("stdout", b"abc")
 pid = os.fork()
@@ -312,3 +309,14 @@ def test_lines_are_counted_whether_kept_or_not():
     assert spool.lines == 2000
     spool.add("stderr", b"three")
     assert spool.lines == 2001
+
+
+def test_all_outputs_together_take_no_more_disk_than_a_bound(monkeypatch):
+    monkeypatch.setattr(spool_module, "MOST_ON_DISK", 40 << 20)
+    spools = [Spool(end_limit=1024) for _ in range(4)]
+    for spool in spools:
+        for _ in range(20):
+            spool.add("stdout", b"x" * (1 << 20))
+    assert [bool(spool.lost) for spool in spools] == [True, True, False, False]
+    assert spools[0].lost == "later outputs needed its room on the disk"
+    assert spools[3].path().stat().st_size == 20 << 20

@@ -1,17 +1,19 @@
 """A repository stands for copies of its files, and nothing of it is run or written."""
 
 import os
-import shutil
+import resource
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 
-from agent_magics.backends import workspace_git, workspace_scan
-from agent_magics.backends.workspace import WorkspaceMemory
-from agent_magics.backends.workspace_git import read_git
+from agent_magics.file_history import git_objects as workspace_git
+from agent_magics.file_history import scan as workspace_scan
+from agent_magics.file_history.git_objects import read_git
+from agent_magics.file_history.workspace import WorkspaceMemory
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = pytest.mark.needs("program git")
 _NAMES = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
 
 
@@ -163,3 +165,35 @@ def test_tracked_files_are_watched_whatever_is_ignored(root):
 def test_a_commit_by_a_command_is_no_change_of_files(root):
     (root / "a").write_text("new")
     assert _change(root, lambda: git(root, "commit", "-qam", "second")) == {}
+
+
+def _bomb(path: Path) -> None:
+    path.unlink()
+    packer = zlib.compressobj(1)
+    with path.open("wb") as file:
+        file.write(packer.compress(b"blob %d\0" % (1 << 30)))
+        for _ in range(1 << 10):
+            file.write(packer.compress(bytes(1 << 20)))
+        file.write(packer.flush())
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("spoil", [_bomb, _pipe, Path.unlink])
+def test_a_spoilt_object_costs_neither_memory_nor_time(root, spoil, monkeypatch):
+    monkeypatch.setattr(workspace_git, "_CAT_SECONDS", 2.0)
+    monkeypatch.setattr(workspace_scan, "_CLOCK_TICK", 0)
+    hashed = subprocess.run(
+        ["git", "rev-parse", ":a"], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def change() -> None:
+        spoil(root / ".git/objects" / hashed[:2] / hashed[2:])
+        (root / "a").write_text("new")
+
+    assert _change(root, change)["a"] is None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # KiB

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import crashing_undo
 import pytest
 
-from agent_magics.backends import workspace_restore
-from agent_magics.backends.workspace import WorkspaceMemory
-from agent_magics.backends.workspace_journal import ChangeJournal
+from agent_magics.file_history import restore as workspace_restore
+from agent_magics.file_history.journal import ChangeJournal
+from agent_magics.file_history.workspace import WorkspaceMemory
 from agent_magics.protocol.errors import FatalError
+from tests.support.files import crashing_undo
 
 
 def _changed(tmp_path: Path) -> tuple[Path, ChangeJournal, dict[str, str], dict[str, str]]:
@@ -28,6 +28,7 @@ def _changed(tmp_path: Path) -> tuple[Path, ChangeJournal, dict[str, str], dict[
     return root, journal, before, crashing_undo.tree_of(root)
 
 
+@pytest.mark.soak
 def test_a_crash_at_any_step_leaves_each_file_old_or_new_and_can_be_finished(tmp_path):
     done = subprocess.run(
         [sys.executable, crashing_undo.__file__, str(tmp_path)],

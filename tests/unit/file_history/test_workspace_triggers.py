@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent_magics.backends.workspace_states import ABSENT, PathChange, PathState, digest_of
-from agent_magics.backends.workspace_triggers import why_it_runs
+from agent_magics.file_history.states import ABSENT, PathChange, PathState, digest_of
+from agent_magics.file_history.triggers import why_it_runs
 
 
 def _why(path: str, before: bytes | None, after: bytes | None) -> str:

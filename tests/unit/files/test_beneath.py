@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.beneath import PathChanged, folder_of, open_file, open_folder
+from agent_magics.files.beneath import PathChanged, folder_of, open_file, open_folder
+from tests.support import forks
+from tests.support.users import ME, USER, become
 
 
 def content(descriptor):
@@ -78,21 +80,17 @@ def test_no_descriptor_is_lost(tree):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_folder_that_may_be_entered_but_not_listed():
     """As most homes are for others; run as a user without rights."""
+
+    def look() -> bytes:
+        become(USER)
+        with pytest.raises(PermissionError):
+            os.listdir(top)
+        return content(open_file(f"{top}/file"))
+
     with tempfile.TemporaryDirectory(dir="/tmp") as top:
-        os.chmod(top, 0o711)
         Path(top, "file").write_text("x", encoding="utf-8")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.setgroups([])
-                os.setuid(1001)
-                with pytest.raises(PermissionError):
-                    os.listdir(top)
-                status = 0 if content(open_file(f"{top}/file")) == b"x" else 2
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.chmod(top, 0o711 if USER != ME else 0o311)
+        assert forks.call(look) == b"x"
+        os.chmod(top, 0o711)

@@ -2,15 +2,14 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends.folders import FolderWalk, list_folder
-from agent_magics.backends.ignore_rules import parse_ignore_file
+from agent_magics.files.folders import FolderWalk, list_folder
+from agent_magics.files.ignore_rules import parse_ignore_file
 
 NAMES = ["a", "b", "ab", "a b", "é", "abc", "a.c", "-", "]", "A", "[", "a*", "\\", "!a", "#a"]
 PIECES = [
@@ -26,7 +25,7 @@ LINES = (
     .map("".join)
     .filter(lambda line: not STRAY_STARS.search(line))
 )
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_git = pytest.mark.needs("program git")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.paths import (
+from agent_magics.files.paths import (
     is_denied_read,
     nearest_names,
     open_notebook,

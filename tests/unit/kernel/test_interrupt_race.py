@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from agent_magics.engine.foreground import Foreground
-from agent_magics.engine.requests import Work
-from agent_magics.kernel.interrupt import interrupts_call, marks_person_code, raise_if_pressed
+from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.engine.channels.requests import Work
+from agent_magics.engine.foreground.waiting import Foreground
+from agent_magics.kernel.interrupt import interrupts_call, raise_if_pressed
 
 
 def press() -> None:

@@ -8,8 +8,6 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from model_server import DONE, ModelServer, chunk, tool_call
-from responses_server import Reply, ResponsesServer, function_call, message
 
 from agent_magics.models.base import (
     ContextOverflow,
@@ -20,18 +18,21 @@ from agent_magics.models.base import (
     RetryWait,
     TextChunk,
 )
-from agent_magics.models.endpoints import forget_wires
-from agent_magics.models.faults import Fault, NoSuchDoor, retry_after, stated_fault
+from agent_magics.models.faults import Fault, UnsupportedWire, retry_after, stated_fault
 from agent_magics.models.provider import open_model
+from agent_magics.models.providers.endpoints import forget_wires
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import CAME_OUT_DIFFERENTLY, RetryPolicy
-from agent_magics.models.scripted import SeenHistory
-from agent_magics.models.sse import encode_event
+from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, UserMessage
+from tests.support.models import server as model_server
+from tests.support.models.responses_server import Reply, ResponsesServer, function_call, message
+from tests.support.models.server import DONE, ModelServer, chunk, tool_call
 
 KEY = "sk-test-0123456789abcdef"
 WIRES = ("responses", "chat")
-CERTIFICATE = Path(__file__).parents[2] / "servers" / "tls" / "self_signed.pem"
+CERTIFICATE = Path(model_server.__file__).with_name("self_signed.pem")
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +61,13 @@ def ask(wire, server, *, model="m", tries=6, **options):
     async def run():
         policy = RetryPolicy(tries=tries, wait=wait, chance=lambda: 0.0)
         address = options.pop("base_url", None) or server.base_url
-        door = open_model(wire, base_url=address, retries=policy, **options)
+        client = open_model(wire, base_url=address, retries=policy, **options)
         history = SeenHistory((UserMessage("hi"),))
         request = ModelRequest(model, "Be brief.", history, (), "hi", 1)
         try:
-            return [event async for event in door.stream(request)]
+            return [event async for event in client.stream(request)]
         finally:
-            await door.close()
+            await client.close()
 
     return asyncio.run(run()), waits
 
@@ -130,15 +131,16 @@ def test_tries_end(wire):
     with serve(wire, [Reply(status=503, error="busy")]) as server:
         said = str(failure(wire, server, tries=4))
         assert len(server.requests) == 4
-    assert "503" in said and "busy" in said
+    assert "503" in said and "busy" in said and "It was asked 4 times." in said
 
 
 def test_an_empty_account_is_not_waited_for(wire):
     error = {"message": "You exceeded your quota.", "code": "insufficient_quota"}
     reply = Reply(status=429, document=json.dumps({"error": error}).encode())
     with serve(wire, [reply]) as server:
-        assert "quota" in str(failure(wire, server))
+        said = str(failure(wire, server))
         assert len(server.requests) == 1
+    assert "quota" in said and "tries" not in said and "times" not in said
 
 
 def test_a_server_that_knows_better_is_believed(wire):
@@ -434,7 +436,7 @@ def test_retry_after_in_every_form():
 def test_errors_in_a_stream_in_any_form():
     for error in ("text", {}, {"message": {"message": "deep"}}, {"code": None}, [1], 7):
         assert isinstance(stated_fault(error), Fault)
-    assert isinstance(stated_fault("Unexpected endpoint or method. (POST /x)"), NoSuchDoor)
+    assert isinstance(stated_fault("Unexpected endpoint or method. (POST /x)"), UnsupportedWire)
 
 
 def test_the_old_server_still_serves():

@@ -1,19 +1,21 @@
 """What must not stand in a recording (paths, keys, ids of sessions), and how it comes back."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.hiding import (
+from agent_magics.models.redaction import (
     PLACEHOLDERS,
+    SHORTEST_KEY,
     Hider,
     SessionNames,
-    hide_paths,
     keys_in_address,
     personal_paths,
     show_paths,
+    without_keys,
 )
 from agent_magics.protocol.items import ToolCallOutput, UserMessage
 
@@ -39,7 +41,7 @@ KEY = "key-of-ann-0815"
     ],
 )
 def test_paths_are_hidden_and_come_back(text, hidden):
-    assert hide_paths(text, PATHS) == hidden
+    assert Hider(PATHS)(text) == hidden
     assert show_paths(hidden, PLACES) == text
 
 
@@ -51,7 +53,7 @@ BITS = st.lists(BIT, max_size=10).map("".join)
 
 @given(BITS)
 def test_hiding_is_exactly_undone(text):
-    assert show_paths(hide_paths(text, PATHS), PLACES) == text
+    assert show_paths(Hider(PATHS)(text), PLACES) == text
 
 
 @given(st.text() | BITS, st.data())
@@ -83,9 +85,9 @@ def test_this_machine_is_hidden(tmp_path, monkeypatch):
     link.symlink_to(work)
     monkeypatch.setenv("HOME", str(home))
     paths = personal_paths(link)
-    assert hide_paths(f"{link}/a {work}/a {home}/b", paths) == "{cwd}/a {cwd}/a {home}/b"
+    assert Hider(paths)(f"{link}/a {work}/a {home}/b") == "{cwd}/a {cwd}/a {home}/b"
     escaped = json.dumps({"p": f"{work}/a"})
-    assert hide_paths(escaped, paths) == '{"p": "{cwd}/a"}'
+    assert Hider(paths)(escaped) == '{"p": "{cwd}/a"}'
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -159,3 +161,22 @@ def test_a_conversation_that_begins_anew_counts_anew():
     names = SessionNames()
     names.of("a", [output("session 40001"), output("x")])
     assert names.of("a", [output("session 50001")]) == {"50001": "session1"}
+
+
+SENTENCE = "Cannot connect to http://a.example/v1: check the network, or OPENAI_BASE_URL (EMPTY)."
+WORDS = sorted({word for word in re.findall(r"[A-Za-z]+", SENTENCE) if len(word) < SHORTEST_KEY})
+
+
+@given(st.text(max_size=3) | st.sampled_from(WORDS))
+def test_a_key_that_is_short_or_a_word_garbles_no_error(key):
+    assert without_keys(SENTENCE, [key]) == SENTENCE
+
+
+@given(st.text(alphabet="abcXYZ019-_", min_size=4, max_size=60).filter(lambda k: not k.isalpha()))
+def test_other_keys_are_taken_out_of_what_a_server_says(key):
+    said = without_keys(f"Incorrect API key provided: {key}.", [key, "a"])
+    assert said == "Incorrect API key provided: [API key]."
+
+
+def test_the_longer_of_two_keys_goes_first():
+    assert without_keys("0123456789ab", ["01234567", "0123456789ab"]) == "[API key]"

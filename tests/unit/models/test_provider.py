@@ -4,12 +4,10 @@ import asyncio
 import json
 
 import pytest
-from model_server import ModelServer, tool_call
-from responses_server import Reply
 
 from agent_magics.models.base import ItemDone, ModelRequest, TextChunk
-from agent_magics.models.chat import ChatModel
-from agent_magics.models.endpoints import (
+from agent_magics.models.provider import open_model
+from agent_magics.models.providers.endpoints import (
     HOSTS,
     MODELS,
     PORTS,
@@ -21,14 +19,14 @@ from agent_magics.models.endpoints import (
     whole_address,
     wires_of,
 )
-from agent_magics.models.keys import key_names_of, key_of
-from agent_magics.models.provider import open_model
-from agent_magics.models.recorder import RecordingModel
-from agent_magics.models.replay import ReplayModel
+from agent_magics.models.providers.keys import key_names_of, key_of
+from agent_magics.models.recordings.recorder import RecordingModel
+from agent_magics.models.recordings.replay import ReplayModel
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.schema_forms import RULES
-from agent_magics.models.scripted import SeenHistory
-from agent_magics.models.transforms import CALL_ID_FORMS
+from agent_magics.models.wires.chat.model import ChatModel
+from agent_magics.models.wires.schema_forms import RULES
+from agent_magics.models.wires.transforms import CALL_ID_FORMS
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CustomToolCall,
@@ -38,6 +36,8 @@ from agent_magics.protocol.items import (
     UserMessage,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
+from tests.support.models.responses_server import Reply
+from tests.support.models.server import ModelServer, tool_call
 
 ONCE = RetryPolicy(tries=1)
 PATCH = ConfiguredToolSpec(FreeformToolSpec("patch", "Change.", "lark", "start: x"))
@@ -59,13 +59,13 @@ def request_of(*items, **fields):
     return ModelRequest(fields.pop("model", "m"), history=history, **{**defaults, **fields})
 
 
-def ask(door, *requests):
+def ask(client, *requests):
     async def run():
         try:
             wanted = requests or (request_of(),)
-            return [[event async for event in door.stream(each)] for each in wanted]
+            return [[event async for event in client.stream(each)] for each in wanted]
         finally:
-            await door.close()
+            await client.close()
 
     return asyncio.run(run())
 
@@ -105,9 +105,9 @@ def test_chat_where_it_has_not_and_the_turn_goes_on(missing):
         (events,) = ask(open_model(base_url=server.base_url, retries=ONCE))
         assert text_of(events) == "Hello."
         assert server.paths == ["responses", "completions"]
-        # Found once: neither this door nor another one asks again.
-        door = open_model(base_url=server.base_url, retries=ONCE)
-        ask(door, request_of(), request_of())
+        # Found once: neither this client nor another one asks again.
+        client = open_model(base_url=server.base_url, retries=ONCE)
+        ask(client, request_of(), request_of())
         assert server.paths == ["responses", *["completions"] * 3]
 
 

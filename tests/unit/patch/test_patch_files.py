@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from crashing_patch import BEFORE
 
-from agent_magics.backends import patch_files
-from agent_magics.backends.patch import parse_patch, plan_patch
+from agent_magics.patch import files as patch_files
+from agent_magics.patch.plan import parse_patch, plan_patch
 from agent_magics.protocol.errors import RespondToModel
+from tests.support.files import crashing_patch
 
 
 def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkeypatch):
@@ -34,10 +34,9 @@ def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkey
 
 
 def test_a_crash_at_any_step_leaves_each_file_old_or_new(tmp_path):
-    driver = Path(sys.modules["crashing_patch"].__file__)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, str(driver), str(tmp_path)],
+        [sys.executable, crashing_patch.__file__, str(tmp_path)],
         capture_output=True,
         encoding="utf-8",
         env=environment,
@@ -50,7 +49,10 @@ def test_a_crash_at_any_step_leaves_each_file_old_or_new(tmp_path):
         "made/there.txt": "new\n",
     }
     assert crashes[-1]["ended"] and crashes[-1]["files"] == after
-    states = {name: {BEFORE.get(name), after.get(name)} for name in {**BEFORE, **after}}
+    states = {
+        name: {crashing_patch.BEFORE.get(name), after.get(name)}
+        for name in {**crashing_patch.BEFORE, **after}
+    }
     for crash in crashes:
         files = crash["files"]
         for name, allowed in states.items():
@@ -59,7 +61,7 @@ def test_a_crash_at_any_step_leaves_each_file_old_or_new(tmp_path):
         others = [name for name in files if name not in states]
         assert all(Path(name).name.startswith(".agent-patch-") for name in others), others
     # Killed at the very first step nothing has happened, and there are many steps.
-    assert crashes[0]["files"] == BEFORE
+    assert crashes[0]["files"] == crashing_patch.BEFORE
     assert len(crashes) > 15
 
 

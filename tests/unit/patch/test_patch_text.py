@@ -1,17 +1,21 @@
 """One text in place of another: exact, once, and with the file's own line ends."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.patch_files import decode_text
-from agent_magics.backends.patch_text import ReplaceText, read_replacement, replace_text
+from agent_magics.patch.files import decode_text
+from agent_magics.patch.replacement import ReplaceText, read_replacement, replace_text
 from agent_magics.protocol.errors import RespondToModel
 
 
 def replaced(data: bytes, old: str, new: str) -> bytes:
     text = decode_text(data)
-    return text.edited(replace_text(text, ReplaceText("f", old, new))).encode()
+    found = replace_text(text, ReplaceText("f", old, new))
+    after = replace(text.edited(found.edits), terminated=found.terminated)
+    return after.encode()
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ def replaced(data: bytes, old: str, new: str) -> bytes:
         (b"a\nb\n", "a\nb\n", "", b""),
         (b"a\nb\n", "b\n", "b\nc\n", b"a\nb\nc\n"),
         (b"", "", "a\n", b"a\n"),
-        (b"", "", "a", b"a\n"),
+        (b"", "", "a", b"a"),
     ],
 )
 def test_the_text_is_replaced(data, old, new, after):
@@ -37,17 +41,17 @@ def test_line_ends_belong_to_the_file():
     assert replaced(b"a\nb\n", "a\r\nb\r\n", "x\r\n") == b"x\n"
 
 
-def test_a_last_line_gets_a_line_end_where_it_is_changed():
+def test_the_last_line_has_an_end_where_the_text_says_so():
     assert replaced(b"a\nb", "a", "x") == b"x\nb"
-    assert replaced(b"a\nb", "b", "x") == b"a\nx\n"
+    assert replaced(b"a\nb", "b", "x") == b"a\nx"
+    assert replaced(b"a\nb\n", "b\n", "x") == b"a\nx"
     assert replaced(b"a\nb", "b", "b\n") == b"a\nb\n"
 
 
 @pytest.mark.parametrize(
     ("data", "old", "why"),
     [
-        (b"a\n", "b", "not in it"),
-        (b"a \n", "a\n", "not in it"),
+        (b"a\n", "b", "was not found"),
         (b"a\nb\na\n", "a", "at lines 1, 3; give more"),
         (b"aaa\n", "aa", "at lines 1, 1;"),
         (b"a\n" * 20, "a", "1, 2, 3, 4, 5, 6, 7, 8 and more"),
@@ -74,7 +78,4 @@ def test_it_is_what_replacing_the_text_gives(lines, start, length, new):
     old = whole[start : start + length]
     if not old or whole.find(old) != whole.rfind(old):
         return
-    wanted = whole.replace(old, new)
-    if wanted and not wanted.endswith("\n"):
-        wanted += "\n"
-    assert replaced(whole.encode(), old, new) == wanted.encode()
+    assert replaced(whole.encode(), old, new) == whole.replace(old, new).encode()

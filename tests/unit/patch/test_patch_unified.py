@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends.patch import plan_patch, read_patch
+from agent_magics.patch.plan import plan_patch, read_patch
 from agent_magics.protocol.errors import RespondToModel
 
 # Few different lines, so that many places are alike.

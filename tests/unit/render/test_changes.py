@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.workspace_diff import file_diff
-from agent_magics.backends.workspace_states import ABSENT, PathState, digest_of
+from agent_magics.file_history.diff import file_diff
+from agent_magics.file_history.states import ABSENT, PathState, digest_of
 from agent_magics.protocol.events import (
     ChangedFile,
     PatchApplyEnd,

@@ -106,7 +106,8 @@ def test_no_title_and_no_address_leaves_its_place(title, url):
     head, _, line = shown.rpartition("\n")
     assert head == "Cats.\n\nSources:\n"
     link = re.fullmatch(
-        r"- (?:\[[^\[\]<>`$\\@]*\]\(https?://[\w.~+,=:%/?&#-]+\)|[^\[\]<`$\\]*)", line
+        r"- (?:\[[^\[\]<>`$\\@]*\]\(https?://[\w.~+,=:%/?&#-]+\)|<https?://[^<>]+>|[^\[\]<`$\\]*)",
+        line,
     )
     assert link, line
     assert "\x1b" not in to_plain(item(Citation(url, title, file_id="f")))

@@ -3,11 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from agent_magics.render.text import to_markdown, to_plain
+from tests.support.readers import Page
 
-COMMONMARK = MarkdownIt("commonmark", {"html": True})
 EVIL = "<script>press()</script> ![x](http://x) [a](javascript:x) `<b>"
 
 
@@ -93,7 +92,9 @@ def test_the_name_of_a_tool_is_only_a_name(kind, language):
 
 def test_a_title_cannot_leave_its_line():
     item = tool_item(title="a\r\r<img src=x>", output="")
-    assert to_markdown(item) == "**shell** `a  <img src=x>` (ran, exit code 0)"
+    assert to_markdown(item) == (
+        "**shell** <code>a  &#60;img src&#61;x&#62;</code> (ran, exit code 0)"
+    )
 
 
 def test_a_patch_shows_its_diff_and_on_failure_its_output():
@@ -156,17 +157,16 @@ def evil_items(words):
     ]
 
 
-def check(item):
+def check(readers, item):
     markdown = to_markdown(item)
-    for token in COMMONMARK.parse(markdown):
-        for each in (token, *(token.children or ())):
-            assert each.type not in ("html_inline", "html_block", "image"), (each, markdown)
+    for name, html in readers.pages(markdown).items():
+        assert not Page(html).acts, (name, markdown)
 
 
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("words", [EVIL, f"```\n{EVIL}", f"a\n\n{EVIL}", f"x`\n\n```\n```\n{EVIL}"])
-def test_no_words_of_a_model_or_a_tool_can_act(number, words):
-    check(evil_items(words)[number])
+def test_no_words_of_a_model_or_a_tool_can_act(readers, number, words):
+    check(readers, evil_items(words)[number])
 
 
 @settings(deadline=None, max_examples=200)
@@ -178,10 +178,10 @@ def test_no_words_of_a_model_or_a_tool_can_act(number, words):
         max_size=9,
     ).map("".join)
 )
-def test_no_mixture_of_signs_can_act(words):
+def test_no_mixture_of_signs_can_act(readers, words):
     for item in evil_items(words):
-        check(item)
-    check({"kind": "block", "items": evil_items(words)})
+        check(readers, item)
+    check(readers, {"kind": "block", "items": evil_items(words)})
 
 
 def test_colours_are_for_those_who_draw_them():
@@ -198,3 +198,16 @@ def test_colours_are_for_those_who_draw_them():
     }
     assert to_plain(item) == "[shell] make (failed, exit code 2)\nno"
     assert to_markdown(item).endswith("```\nno\n```")
+
+
+@given(st.text())
+def test_nothing_in_plain_text_acts_on_a_terminal(words):
+    escapes = f"{words}\x1b]0;title\x07\x1b[2J\x9b5A{words}"
+    for item in (
+        {"kind": "text", "text": escapes},
+        {"kind": "notice", "level": "info", "text": escapes},
+        tool_item(title=escapes, output=escapes, note=escapes),
+    ):
+        assert not {*to_plain(item)} & {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0))} - {
+            *"\n\t"
+        }

@@ -22,6 +22,7 @@ from agent_magics.protocol.events import (
     ReasoningDelta,
     TextDelta,
     TokensCounted,
+    ToolCallChanged,
     ToolCallCompleted,
     ToolCallFailed,
     ToolCallPending,
@@ -41,7 +42,7 @@ from agent_magics.protocol.items import (
     Usage,
 )
 from agent_magics.render.describe import SAVED_CHARACTERS, describe_call, describe_cell, shorten
-from agent_magics.render.mime import ITEM_MIME, blocks_item, harmless, to_bundle
+from agent_magics.render.mime import ITEM_MIME, blocks_item, harmless, picture_metadata, to_bundle
 from agent_magics.render.pictures import MOST_OF_ONE, MOST_OF_TURN
 from agent_magics.render.text import to_markdown, to_plain
 from agent_magics.render.view import TurnView
@@ -184,6 +185,38 @@ def test_what_became_of_a_call(events, status, note):
         assert item["note"] == note
 
 
+def changed(by, arguments='{"command": ["echo", "mine"]}'):
+    return ToolCallChanged(call_id="c", name="shell", arguments=arguments, by=by)
+
+
+@pytest.mark.parametrize(
+    ("events", "note"),
+    [
+        (
+            [question(), answer("approve"), changed("approver")],
+            "changed and approved by the person",
+        ),
+        (
+            [question(), answer("approve", "program"), changed("approver")],
+            "changed and approved by the program",
+        ),
+        (
+            [question(), answer("approve"), changed("approver"), question(), answer("approve")],
+            "changed and approved by the person",
+        ),
+        ([changed("hook")], "changed by a hook"),
+        (
+            [changed("hook"), question(), answer("approve")],
+            "approved by the person; changed by a hook",
+        ),
+    ],
+)
+def test_of_a_changed_call_it_is_shown_what_ran(events, note):
+    [item] = items(pending(), *events, completed())
+    assert (item["title"], item["note"]) == ("echo mine", note)
+    assert "mine" in item["arguments"] and "ls" not in to_markdown(item) + to_plain(item)
+
+
 def test_an_empty_message_is_no_block():
     assert items(ItemCompleted(item=AssistantMessage("  "))) == []
 
@@ -236,7 +269,10 @@ def test_figures_follow_their_call():
     call, figure = view.blocks
     assert call.item["language"] == "python"
     assert figure.done
-    assert to_bundle(figure) == {"image/png": "aGk=", "text/plain": "[figure]"}
+    words = {"version": 1, "kind": "picture", "alt": "Picture from python: plot()"}
+    bundle = to_bundle(figure)
+    assert bundle == {ITEM_MIME: words, "image/png": "aGk=", "text/plain": "[figure]"}
+    assert picture_metadata(bundle) == {"image/png": {"alt": words["alt"]}}
 
 
 @pytest.mark.parametrize("mime", ["image/png", "image/jpeg", "image/gif", "image/webp"])
@@ -245,7 +281,8 @@ def test_pictures_that_a_tool_returned_follow_their_call(mime):
     call, picture = fold(pending("draw", "{}"), completed(output, name="draw")).blocks
     assert call.item["output"] == "See\nabove."
     assert picture.done
-    assert to_bundle(picture) == {mime: "aGk=", "text/plain": "[image]"}
+    words = {"version": 1, "kind": "picture", "alt": "Picture from draw"}
+    assert to_bundle(picture) == {ITEM_MIME: words, mime: "aGk=", "text/plain": "[image]"}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +317,7 @@ def test_what_a_tool_itself_shows_has_no_pictures_twice():
         LiveOutput(call_id="c", data={"image/png": "aGk=", "text/plain": "[figure]"}),
         completed(output, name="python", details={"output": "[figure]"}),
     )
-    assert [block.kind for block in view.blocks] == ["tool", "rich"]
+    assert [block.kind for block in view.blocks] == ["tool", "picture"]
 
 
 def test_scratch_stands_in_the_headline():
@@ -387,7 +424,7 @@ def test_when_the_turn_is_over_nothing_runs_any_more(end):
     view = fold(TextDelta(text="half"), pending(), end)
     assert all(block.done for block in view.blocks)
     assert view.blocks[1].item["status"] == "failed"
-    assert view.blocks[1].item["output"] == "Interrupted."
+    assert (view.blocks[1].item["output"], view.blocks[1].item["note"]) == ("", "not finished")
     assert view.apply(completed())[0] is not view.blocks[1]
 
 

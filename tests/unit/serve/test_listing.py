@@ -34,7 +34,7 @@ def test_every_built_in_tool_has_a_schema_of_an_object():
     assert "apply_patch" in listing.names, "models get it with a grammar, clients as a function"
     for each in listing.tools:
         assert each.input_schema["type"] == "object"
-        assert each.input_schema["properties"] or each.name == "list_sessions"
+        assert each.input_schema["properties"] or each.name in ("list_sessions", "list_agents")
         assert each.description
         assert each.title
     assert listing.data == frozenset(), "our own tools return text for a model"

@@ -10,7 +10,7 @@ from mcp_types import ElicitResult, Implementation, InputRequiredResult
 
 from agent_magics import Agent, tool
 from agent_magics.serve import protocol
-from agent_magics.serve.place import Place
+from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import ToolServer, client_name
 
 LIMIT = 30.0
@@ -39,7 +39,7 @@ def run(work):
 
     async def inner():
         with Agent(tools=[act, act_too], approval="untrusted") as agent:
-            server = ToolServer(Place(agent), ask_client=True)
+            server = ToolServer(CallPlace(agent), ask_client=True)
             async with Client(server.server, elicitation_callback=unused) as client:
                 try:
                     return await work(server, client.session)

@@ -2,10 +2,12 @@
 
 import pytest
 
-from agent_magics import Agent
+from agent_magics import Agent, ScriptedModel
+from agent_magics.engine.instructions import compose_instructions
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
-from agent_magics.settings import PathJudge, check_roots
+from agent_magics.settings.validation import check_roots
+from agent_magics.tools.files.path_judge import PathJudge
 
 
 def test_network_is_a_setting():
@@ -104,12 +106,21 @@ def test_the_instructions_say_where_code_runs(tmp_path):
         "The person has\nswitched the python tool off",
     )
     with Agent(cwd=tmp_path, instructions="Speak French.") as agent:
-        assert live in agent.config.instructions
+        assert live in compose_instructions(agent.config)
         for place, words in {"live": live, "scratch": scratch, "off": off}.items():
-            said = agent.setup(python=place).config.instructions
+            said = compose_instructions(agent.setup(python=place).config)
             assert [each in said for each in (live, scratch, off)].count(True) == 1
             assert words in said
             assert said.endswith("\nSpeak French.\n")
     with Agent(cwd=tmp_path, python="scratch") as agent:
-        assert scratch in agent.config.instructions
-        assert live in agent.setup(python="live").config.instructions
+        assert scratch in compose_instructions(agent.config)
+        assert live in compose_instructions(agent.setup(python="live").config)
+
+
+def test_a_working_folder_that_was_deleted_is_told_in_one_sentence(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FatalError, match="was deleted"):
+        Agent(ScriptedModel([]))

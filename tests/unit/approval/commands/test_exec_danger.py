@@ -5,9 +5,9 @@ import shlex
 
 import pytest
 
-from agent_magics.dispatch.exec_danger import danger_in_text, danger_of
-from agent_magics.dispatch.exec_place import Effort, Place
-from agent_magics.dispatch.exec_safe import only_reads
+from agent_magics.approval.commands.danger import danger_in_text, danger_of
+from agent_magics.approval.commands.place import Effort, Place
+from agent_magics.approval.commands.safe import only_reads
 
 ROOT = "/home/ada/project"
 
@@ -27,6 +27,25 @@ def lines(text):
 
 
 DANGEROUS_TEXT_LINES = lines(r"""
+rm -rf $X
+bash -c 'rm -rf "$X"'
+bash -c 'rm -rf "$TMP/build"'
+bash -c 'rm -fr "${X:-/}"'
+bash -c 'rm -rf "$(cat list)"'
+bash -c 'rm -rf $(cat list)'
+bash -c 'rm -rf `cat list`'
+bash -c 'rm --recursive -- "$1"'
+bash -c 'for d in a b; do rm -rf "$d"; done'
+bash -c 'while read d; do rm -rf "$d"; done < list'
+bash -c 'X=/; rm -rf $X'
+bash -c 'cat list | xargs rm -rf'
+bash -c 'cat list | xargs -I{} rm -rf {}'
+bash -c 'find a -print0 | xargs -0 rm -r'
+find . -delete
+find -delete
+find . -type f -delete
+find . -exec rm -rf {} +
+bash -c 'find "$X" -delete'
 rm -rf /
 rm -fr /
 rm -r -f /
@@ -227,8 +246,6 @@ rm -rf *.pyc
 rm -rf ./build ./dist
 rm -rf /tmp/x
 rm -rf /home/ada/project/build
-rm -rf "$TMP"
-rm -rf $TMP/build
 rm /etc/x
 rm *
 rm -f *

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.exec_identity import find_program, identity_of_command
+from agent_magics.approval.commands.identity import find_program, identity_of_command
 
 
 @pytest.fixture

@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.exec_danger import danger_of
-from agent_magics.dispatch.exec_place import Effort, Place, TooLongToJudge
-from agent_magics.dispatch.exec_policy import CommandRisk, CommandVerdict, classify_command
-from agent_magics.dispatch.exec_safe import only_reads
+from agent_magics.approval.commands.classification import (
+    CommandRisk,
+    CommandVerdict,
+    classify_command,
+)
+from agent_magics.approval.commands.danger import danger_of
+from agent_magics.approval.commands.place import Effort, Place, TooLongToJudge
+from agent_magics.approval.commands.safe import only_reads
 
 ROOT = Path("/home/ada/project")
 SAFE, DANGEROUS, OTHER = CommandRisk.SAFE, CommandRisk.DANGEROUS, CommandRisk.OTHER

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.exec_prefix import propose_prefix, runs_another
+from agent_magics.approval.commands.prefixes import (
+    covers_rest,
+    may_be_offered,
+    propose_prefix,
+    runs_another,
+)
 
 
 def offered(line, wanted=""):
@@ -17,24 +22,46 @@ def offered(line, wanted=""):
     ("line", "prefix"),
     [
         ("git status --short", "git status"),
-        ("git log -p --since=yesterday", "git log"),
-        ("npm run test -- --watch", "npm run test"),
-        ("npm test", "npm test"),
-        ("yarn run build", "yarn run build"),
-        ("cargo build --release", "cargo build"),
-        ("go test ./...", "go test"),
-        ("pytest", "pytest"),
-        ("pytest -x tests", "pytest"),
-        ("ruff check .", "ruff"),
-        ("make test", "make test"),
-        ("pip install numpy", "pip install"),
-        ("uv sync", "uv sync"),
-        ("touch made", "touch made"),
-        ("frobnicate --all now", "frobnicate --all now"),
+        ("git log -p --since=yesterday -n 3 -5 HEAD~2..main", "git log"),
+        ("git log --format=%h src/a.py", "git log"),
+        ("git diff -U3 --cached", "git diff"),
+        ("git add -A src", "git add"),
+        ("mkdir -p d1", "mkdir"),
+        ("touch made", "touch"),
+        ("ruff check --fix .", "ruff check"),
+        ("pip list --outdated", "pip list"),
+        ("pip show -f numpy", "pip show"),
     ],
 )
-def test_what_is_offered_says_what_it_is_for(line, prefix):
+def test_a_prefix_is_offered_of_what_is_known_whole(line, prefix):
     assert offered(line) == prefix
+    assert may_be_offered(shlex.split(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("npm test", "npm run test -- --watch", "cargo build", "go test ./...", "pytest -x tests"),
+        *("make test", "pip install numpy", "uv sync", "frobnicate --all now", "make", "cp a b"),
+        *(
+            "git push origin main",
+            "git fetch",
+            "git commit -m x",
+            "coverage run x.py",
+            "cmake -E x",
+        ),
+        *("git status --unknown", "git diff --no-index a b", "mkdir ../x", "touch /etc/x"),
+        *(
+            "ruff check --config x",
+            "cmake -E x",
+            "pylint --init-hook=x",
+            "jupyter nbconvert --execute x",
+        ),
+    ],
+)
+def test_of_all_others_the_very_command_is_offered(line):
+    assert offered(line) == ""
+    assert may_be_offered(shlex.split(line))
 
 
 @pytest.mark.parametrize(
@@ -49,38 +76,74 @@ def test_what_is_offered_says_what_it_is_for(line, prefix):
         *("awk 1 x", "sed -i s/a/b/ x", "vim x", "less x", "man ls", "docker run x", "kubectl x"),
         *("npx jest", "uvx ruff", "pipx run x", "tox", "gh pr list", "curl x", "wget x"),
         *("rm -rf build", "rm x", "dd if=a of=b", "chmod +x a", "kill 1", "pkill x", "shutdown"),
-        *("git -c core.pager=x status", "git -C sub status", "git --exec-path=x log", "git"),
-        *("git rebase -x ls", "git bisect run x", "git config a b", "git submodule foreach ls"),
-        *("git filter-branch x", "git difftool", "git x", "npm", "npm exec x", "npm run", "npm x"),
-        *("make", "make -C sub test", "make CC=evil", "make -f x test", "cargo", "cargo x"),
-        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "uv run x", "poetry run x"),
-        *("frobnicate", "one two three four five six seven eight nine", f"frobnicate {'a' * 101}"),
-        *("tar --to-command=x xf a", "pip install --python x y", "true", ""),
+        *("git -c core.pager=x status", "git --exec-path=x log", "git fetch --upload-pack=x"),
+        *("./run", "bin/x y", "/usr/bin/git status", "../x", "A=b ls", "make -C sub test"),
+        *("one two three four five six seven eight nine", f"frobnicate {'a' * 101}"),
+        *("tar --to-command=x xf a", "pip install --python x y", ""),
     ],
 )
 def test_nothing_is_offered_for_what_runs_anything(line):
     assert offered(line) == ""
+    assert not may_be_offered(shlex.split(line))
 
 
 @pytest.mark.parametrize(
     ("line", "wanted", "prefix"),
     [
-        ("git push origin main", "git push origin", "git push origin"),
-        ("git push origin main", "git push", "git push"),
-        ("git push origin main", "git", "git push"),
-        ("git push origin main", "git fetch", "git push"),
-        ("git push origin main", "git push origin main more", "git push"),
-        ("git push origin main", "hg", "git push"),
-        ("touch made", "touch", "touch made"),
-        ("pytest tests/unit", "pytest tests/unit", "pytest tests/unit"),
+        ("mkdir -p d1", "mkdir -p", "mkdir -p"),
+        ("mkdir -p d1", "mkdir", "mkdir"),
+        ("git log -p src", "git log -p", "git log -p"),
+        ("git log -p src", "git", "git log"),
+        ("git log -p src", "git add", "git log"),
+        ("touch made", "touch made more", "touch"),
+        ("git push origin main", "git push origin", ""),
+        ("pytest tests/unit", "pytest", ""),
         ("python x.py", "python x.py", ""),
         ("rm -rf build", "rm -rf build", ""),
-        ("git fetch --upload-pack=x", "git fetch --upload-pack=x", ""),
-        ("bash -c ls", "bash -c ls", ""),
     ],
 )
 def test_the_model_s_wish_may_only_make_it_narrower(line, wanted, prefix):
     assert offered(line, wanted) == prefix
+
+
+# What may follow each prefix that is offered, and what makes of it another command.
+FOLLOWING = {
+    "git status": ("-s", "--porcelain=v2", "src -b"),
+    "git log": ("-p", "-n 3", "--since=yesterday HEAD~2", "-5 --format=%h"),
+    "git show": ("HEAD", "--stat HEAD^"),
+    "git diff": ("", "-U5", "--cached src", "HEAD -- src"),
+    "git add": (".", "-A", "-fv src", "-- src"),
+    "mkdir": ("-p a/b", "-m 700 x", "-pv a b"),
+    "touch": ("a b",),
+    "ruff check": (".", "--fix src", "--select=E"),
+    "ruff format": ("--check",),
+    "pip list": ("--format=json",),
+    "pip show": ("numpy pandas",),
+}
+HOSTILE = (
+    *("--no-index /etc/shadow /dev/null", "/etc/shadow /dev/null", "-- ../../x /dev/null"),
+    *("--output=x", "-O", "--ext-diff", "--textconv", "--format=%G?", "--pretty %GK"),
+    *("--config x", "--config=x", "--rcfile=x", "--init-hook=x", "-c x", "--cache-dir /x"),
+    *("--pathspec-from-file=x", "../x", "a/../../x", "/x", "~/x", "-X", "--unknown", "-S key x y"),
+    *("--output-file x", "--show-signature", "--python x", "--log x", "-r /etc/passwd"),
+)
+
+
+@pytest.mark.parametrize("prefix", FOLLOWING)
+def test_a_prefix_covers_what_is_known_and_nothing_else(prefix):
+    words = prefix.split()
+    for rest in FOLLOWING[prefix]:
+        assert covers_rest([*words, *rest.split()], len(words)), rest
+    allowed = [rest for rest in HOSTILE if covers_rest([*words, *rest.split()], len(words))]
+    assert set(allowed) <= {"-S key x y", "-c x"}  # a search for a text; touch -c
+
+
+@given(st.sampled_from(list(FOLLOWING)), st.lists(st.text(max_size=12), max_size=5))
+def test_no_word_that_is_covered_leads_out(prefix, rest):
+    argv = [*prefix.split(), *rest]
+    if covers_rest(argv, 1):
+        operands = [word for word in rest if not word.startswith("-")]
+        assert not any(word.startswith(("/", "~")) or ".." in word.split("/") for word in operands)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import shlex
 
 import pytest
-from command_corpus import corpus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.exec_place import Effort, Place
-from agent_magics.dispatch.exec_safe import only_reads, programs_of
+from agent_magics.approval.commands.place import Effort, Place
+from agent_magics.approval.commands.safe import only_reads, programs_of
+from tests.support.corpora.commands import corpus
 
 ROOT = "/home/ada/project"
 
@@ -75,9 +75,33 @@ def test_what_writes_or_runs_or_reads_secrets_is_not_safe(argv):
 
 @pytest.mark.parametrize("argv", CONFINED_LINES, ids=name_of)
 def test_git_and_rg_are_safe_where_a_sandbox_holds_them_to_reading(argv, tmp_path):
-    (tmp_path / "src").mkdir()
+    for folder in ("src", ".git"):
+        (tmp_path / folder).mkdir()
+    for file in ("src/app.py", "a", "b"):
+        (tmp_path / file).touch()
     assert is_safe(argv, tmp_path, confined=True)
     assert not is_safe(argv, tmp_path)
+
+
+def test_a_login_shell_whose_profile_a_command_may_write_is_not_safe(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert is_safe(["bash", "-c", "ls"], tmp_path, confined=True)
+    assert not is_safe(["bash", "-lc", "ls"], tmp_path, confined=True)
+
+
+def test_what_git_shows_of_a_history_is_of_files_that_are_named(tmp_path):
+    """A word that means more to git than a file of that name, or another one, is none."""
+    for folder in (".git", "sub"):
+        (tmp_path / folder).mkdir()
+    for name in ("a", "*", ":a", "HEAD", "sub/b"):
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("a")
+    for name in ("a", "sub/b"):
+        assert is_safe(["git", "diff", "--", name], tmp_path, confined=True)
+    for name in ("*", ":a", "sub", "link", "gone", "../a", ""):
+        assert not is_safe(["git", "diff", "--", name], tmp_path, confined=True), name
+    assert not is_safe(["git", "log", "-p", "HEAD"], tmp_path, confined=True)
+    assert not is_safe(["git", "diff", "--", "b"], tmp_path / "sub", confined=True)
 
 
 @pytest.mark.parametrize("argv", UNSAFE_LINES, ids=name_of)

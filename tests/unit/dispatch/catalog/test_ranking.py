@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.ranking import Ranking, words_of
+from agent_magics.dispatch.catalog.ranking import Ranking, words_of
 
 TOOLS = {
     "create_issue": "Open a new issue in a repository, with title and body",

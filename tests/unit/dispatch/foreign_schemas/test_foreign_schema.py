@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.foreign_schema import (
+from agent_magics.dispatch.foreign_schemas.sanitizer import (
     DEEPEST,
     MOST_CHARACTERS,
     sanitize_json_schema,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.foreign_schema import sanitize_parameters
-from agent_magics.dispatch.foreign_signature import bound_arguments, function_of, type_of
+from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
+from agent_magics.dispatch.foreign_schemas.signature import bound_arguments, function_of, type_of
 
 SCHEMA = {
     "type": "object",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext, TurnContext
-from agent_magics.dispatch.function import FunctionToolHandler
+from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.tool import tool
+from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import ApprovalPolicy, RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ToolCallUpdated
@@ -109,6 +110,43 @@ def test_an_error_names_the_line_of_the_tool_that_raised_it():
     assert "return a / 0  # the line" in str(e.value)
 
 
+class _Silent(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls):
+        raise RuntimeError
+
+
+class _Anonymous(Exception, metaclass=_Nameless):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (_Silent(), "hostile raised _Silent: <its message raised SystemExit>"),
+        (_Anonymous("no name"), "hostile raised _Anonymous: no name"),
+        (ValueError("x" * 1_000_000), "hostile raised ValueError: xxx"),
+        (ValueError(ValueError(_Silent())), "hostile raised ValueError: "),
+    ],
+    ids=["silent", "anonymous", "huge", "nested"],
+)
+def test_an_error_is_told_whatever_its_class_does(error, told):
+    @tool(inline=True)
+    def hostile() -> str:
+        """Fail."""
+        raise error
+
+    with pytest.raises(RespondToModel) as e:
+        handle(hostile)
+    assert str(e.value).startswith(told)
+    assert len(str(e.value)) < 12_000
+
+
 def test_results_become_text_within_the_budget():
     @tool(inline=True)
     def long() -> str:
@@ -140,6 +178,19 @@ def test_a_generator_s_news_are_shown_and_its_end_is_the_result(options):
     assert news == [(0.5, None, {}), (None, "half", {}), (None, None, {"rows": 1})]
 
 
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -float("inf"), 10**400])
+def test_a_share_that_is_no_number_is_not_shown(share):
+    @tool
+    def steps():
+        """Go."""
+        yield share
+        return "done"
+
+    turn = Turn()
+    assert handle(steps, turn=turn).text == "done"
+    assert all(fields["progress"] is None for kind, fields in turn.sent if kind is ToolCallUpdated)
+
+
 def test_a_generator_stops_at_its_next_step_when_the_turn_is_over():
     closed = []
 
@@ -148,7 +199,7 @@ def test_a_generator_stops_at_its_next_step_when_the_turn_is_over():
         """Go."""
         try:
             yield 1
-            ctx.cancel()
+            status_of(ctx).cancel()
             yield 2
             closed.append("never reached")
         finally:

@@ -1,14 +1,16 @@
 """Kept results: names that lead to files, within bounds, and never silently gone."""
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
+import pandas
 import pytest
 
-from agent_magics.dispatch.handles import TEXT_LIMIT, HandleStore, is_handle
+from agent_magics.dispatch.results.stored import TEXT_LIMIT, HandleStore, is_handle
 from agent_magics.protocol.errors import RespondToModel
+from tests.support import forks
 
 
 class Growing:
@@ -111,11 +113,7 @@ def test_half_characters_do_no_harm():
 def test_the_end_removes_the_files_of_this_process_alone():
     store = HandleStore()
     path = store.path_of(store.keep("text"))
-    pid = os.fork()
-    if not pid:
-        store.close()
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+    forks.call(store.close)
     assert path.is_file()
     store.close()
     assert not path.parent.exists()
@@ -151,7 +149,6 @@ def test_a_text_and_a_file_stand_for_each_other():
 
 
 def test_a_table_is_a_file_of_comma_separated_values():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     store = HandleStore()
     name = store.keep_value(pandas.DataFrame({"a": [1, 2]}))
     assert store.path_of(name).read_text() == ",a\n0,1\n1,2\n"
@@ -181,7 +178,6 @@ def test_a_value_that_came_back_gets_a_new_name():
 
 
 def test_what_is_huge_is_not_written_out():
-    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
     store = HandleStore()
     name = store.keep_value(numpy.zeros(TEXT_LIMIT // 8 + 1))
     with pytest.raises(RespondToModel, match=r"too large to be written out.*use _r1 in python"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.output_guard import OutputGuard, Overflow
+from agent_magics.dispatch.results.output_guard import OutputGuard, Overflow
 from agent_magics.protocol.errors import RespondToModel
 
 
@@ -18,7 +18,7 @@ def test_exploring_shows_the_first_and_has_no_next_page():
 
 
 def test_focusing_goes_page_by_page():
-    guard = OutputGuard.from_input({"detail_level": "full"})
+    guard = OutputGuard("full")
     assert guard.should_include_body()
     page, rest = guard.cap_items(range(120), "x")
     assert (page, rest) == (list(range(50)), Overflow(50, 120, "x", 50))
@@ -29,9 +29,9 @@ def test_focusing_goes_page_by_page():
 
 
 def test_an_explicit_limit_caps_exploring_too():
-    for guard in (OutputGuard(limit=10), OutputGuard.from_input({"limit": 10})):
-        assert len(guard.cap_items(range(300))[0]) == 10
-        assert len(guard.cap_files(range(300))[0]) == 10
+    guard = OutputGuard(limit=10)
+    assert len(guard.cap_items(range(300))[0]) == 10
+    assert len(guard.cap_files(range(300))[0]) == 10
     assert len(OutputGuard(limit=500).cap_items(range(300))[0]) == 200
     assert len(OutputGuard("full", limit=250).cap_items(range(300))[0]) == 250
 
@@ -44,7 +44,7 @@ def test_files_have_a_cap_of_their_own():
 
 @pytest.mark.parametrize("level", ["compact", "", None])
 def test_any_other_level_explores(level):
-    assert not OutputGuard.from_input({"detail_level": level}).focused
+    assert not OutputGuard(level).focused
 
 
 def test_what_fits_says_nothing_and_what_lies_behind_the_end_says_so():

@@ -4,9 +4,11 @@ import io
 import sys
 import types
 
+import numpy
+import pandas
 import pytest
 
-from agent_magics.dispatch.values import (
+from agent_magics.dispatch.results.values import (
     describe_value,
     estimate_size,
     format_size,
@@ -20,8 +22,6 @@ class Wild(type):
     """A class of classes that answers nothing."""
 
     def __getattribute__(cls, name):
-        if name in ("__module__", "__qualname__", "__name__"):
-            return super().__getattribute__(name)
         raise AssertionError(name)
 
 
@@ -69,8 +69,6 @@ def test_sizes_are_estimated_from_a_sample():
 
 
 def test_libraries_count_for_themselves():
-    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     assert estimate_size(numpy.zeros(1_000)) == 8_000
     assert describe_value(numpy.zeros((2, 3))) == "numpy.ndarray, shape (2, 3), float64, 48 bytes"
     frame = pandas.DataFrame({f"c{n}": [1.0] for n in range(30)})

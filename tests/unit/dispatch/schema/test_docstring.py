@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.docstring import Docstring, parse_docstring
+from agent_magics.dispatch.schema.docstring import Docstring, parse_docstring
 
 GOOGLE = """Revenue rows of one month.
 

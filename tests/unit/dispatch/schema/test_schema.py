@@ -57,11 +57,13 @@ from pydantic import BaseModel, Field
 from pydantic_core import SchemaValidator
 from typing_extensions import Doc
 
-from agent_magics.dispatch import arguments, context, schema
-from agent_magics.dispatch.arguments import ArgumentBinder
+from agent_magics.dispatch import context
+from agent_magics.dispatch.arguments import decoding as arguments
+from agent_magics.dispatch.arguments.decoding import ArgumentBinder
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.schema import derive_parameters
-from agent_magics.dispatch.signature import context_parameter, read_parameters
+from agent_magics.dispatch.schema import generation as schema
+from agent_magics.dispatch.schema.generation import derive_parameters
+from agent_magics.dispatch.schema.signature import context_parameter, read_parameters
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 # The signatures below are text, so these names are used from there only.
@@ -979,7 +981,7 @@ def test_alias_gets_its_parameters_description():
 
 def run_fresh(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter that finds this package."""
-    root = Path(schema.__file__).parents[2]
+    root = Path(schema.__file__).parents[3]
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
     )
@@ -987,8 +989,9 @@ def run_fresh(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_no_pydantic_for_simple_signatures():
     code = (
-        "import sys, agent_magics.dispatch.output\n"
-        "from agent_magics.dispatch import arguments, schema\n"
+        "import sys, agent_magics.dispatch.results.output\n"
+        "from agent_magics.dispatch.arguments import decoding as arguments\n"
+        "from agent_magics.dispatch.schema import generation as schema\n"
         "assert not {'pydantic', 'pydantic_core'} & set(sys.modules)\n"
         "def f(x: str, y: list[int] = [], z: str | None = None): ...\n"
         'arguments.ArgumentBinder(f).bind_json(\'{"x": "a"}\')\n'
@@ -1475,3 +1478,26 @@ def test_any_text_binds_or_is_told(text):
     except RespondToModel as error:
         told, outcome = str(error), None
     assert told or (outcome is not None and type(outcome[1]["x"]) is int)
+
+
+ALIASES = """
+type Number = int
+type Array = np.ndarray
+type Backwards[K, V] = dict[V, K]
+type Json = dict[str, Json] | list[Json] | str
+def f(number: Number, all: list[Number], array: Array, pairs: Backwards[int, str], json: Json): ...
+"""
+
+
+@pytest.mark.needs("python 3.12")
+def test_an_alias_is_written_as_what_it_stands_for():
+    names: dict[str, typing.Any] = {"np": np}
+    exec(ALIASES, names)
+    schema, _, _ = derive_parameters(names["f"])
+    number = {"type": "integer"}
+    assert schema["properties"]["number"] == number
+    assert schema["properties"]["all"] == {"type": "array", "items": number}
+    assert schema["properties"]["array"]["format"] == "handle"
+    assert schema["properties"]["pairs"] == {"type": "object", "additionalProperties": number}
+    assert schema["properties"]["json"] == {"$ref": "#/$defs/Json"}
+    assert schema["$defs"].keys() == {"Json"}

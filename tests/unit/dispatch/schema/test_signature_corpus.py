@@ -9,11 +9,11 @@ import pickle
 from pathlib import Path
 
 import pytest
-import signature_names
 
 from agent_magics import FatalError, ScriptedModel, tool
 from agent_magics.app import Agent
-from agent_magics.dispatch.schema import STRICT_KEYWORDS
+from agent_magics.dispatch.schema.generation import STRICT_KEYWORDS
+from tests.support.corpora import signature_names
 
 TEXT = (Path(__file__).parent / "signature_corpus.txt").read_text(encoding="utf-8")
 CASES = [tuple(part.split("\n")) for part in TEXT.strip().split("\n\n")]

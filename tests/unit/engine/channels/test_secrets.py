@@ -1,8 +1,11 @@
+import json
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.engine.secrets import REDACTED, EventRedactor, cut_begun, redact_text
+from agent_magics.engine.channels.redaction import REDACTED, EventRedactor, cut_partial, redact_text
 from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
@@ -26,7 +29,7 @@ def printed(events):
     [("", ""), ("a", ""), ("a s", "s"), ("sk", "sk"), (KEY[:-1], KEY[:-1]), ("ss", "s"), (KEY, "")],
 )
 def test_the_beginning_of_a_secret_is_cut_off(text, begun):
-    shown, held = cut_begun((KEY,), text)
+    shown, held = cut_partial((KEY,), text)
     assert (shown + held, held) == (text, begun)
 
 
@@ -95,3 +98,25 @@ def test_any_pieces_show_what_the_whole_would(pieces, secret):
     ]
     events += redactor.clean(ExecCommandEnd, {"call_id": "c"})
     assert printed(events) == redact_text((secret,), "".join(pieces))
+
+
+@given(
+    st.text(st.characters(codec="utf-8", min_codepoint=32), min_size=4, max_size=20),
+    st.lists(st.sampled_from(["plain", "json", "ascii", "coded", "twice"]), min_size=1),
+)
+def test_a_secret_is_seen_through_the_escapes_of_json(secret, ways):
+    def written(at, character):
+        way = ways[at % len(ways)]
+        inside = json.dumps(character, ensure_ascii=way != "json")[1:-1]
+        coded = "".join(f"\\u{unit:04X}" for unit in struct.unpack(*_units(character)))
+        return {"plain": character, "coded": coded, "twice": json.dumps(inside)[1:-1]}.get(
+            way, inside
+        )
+
+    text = "".join(written(at, character) for at, character in enumerate(secret))
+    assert redact_text([secret], f"{{{text}}}") == f"{{{REDACTED}}}"
+
+
+def _units(character):
+    data = character.encode("utf-16-be")
+    return f">{len(data) // 2}H", data

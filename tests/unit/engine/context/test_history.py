@@ -1,6 +1,6 @@
 """The conversation: append-only, encoded once, and valid when its calls are closed."""
 
-from agent_magics.engine.history import INTERRUPTED, History
+from agent_magics.engine.context.history import INTERRUPTED, History
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,
@@ -51,13 +51,32 @@ def test_two_wires_take_turns_on_one_history_and_neither_starts_afresh():
     assert first.seen == second.seen == list(history.items)
 
 
-def test_after_clear_nothing_is_left_of_the_encoded_form():
-    history, maker = History([UserMessage("a")]), Maker()
-    history.encoded(maker)
-    history.clear()
-    assert history.encoded(maker) == b""
-    history.append(AssistantMessage("b"))
-    assert history.encoded(maker) == b"AssistantMessage"
+def test_a_turn_that_is_taken_back_is_not_encoded_and_comes_back_as_it_was():
+    history, maker, kept = History([UserMessage("a")]), Maker(), []
+    history.keep = kept.append
+    history.begin_turn("one")
+    history.append(UserMessage("b"))
+    history.shorten([UserMessage("base")], 2)
+    history.begin_turn("two")
+    history.append(AssistantMessage("c"))
+    both = history.encoded(maker), list(history.items), list(history.sent), history.turns
+    history.take_back("one")
+    assert history.encoded(maker) == b"UserMessage"
+    assert (history.turns, list(history.sent)) == ((), [UserMessage("a")])
+    assert history.restore()
+    assert not history.restore()
+    assert (history.encoded(maker), list(history.items), list(history.sent), history.turns) == both
+    assert [type(entry).__name__ for entry in kept][-2:] == ["TurnsTakenBack", "TurnsRestored"]
+
+
+def test_what_was_taken_back_is_forgotten_when_more_is_said():
+    history = History()
+    history.begin_turn("one")
+    history.append(UserMessage("a"))
+    history.take_back("one")
+    history.append(UserMessage("b"))
+    assert not history.restore()
+    assert list(history.items) == [UserMessage("b")]
 
 
 def test_open_calls_are_closed_in_their_own_form_and_order():

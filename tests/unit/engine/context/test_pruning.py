@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.engine.pruning import prune
+from agent_magics.engine.context.pruning import prune
 from agent_magics.protocol.items import (
     AssistantMessage,
     FunctionCall,

@@ -3,21 +3,21 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magics.engine.compaction import (
+from agent_magics.engine.context.history import History
+from agent_magics.engine.context.pruning import SHORTEST, prune
+from agent_magics.engine.context.summary import (
     LONGEST_ENTRY,
     Parts,
-    Record,
+    SummaryHistory,
     keep_words,
     replacement,
     split,
     write_record,
 )
-from agent_magics.engine.history import History
-from agent_magics.engine.pruning import SHORTEST, prune
-from agent_magics.engine.tokens import count_item, count_items, guess_text
-from agent_magics.models.chat_wire import ChatTranscript
-from agent_magics.models.endpoints import Dialect
-from agent_magics.models.responses_wire import ResponsesTranscript
+from agent_magics.engine.context.tokens import count_item, count_items, guess_text
+from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.wires.chat.messages import ChatTranscript
+from agent_magics.models.wires.responses.items import ResponsesTranscript
 from agent_magics.protocol.events import PlanStep
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -236,7 +236,7 @@ def test_one_long_output_does_not_fill_a_record():
 
 def test_a_request_for_a_summary_knows_the_whole_conversation_and_sends_one_message():
     items = [UserMessage("hi"), AssistantMessage("Hello.")]
-    record = Record(items, "the record")
+    record = SummaryHistory(items, "the record")
     assert record.items is items
     (message,) = record.sent
     assert message.content.startswith("the record\n\n(End of the record.)")
@@ -279,8 +279,6 @@ def test_after_a_base_only_what_is_new_is_encoded():
     history.shorten([UserMessage("shorter")], 4)
     assert list(history.sent) == [UserMessage("shorter")]
     assert history.encoded(Names) == b"UserMessage"
-    history.clear()
-    assert list(history.sent) == [] == list(history.items)
 
 
 def test_what_the_model_has_not_read_stays_with_its_call_whatever_came_after_it():

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_trees import CONTENTS, EDITS, PATHS, edit, tree_of
 
-from agent_magics.backends import workspace, workspace_scan, workspace_states
-from agent_magics.backends.beneath import real_path
-from agent_magics.backends.workspace import memory_of
-from agent_magics.backends.workspace_journal import ChangeJournal
-from agent_magics.engine.turn_diff import DiffTracker, diff_event
+from agent_magics.engine.file_changes.turn import DiffTracker, diff_event
+from agent_magics.file_history import scan as workspace_scan
+from agent_magics.file_history import states as workspace_states
+from agent_magics.file_history import workspace
+from agent_magics.file_history.journal import ChangeJournal
+from agent_magics.file_history.workspace import memory_of
+from agent_magics.files.beneath import real_path
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated, Warned
+from tests.support.files.random_trees import CONTENTS, EDITS, PATHS, edit, tree_of
 
 SOME = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -442,7 +444,7 @@ def test_a_line_cut_short_by_a_crash_is_left_out(work):
 
 
 def test_the_oldest_turns_go_when_too_much_is_kept(work, monkeypatch):
-    monkeypatch.setattr("agent_magics.backends.workspace_journal.MOST_KEPT", 100)
+    monkeypatch.setattr("agent_magics.file_history.journal.MOST_KEPT", 100)
     for number in range(5):
         with work.command():
             (work.root / f"{number}").write_text(f"{number}" * 30)

@@ -1,4 +1,4 @@
-"""The loop guard by itself: what repeats, what does not, and that a call costs the same always."""
+"""The repetition detector: what repeats, what does not, and that each call costs the same."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.engine.loop_guard import LoopGuard
+from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.protocol.config import LoopLimits
 from agent_magics.protocol.items import CustomToolCall, FunctionCall, LocalShellCall
 
@@ -19,12 +19,12 @@ def call(name="look", arguments="{}", call_id=None):
     return FunctionCall(call_id or f"c{next(NUMBERS)}", name, text)
 
 
-def feed(guard, *pairs):
-    """Give the guard calls with their outputs, each an answer of its own; return the notes."""
+def feed(detector, *pairs):
+    """Give the detector calls with their outputs, each an answer of its own; return the notes."""
     for item, output in pairs:
-        guard.arrived([item])
-        guard.answered(item.call_id, output)
-    return guard.take_notes()
+        detector.arrived([item])
+        detector.answered(item.call_id, output)
+    return detector.take_notes()
 
 
 SAME_CALLS = {
@@ -38,7 +38,9 @@ SAME_CALLS = {
 
 @pytest.mark.parametrize("case", SAME_CALLS)
 def test_identical_is_meant_as_json(case):
-    notes = feed(LoopGuard(), *[(call(arguments=text), "same") for text in SAME_CALLS[case]])
+    notes = feed(
+        RepetitionDetector(), *[(call(arguments=text), "same") for text in SAME_CALLS[case]]
+    )
     assert len(notes) == 1 and "the same call, the same result (look), 3 times" in notes[0]
 
 
@@ -47,7 +49,7 @@ def test_identical_is_meant_as_json(case):
     [CustomToolCall("c", "patch", "*** Begin"), LocalShellCall("c", ("ls", "-l"), "/x")],
 )
 def test_every_kind_of_call_is_compared(item):
-    assert len(feed(LoopGuard(), *[(item, "same")] * 3)) == 1
+    assert len(feed(RepetitionDetector(), *[(item, "same")] * 3)) == 1
 
 
 DIFFERENT = {
@@ -69,7 +71,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_what_is_no_circle(case):
-    assert feed(LoopGuard(), *DIFFERENT[case]) == []
+    assert feed(RepetitionDetector(), *DIFFERENT[case]) == []
 
 
 NEARLY = {
@@ -83,9 +85,9 @@ NEARLY = {
 @pytest.mark.parametrize("case", NEARLY)
 def test_nearly_the_same_with_the_same_result(case):
     pairs = [(call(arguments=arguments), "no such file") for arguments in NEARLY[case]]
-    assert feed(LoopGuard(), *pairs[:4]) == []
-    guard = LoopGuard()
-    (note,) = feed(guard, *pairs)
+    assert feed(RepetitionDetector(), *pairs[:4]) == []
+    detector = RepetitionDetector()
+    (note,) = feed(detector, *pairs)
     assert "nearly the same call (look), 5 times" in note
 
 
@@ -93,93 +95,93 @@ def test_times_and_durations_are_no_difference():
     outputs = [
         f"exit code 1 after {number / 10} s at 2026-11-22 10:00:0{number}" for number in (1, 2, 3)
     ]
-    assert len(feed(LoopGuard(), *[(call(), output) for output in outputs])) == 1
+    assert len(feed(RepetitionDetector(), *[(call(), output) for output in outputs])) == 1
 
 
 def test_of_long_outputs_both_ends_count():
     long = "x" * 20_000
-    assert len(feed(LoopGuard(), *[(call(), f"{long} in {n} s") for n in (1, 2, 3)])) == 1
-    assert feed(LoopGuard(), *[(call(), f"{long} {end}") for end in "abc"]) == []
+    assert len(feed(RepetitionDetector(), *[(call(), f"{long} in {n} s") for n in (1, 2, 3)])) == 1
+    assert feed(RepetitionDetector(), *[(call(), f"{long} {end}") for end in "abc"]) == []
 
 
 @pytest.mark.parametrize("period", [2, 3, 4])
 def test_short_periods(period):
     row = [(call(name), "same") for name in "abcd"[:period]]
-    guard = LoopGuard()
-    assert feed(guard, *row * 2, *row[:-1]) == []
-    (note,) = feed(guard, row[-1])
+    detector = RepetitionDetector()
+    assert feed(detector, *row * 2, *row[:-1]) == []
+    (note,) = feed(detector, row[-1])
     assert f"the same {period} calls in turn, 3 times" in note
 
 
 def test_a_longer_row_is_not_looked_for():
     row = [(call(name), "same") for name in "abcde"]
-    assert feed(LoopGuard(), *row * 6) == []
+    assert feed(RepetitionDetector(), *row * 6) == []
 
 
 def test_the_model_is_told_once_of_a_row_and_again_of_the_next():
-    guard = LoopGuard()
-    assert len(feed(guard, *[(call(), "same")] * 8)) == 1
-    feed(guard, (call("other"), "x"))
-    assert len(feed(guard, *[(call(), "same")] * 3)) == 1
+    detector = RepetitionDetector()
+    assert len(feed(detector, *[(call(), "same")] * 8)) == 1
+    feed(detector, (call("other"), "x"))
+    assert len(feed(detector, *[(call(), "same")] * 3)) == 1
 
 
 def test_a_question_comes_after_patience_has_ended():
-    guard = LoopGuard(LoopLimits(identical=3, patience=2))
+    detector = RepetitionDetector(LoopLimits(identical=3, patience=2))
     questions = []
     for _ in range(6):
         item = call()
-        guard.arrived([item])
-        questions.append(bool(guard.question_about(item.call_id)))
-        guard.answered(item.call_id, "same")
+        detector.arrived([item])
+        questions.append(bool(detector.question_about(item.call_id)))
+        detector.answered(item.call_id, "same")
     assert questions == [False] * 4 + [True] * 2
 
 
 def test_what_is_different_is_not_asked_about():
-    guard = LoopGuard()
-    feed(guard, *[(call(), "same")] * 6)
+    detector = RepetitionDetector()
+    feed(detector, *[(call(), "same")] * 6)
     item = call("other")
-    guard.arrived([item])
-    assert guard.question_about(item.call_id) == ""
-    assert guard.question_about("unknown") == ""  # made by hand, or inside another call
+    detector.arrived([item])
+    assert detector.question_about(item.call_id) == ""
+    assert detector.question_about("unknown") == ""  # made by hand, or inside another call
 
 
 def test_after_some_notes_in_a_turn_the_next_circle_is_asked_about_at_once():
-    guard = LoopGuard(LoopLimits(notes=2))
+    detector = RepetitionDetector(LoopLimits(notes=2))
     for name in "ab":
-        assert len(feed(guard, *[(call(name), "same")] * 3)) == 1
-    assert feed(guard, *[(call("c"), "same")] * 3) == []
+        assert len(feed(detector, *[(call(name), "same")] * 3)) == 1
+    assert feed(detector, *[(call("c"), "same")] * 3) == []
     item = call("c")
-    guard.arrived([item])
-    assert "round in circles" in guard.question_about(item.call_id)
-    guard.begin_turn()
-    guard.arrived([item])
-    assert guard.question_about(item.call_id) == ""
+    detector.arrived([item])
+    assert "round in circles" in detector.question_about(item.call_id)
+    detector.begin_turn()
+    detector.arrived([item])
+    assert detector.question_about(item.call_id) == ""
 
 
 def test_an_approval_begins_anew():
-    guard = LoopGuard()
-    feed(guard, *[(call(), "same")] * 4)
-    guard.forget()
-    assert feed(guard, *[(call(), "same")] * 2) == []
-    assert len(feed(guard, (call(), "same"))) == 1
+    detector = RepetitionDetector()
+    feed(detector, *[(call(), "same")] * 4)
+    detector.forget()
+    assert feed(detector, *[(call(), "same")] * 2) == []
+    assert len(feed(detector, (call(), "same"))) == 1
 
 
 def test_calls_of_one_answer_count_in_their_order():
-    guard = LoopGuard()
+    detector = RepetitionDetector()
     items = [call(), call(), call()]
-    guard.arrived(items)
+    detector.arrived(items)
     for item in items:
-        guard.answered(item.call_id, "same")
-    assert len(guard.take_notes()) == 1
+        detector.answered(item.call_id, "same")
+    assert len(detector.take_notes()) == 1
 
 
 def test_short_words_and_other_words_are_nothing():
-    guard = LoopGuard()
+    detector = RepetitionDetector()
     for number in range(10):
-        guard.said("Let me see.")
-        guard.said(f"Now I am going to look at number {number}.")
-        feed(guard, (call(arguments={"n": str(number) * 3}), f"text {'abcdefghij'[number]}"))
-    assert guard.take_notes() == []
+        detector.record_text("Let me see.")
+        detector.record_text(f"Now I am going to look at number {number}.")
+        feed(detector, (call(arguments={"n": str(number) * 3}), f"text {'abcdefghij'[number]}"))
+    assert detector.take_notes() == []
 
 
 calls = st.tuples(
@@ -191,18 +193,18 @@ calls = st.tuples(
 @settings(deadline=None)
 @given(st.lists(calls, max_size=60))
 def test_nothing_but_rows_is_ever_noted(pairs):
-    guard, seen = LoopGuard(), []
+    detector, seen = RepetitionDetector(), []
     for item, output in pairs:
-        notes = feed(guard, (item, output))
+        notes = feed(detector, (item, output))
         seen.append((item.name, item.arguments, output.replace("2", "1")))
         if notes and "the same call, the same result" in notes[0]:
             assert len(set(seen[-3:])) == 1
         if len(seen) >= 3 and len(set(seen[-3:])) == 1 and len(set(seen[-4:])) > 1:
-            assert notes or guard._notes_given >= guard.limits.notes
+            assert notes or detector._notes_given >= detector.limits.notes
 
 
 def test_what_it_keeps_does_not_grow():
-    guard = LoopGuard()
+    detector = RepetitionDetector()
     for number in range(500):
-        feed(guard, (call(arguments={"n": number}), f"text {number}"))
-    assert len(guard._calls) == 4 and guard._arrived == {}
+        feed(detector, (call(arguments={"n": number}), f"text {number}"))
+    assert len(detector._calls) == 4 and detector._arrived == {}

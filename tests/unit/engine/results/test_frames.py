@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from agent_magics.engine.frames import is_frame_type
-from agent_magics.engine.structured import OutputType
+from agent_magics.engine.results.frames import is_frame_type
+from agent_magics.engine.results.structured import OutputType
 from agent_magics.protocol.errors import RespondToModel
 
 TYPES = ["string", "integer", "number", "boolean", "date", "datetime"]

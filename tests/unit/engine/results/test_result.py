@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.engine.result import FinishedCall, RunResult, summarise
+from agent_magics.engine.results.run import FinishedCall, RunResult, summarise
 from agent_magics.protocol.events import (
     TextDelta,
     ToolCallCompleted,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from agent_magics.engine.structured import NOTHING, OutputType, json_in
-from agent_magics.models.transforms import strict_form
+from agent_magics.engine.results.structured import NOTHING, OutputType, json_in
+from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 
@@ -160,7 +160,7 @@ def test_the_model_is_told_the_schema():
         Callable,
         list["Nowhere"],  # noqa: F821 - that is the point
     ],
-    ids=str,
+    ids=lambda kind: "an object" if type(kind) is object else str(kind),
 )
 def test_what_is_no_type_for_an_answer_is_refused_in_one_sentence(kind):
     with pytest.raises(FatalError) as refusal:

@@ -1,13 +1,20 @@
 from collections.abc import Iterator
 
 import pytest
-from confined_run import USER, ground
+
+from tests.support.needs import require
+from tests.support.sandbox.confined_run import ground
+from tests.support.users import ME, USER
 
 
-@pytest.fixture(params=[0, USER])
+@pytest.fixture(params=["root", "user"])
 def uid(request: pytest.FixtureRequest) -> int:
     """Who runs what is confined: root, then an unprivileged user."""
-    return request.param
+    require("tier 1")
+    if request.param == "user":
+        return USER
+    require("root")
+    return ME
 
 
 @pytest.fixture

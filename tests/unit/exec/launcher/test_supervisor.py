@@ -11,17 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launcher_client import (
-    Command,
-    LauncherClient,
-    family_of,
-    wait_until,
-    wait_until_ended,
-    watch,
-)
 
-from agent_magics.backends.launcher import linux
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher import linux
+from agent_magics.exec.launcher.wire import (
     INTERRUPT,
     KILL,
     TERMINATE,
@@ -29,6 +21,15 @@ from agent_magics.backends.launcher.wire import (
     Ended,
     SpawnRequest,
     Started,
+)
+from tests.support.needs import require
+from tests.support.sandbox.launcher_client import (
+    Command,
+    LauncherClient,
+    family_of,
+    wait_until,
+    wait_until_ended,
+    watch,
 )
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -44,10 +45,7 @@ def launcher():
 @pytest.fixture(params=[0, 1, 2])
 def confinement(request, launcher, tmp_path) -> Confinement | None:
     """None, and one of each tier."""
-    if request.param > launcher.tier:
-        pytest.skip(
-            f"this machine has no tier {request.param}, it was not tested: {launcher.reason}"
-        )
+    require(f"tier {request.param}")
     return Confinement(request.param, (str(tmp_path),)) if request.param else None
 
 
@@ -245,6 +243,15 @@ def test_limits_hold(launcher, tmp_path):
     assert command.output.split()[-1] == b"4096"
 
 
+def test_too_many_processes_end_the_command(launcher):
+    script = "for n in $(seq 30); do sleep 60 & done; echo begun; wait"
+    command = launcher.run(["bash", "-c", script], most_processes=20)
+    assert command.output == b"begun\n"
+    assert command.ended.status == -signal.SIGKILL
+    assert command.ended.refused == ("more than 20 processes",)
+    assert launcher.run(["true"], most_processes=1).ended.status == 0
+
+
 def test_a_limit_above_the_hard_one_is_the_hard_one(launcher):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     command = launcher.run(["bash", "-c", "ulimit -Hn"], limits={"RLIMIT_NOFILE": hard + 1})
@@ -321,7 +328,7 @@ def test_terminate_kills_after_the_grace_period_what_does_not_listen(launcher):
     command.finish()
     assert command.ended.status == -signal.SIGKILL
     wait_until_ended(alive, timeout=0)
-    assert 0.2 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.2
 
 
 def test_a_stopped_command_can_be_terminated(launcher):
@@ -397,9 +404,8 @@ def test_the_program_ends_with_its_supervisor_even_if_nobody_looks(launcher, con
     assert command.lost
 
 
+@pytest.mark.needs("root")  # RLIMIT_NPROC counts all processes of a user
 def test_a_fork_bomb_is_ended(launcher):
-    if os.getuid() != 0:
-        pytest.skip("RLIMIT_NPROC counts all processes of this user: only root can test bombs")
     script = """
 import os, time
 os.setuid(4243)

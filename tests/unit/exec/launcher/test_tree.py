@@ -1,18 +1,17 @@
 """Whoever descends from a process is found and ended, whatever it did to get away."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PREAMBLE = f"""
 import ctypes, json, os, signal, subprocess, sys
 sys.path.append({str(ROOT)!r})
-from agent_magics.backends.launcher import linux, tree
+from agent_magics.exec.launcher import linux, tree
 linux.become_subreaper()
 
 def start(script, lines=1):
@@ -115,21 +114,27 @@ print(json.dumps([int(daemon) in killed, sorted(alive) == sorted([kept, int(gran
 
 def test_stopped_processes_cannot_fork():
     seen = run("""
+import time
 start("echo; while :; do /bin/true; done")
+forked = set()
+while len(forked) < 20:
+    forked.update(tree.descendants(os.getpid()))
 stopped = tree.stop_tree()
-states = {state(pid) for pid in stopped} - {"Z"}
-again = tree.descendants(os.getpid())
+afterwards = []
+for _ in range(20):
+    time.sleep(0.005)
+    afterwards.append(tree.descendants(os.getpid()))
 tree.kill_tree({})
-print(json.dumps([sorted(states), sorted(stopped) == sorted(again)]))
+print(json.dumps([stopped, afterwards]))
 """)
-    # A signal is on its way until its process runs again: "t" and "D" do not occur here.
-    assert set(seen[0]) <= {"T", "R", "S"} and seen[1]
+    stopped, afterwards = seen
+    # Those found first may have ended before they were stopped; nobody comes.
+    assert all(set(found) <= set(stopped) for found in afterwards)
 
 
+@pytest.mark.needs("root")  # RLIMIT_NPROC counts all processes of a user
 @pytest.mark.parametrize("without_files", [False, True])
 def test_a_fork_bomb_leaves_nobody(without_files):
-    if os.getuid() != 0:
-        pytest.skip("RLIMIT_NPROC counts all processes of this user: only root can test bombs")
     seen = run(f"""
 import resource, time
 if {without_files}:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.launcher.wire import (
+from agent_magics.exec.launcher.wire import (
     Confinement,
     Ended,
     Failed,

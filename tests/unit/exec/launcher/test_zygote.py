@@ -10,16 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from launcher_client import (
+
+from agent_magics.exec.launcher import linux
+from agent_magics.exec.launcher.wire import Ended, receive_message, send_message
+from tests.support.needs import not_tested
+from tests.support.sandbox.launcher_client import (
     LauncherClient,
     family_of,
     wait_until,
     wait_until_ended,
     watch,
 )
-
-from agent_magics.backends.launcher import linux
-from agent_magics.backends.launcher.wire import Ended, receive_message, send_message
 
 
 def open_descriptors(pid: int) -> list[str]:
@@ -41,7 +42,7 @@ def test_its_first_message_tells_who_it_is():
 
 def test_tests_can_ask_for_an_older_landlock():
     if linux.landlock_abi() < 2:
-        pytest.skip(f"this kernel has Landlock {linux.landlock_abi()}: nothing older to imitate")
+        not_tested("an older Landlock", "this kernel has none that is newer")
     with LauncherClient(env={"AGENT_MAGICS_TEST_ABI": "1"}) as launcher:
         assert launcher.hello["landlock_abi"] == 1
 
@@ -64,9 +65,8 @@ def test_an_interrupt_of_its_whole_group_does_not_end_it():
         command.close()
 
 
+@pytest.mark.needs("root")
 def test_nobody_can_look_into_it_its_guardian_or_its_supervisors():
-    if os.getuid() != 0:
-        pytest.skip("only root can become somebody else to look from")
     with LauncherClient(uid=4244) as launcher:
         command = launcher.spawn(["sleep", "1000"])
         supervisor = int(status_of(command.pid, "PPid"))
@@ -80,15 +80,15 @@ def test_nobody_can_look_into_it_its_guardian_or_its_supervisors():
         command.close()
 
 
+@pytest.mark.needs("root")
 def test_it_works_without_reading_a_file_of_python_after_its_start():
     """It goes on while pip replaces what it was started from: nothing is imported late."""
-    if os.getuid() != 0:
-        pytest.skip("only root can become somebody who may not read Python's files")
     with LauncherClient(uid=4244) as launcher:
         assert launcher.run(["bash", "-c", "sleep 1000 & exit 4"]).ended == Ended(4, 1)
         assert launcher.run(["nosuch"]).failure.stage == "exec"
 
 
+@pytest.mark.needs("root")  # who alone may see the descriptors of what may not be traced
 def test_it_keeps_no_descriptor_of_the_kernel(tmp_path):
     leaked = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(leaked, True)
@@ -104,8 +104,8 @@ def test_it_keeps_no_descriptor_of_the_kernel(tmp_path):
 
 def start_with_everything_inherited(theirs: socket.socket) -> subprocess.Popen:
     code = (
-        f"import sys; sys.path.append({str(Path(__file__).parents[3])!r}); "
-        f"from agent_magics.backends.launcher.zygote import main; main({theirs.fileno()})"
+        f"import sys; sys.path.append({str(Path(__file__).parents[4])!r}); "
+        f"from agent_magics.exec.launcher.zygote import main; main({theirs.fileno()})"
     )
     os.set_inheritable(theirs.fileno(), True)
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", code], close_fds=False, env={})
@@ -113,12 +113,13 @@ def start_with_everything_inherited(theirs: socket.socket) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.needs("root")
 def test_streams_that_are_closed_at_its_start_do_no_harm():
     ours, theirs = socket.socketpair()
     os.set_inheritable(theirs.fileno(), True)
     code = (
-        f"import sys; sys.path.append({str(Path(__file__).parents[3])!r}); "
-        f"from agent_magics.backends.launcher.zygote import main; main({theirs.fileno()})"
+        f"import sys; sys.path.append({str(Path(__file__).parents[4])!r}); "
+        f"from agent_magics.exec.launcher.zygote import main; main({theirs.fileno()})"
     )
     shell = f'exec "{sys.executable}" -I -S -c "$CODE" <&- >&- 2>&-'
     process = subprocess.Popen(["bash", "-c", shell], close_fds=False, env={"CODE": code})
@@ -130,6 +131,8 @@ def test_streams_that_are_closed_at_its_start_do_no_harm():
     process.wait(timeout=20)
 
 
+@pytest.mark.long
+@pytest.mark.needs("root")
 def test_a_thousand_commands_leave_nothing_behind():
     with LauncherClient() as launcher:
         launcher.run(["true"])
@@ -177,10 +180,9 @@ def test_a_request_that_makes_no_sense_is_told_and_does_no_harm():
         os.close(null)
 
 
+@pytest.mark.needs("root")  # the limit does not hold root, who alone can become another
 @pytest.mark.parametrize("processes", [2, 3])
 def test_no_process_left_to_fork_is_told(processes):
-    if os.getuid() != 0:
-        pytest.skip("RLIMIT_NPROC does not hold root, and only root can become somebody else")
     # Guardian and launcher are two; a supervisor is the third, its command the fourth.
     with LauncherClient(uid=4245, processes=processes) as launcher:
         command = launcher.run(["true"])

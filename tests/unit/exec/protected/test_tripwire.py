@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import shutil
 import subprocess
 import threading
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.exec.confinement import build_confinement
-from agent_magics.backends.exec.tripwire import Tripwire
-from agent_magics.backends.launcher.wire import Confinement
-from agent_magics.backends.patch import parse_patch, plan_patch
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.protected.tripwire import Tripwire
+from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files import survey as surveying
+from agent_magics.patch.plan import parse_patch, plan_patch
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def tripwire(tmp_path):
-    return Tripwire(str(tmp_path / "quarantine"))
+    return Tripwire(str(tmp_path / "quarantine"), every=None)
 
 
 def confined(workspace: Path, **options) -> Confinement:
@@ -130,7 +132,7 @@ def test_what_cannot_leave_its_file_system_is_renamed(workspace, tripwire, tmp_p
     assert tripwire.arm(confined(workspace)).finish() == []
 
 
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no second file system to try")
+@pytest.mark.needs("folder /dev/shm")
 def test_quarantine_on_another_file_system(workspace, tmp_path):
     folder = f"/dev/shm/agent-magics-test-{os.getpid()}"
     assert os.stat("/dev/shm").st_dev != os.stat(workspace).st_dev
@@ -207,6 +209,108 @@ def test_a_new_repository_is_told_only_if_git_would_run_something(tmp_path, trip
         assert len(found) == bool(extra)
         assert not found or (found[0].done == "" and "look at" in str(found[0]))
         assert (workspace / ".git/config").exists()
+
+
+def hooked(folder: Path) -> None:
+    (folder / "hooks").mkdir(parents=True, exist_ok=True)
+    (folder / "hooks/post-commit").touch()
+
+
+def made_below(workspace: Path) -> Path:
+    subprocess.run(["git", "init", "-q", workspace / "a/b/c/d/e/f"], check=True)
+    hooked(workspace / "a/b/c/d/e/f/.git")
+    return workspace / "a/b/c/d/e/f/.git"
+
+
+def moved_elsewhere(workspace: Path) -> Path:
+    (workspace / "old").rename(workspace / "elsewhere")
+    hooked(workspace / "elsewhere/.git")
+    return workspace / "elsewhere/.git"
+
+
+def file_that_names_another(workspace: Path) -> Path:
+    hooked(workspace / "own")
+    (workspace / "sub").mkdir()
+    (workspace / "sub/.git").write_text("gitdir: ../own\n", encoding="utf-8")
+    return workspace / "sub/.git"
+
+
+def folder_that_names_another(workspace: Path) -> Path:
+    (workspace / "sub/.git").mkdir(parents=True)
+    (workspace / "sub/.git/commondir").write_text("../../own\n", encoding="utf-8")
+    return workspace / "sub/.git"
+
+
+def bare_below(workspace: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "--bare", workspace / "bare"], check=True)
+    append(workspace / "bare/config")
+    return workspace / "bare"
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        made_below,
+        moved_elsewhere,
+        file_that_names_another,
+        folder_that_names_another,
+        bare_below,
+    ],
+)
+def test_a_repository_that_comes_anywhere_is_told_once(workspace, tripwire, plant):
+    subprocess.run(["git", "init", "-q", workspace / "old"], check=True)
+    watch = tripwire.arm(confined(workspace))
+    place = plant(workspace)
+    assert str(place) in {finding.path for finding in watch.check() if "look at" in str(finding)}
+    assert str(place) not in {finding.path for finding in watch.finish()}
+
+
+def test_a_worktree_of_a_known_repository_is_no_news(workspace, tripwire):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", workspace]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
+    watch = tripwire.arm(confined(workspace))
+    subprocess.run([*git, "worktree", "add", "-q", workspace / "tree"], check=True)
+    assert watch.finish() == []
+
+
+@pytest.mark.parametrize("part", ["commondir", "gitdir", "config.worktree"])
+def test_what_a_linked_worktree_reads_is_protected_wherever_it_stands(
+    part, workspace, tripwire, tmp_path
+):
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", workspace]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "--no-verify", "-m", "x"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", tmp_path / "elsewhere"], check=True)
+    file = workspace / ".git/worktrees/elsewhere" / part
+    before = file.read_text(encoding="utf-8") if file.exists() else None
+    confinement = confined(workspace)
+    assert str(file) in confinement.protected
+    watch = tripwire.arm(confinement)
+    file.write_text("../../../evil\n", encoding="utf-8")
+    found = watch.finish()
+    assert any(finding.done and part in str(finding) for finding in found)
+    assert (file.read_text(encoding="utf-8") if file.exists() else None) == before
+
+
+def test_what_cannot_be_looked_into_is_told(workspace, tripwire, monkeypatch):
+    monkeypatch.setattr(surveying, "_LONGEST", 0.0)
+    (finding,) = tripwire.arm(confined(workspace)).finish()
+    assert str(finding).startswith(f"{workspace} is not protected: the tree is too large")
+
+
+@pytest.mark.parametrize("within", ["its call", "a session"])
+def test_what_is_planted_while_a_command_runs_is_put_back_without_any_call(
+    workspace, tmp_path, within
+):
+    told = queue.Queue()
+    watch = Tripwire(str(tmp_path / "quarantine")).arm(confined(workspace), told.put)
+    if within == "a session":
+        assert watch.check() == []
+    for _ in range(2):
+        (workspace / ".git/hooks/evil").touch()
+        (finding,) = told.get(timeout=30)
+        assert finding.done == "moved"
+        assert not (workspace / ".git/hooks/evil").exists()
+    assert watch.finish() == []
 
 
 def notebook(*sources: str, output: str = "") -> str:
@@ -345,9 +449,7 @@ def test_an_approved_write_of_the_kernel_itself_stays(workspace, tripwire):
 
 
 def test_a_patch_says_what_it_wrote(workspace, monkeypatch, tripwire):
-    monkeypatch.setattr(
-        "agent_magics.backends.patch_files.shared_tripwire", lambda: tripwire, raising=True
-    )
+    monkeypatch.setattr("agent_magics.patch.files.shared_tripwire", lambda: tripwire, raising=True)
     session = tripwire.arm(confined(workspace))
     text = "*** Begin Patch\n*** Add File: .git/hooks/new\n+x\n*** End Patch\n"
     plan_patch(parse_patch(text), lambda name: workspace / name).apply()

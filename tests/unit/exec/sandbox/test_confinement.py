@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.exec.confinement import build_confinement, git_parts
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.wire import Confinement
+from agent_magics.exec.protected.git_places import git_parts
+from agent_magics.exec.sandbox.plan import build_confinement
+from agent_magics.files import survey as surveying
+from agent_magics.files.paths import read_judge
+from agent_magics.files.survey import survey
 
 GIT = ("config", "config.worktree", "hooks", "info", "modules")
 
@@ -80,17 +84,65 @@ def test_paths_are_without_links(workspace, tmp_path):
 # -- protected -------------------------------------------------------------------------------------
 
 
-def test_gits_parts_of_every_repository_in_the_first_levels(workspace):
-    for folder in (workspace, workspace / "a", workspace / "a/b/c"):
-        folder.mkdir(parents=True, exist_ok=True)
-        git(folder, "init", "-q")
-    deep = workspace / "a/b/c/d"
-    deep.mkdir()
-    git(deep, "init", "-q")
-    protected = set(confine(workspace).protected)
-    for folder in (workspace, workspace / "a", workspace / "a/b/c"):
-        assert {f"{folder}/.git/{part}" for part in GIT} <= protected
-    assert not any(str(deep) in path for path in protected)
+# However a tree looks: a folder that holds a repository and a secret, and what stands in the way.
+DEEP = "/".join(f"l{number}" for number in range(60))
+PLACES = {
+    "at the top": ".",
+    "on the fifth level": "1/2/3/4",
+    "on the sixtieth level": DEEP,
+    "among what tools make": "node_modules/x/site-packages/__pycache__/.tox",
+    "inside a repository's own folder": ".git/x",
+    "behind three hundred others": "zz",
+    "in a folder of six thousand files": "files",
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("where", PLACES)
+def test_repositories_and_secrets_are_found_wherever_they_are(workspace, where):
+    if "hundred" in where:
+        for number in range(300):
+            (workspace / f"a{number}").mkdir()
+    folder = workspace / PLACES[where]
+    folder.mkdir(parents=True, exist_ok=True)
+    if "thousand" in where:
+        for number in range(6000):
+            (folder / f"{number}").touch()
+    confine(workspace)  # so that all of this is known when they come
+    git(folder, "init", "-q")
+    put(folder / ".env", "A=1")
+    found = confine(workspace)
+    assert {os.path.normpath(f"{folder}/.git/{part}") for part in GIT} <= set(found.protected)
+    assert str(folder / ".env") in found.hidden
+
+
+def test_a_folder_whose_time_was_set_back_is_looked_into_again(workspace):
+    folder = workspace / "sub"
+    folder.mkdir()
+    time.sleep(0.1)  # the clock of the file system has moved on: what is found now is kept
+    confine(workspace)
+    then = folder.stat()
+    git(folder, "init", "-q")
+    os.utime(folder, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert f"{folder}/.git/hooks" in confine(workspace).protected
+
+
+def test_what_is_not_looked_through_is_named(workspace, monkeypatch):
+    monkeypatch.setattr(surveying, "_LONGEST", 0.0)
+    assert (
+        "too large to be looked through"
+        in survey((str(workspace),), read_judge()).missed[str(workspace)]
+    )
+
+
+def test_a_path_that_is_too_long_is_named(workspace):
+    start = os.open(workspace, os.O_RDONLY)
+    folder = start
+    for _ in range(30):
+        os.mkdir("x" * 200, dir_fd=folder)
+        folder = os.open("x" * 200, os.O_RDONLY, dir_fd=folder)
+    (why,) = survey((str(workspace),), read_judge()).missed.values()
+    assert why == "file name too long"
 
 
 def test_what_a_commit_writes_is_not_protected(workspace):
@@ -273,15 +325,16 @@ def test_the_same_place_gives_an_equal_confinement(workspace):
     assert confine(workspace) == confine(workspace)
 
 
+@pytest.mark.soak
 def test_a_workspace_with_very_many_folders_is_not_walked_whole(workspace):
     for number in range(600):
         (workspace / f"d{number:03}/e/f").mkdir(parents=True)
     put(workspace / "zz/.env")
     confine(workspace)
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(10):
         confine(workspace)
-    assert (time.perf_counter() - began) / 10 < 0.05  # 0.9 ms on a machine at rest
+    assert (time.process_time() - began) / 10 < 0.05  # 0.9 ms on a machine at rest
 
 
 def test_folders_that_cannot_be_looked_into_do_no_harm(workspace):
@@ -290,3 +343,21 @@ def test_folders_that_cannot_be_looked_into_do_no_harm(workspace):
     (workspace / "loop").symlink_to("loop")
     assert confine(workspace).writable[0] == str(workspace)
     assert confine(workspace / "gone").writable[0] == str(workspace / "gone")
+
+
+def test_a_second_name_of_what_is_hidden_is_hidden(workspace, a_home_of_its_own):
+    """Hard links in the workspace, whenever they came, of its own secrets and of the home's."""
+    env = put(workspace / "deep/er/.env")
+    key = put(a_home_of_its_own / ".ssh/id_x")
+    put(workspace / "a/plain")
+    os.link(workspace / "a/plain", workspace / "a/plain too")
+    os.link(key, workspace / "a/key")
+    assert str(workspace / "a/key") in confine(workspace).hidden
+    for folder in ("a", "b/c/d"):
+        link = workspace / folder / "innocent"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(env, link)
+        assert {str(link), str(env)} <= set(confine(workspace).hidden)
+        link.unlink()
+        assert str(link) not in confine(workspace).hidden
+    assert not any("plain" in path for path in confine(workspace).hidden)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent_magics.kernel.outputs import CellOutputs
+from agent_magics.kernel.cell.outputs import CellOutputs
+from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import ITEM_MIME
-from agent_magics.render.view import Block
 
 MOST = 40
 
@@ -36,22 +36,22 @@ class Page:
         return [call["title"] for call in calls if call["kind"] == "tool"]
 
 
-def _call(number: int) -> Block:
+def _call(number: int) -> DisplayBlock:
     item = {"version": 1, "kind": "tool", "name": "shell", "title": f"call {number}"}
     item |= {"status": "running", "arguments": "", "language": "bash", "output": "", "note": ""}
-    return Block(f"call:{number}#{number}", {**item, "exit_code": None})
+    return DisplayBlock(f"call:{number}#{number}", {**item, "exit_code": None})
 
 
-def _end(block: Block) -> Block:
+def _end(block: DisplayBlock) -> DisplayBlock:
     block.item["status"], block.done = "completed", True
     return block
 
 
 def _finish(outputs: CellOutputs) -> None:
     item = {"version": 1, "kind": "text", "text": "Done."}
-    outputs.show(Block("text", item, done=True))
+    outputs.show(DisplayBlock("text", item, done=True))
     usage = {"input_tokens": 1, "output_tokens": 1, "cached_tokens": 0, "requests": 1}
-    outputs.show(Block("usage", {"version": 1, "kind": "usage", **usage}, done=True))
+    outputs.show(DisplayBlock("usage", {"version": 1, "kind": "usage", **usage}, done=True))
     outputs.finish()
 
 

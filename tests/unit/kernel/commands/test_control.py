@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.kernel.control import _history_line
+from agent_magics.kernel.commands.control import _history_line
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,

@@ -1,16 +1,14 @@
 """`%agent doctor`: what it says of the sandbox."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from agent_magics.backends.exec.launcher import shared_launcher
-from agent_magics.kernel.doctor import _sandbox
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.kernel.commands.doctor import _sandbox
+from agent_magics.protocol.config import Settings
 
 
 def said(tmp_path, **settings):
-    given = {"cwd": str(tmp_path), "writable_roots": [], "sandbox": "workspace-write"}
-    return dict(_sandbox(SimpleNamespace(**{**given, "network": False, **settings})))
+    return dict(_sandbox(Settings(cwd=tmp_path, **settings)))
 
 
 def test_the_tier_of_this_machine_and_why(tmp_path):
@@ -27,9 +25,7 @@ def test_without_a_sandbox_nothing_is_promised(tmp_path, monkeypatch):
     assert rows.keys() == {"Sandbox", "Commands run as"}
 
 
-@pytest.mark.skipif(
-    shared_launcher().capabilities().tier < 1, reason="this machine has no sandbox (tier 0)"
-)
+@pytest.mark.needs("tier 1")
 def test_what_is_writable_protected_and_hidden(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
     monkeypatch.setenv("HOME", str(tmp_path.parent))
@@ -37,7 +33,7 @@ def test_what_is_writable_protected_and_hidden(tmp_path, monkeypatch):
     rows = said(tmp_path)
     assert str(tmp_path) in rows["Writable"]
     assert rows["Network"].startswith("off")
-    assert "put back after each command" in rows["Protected"]
+    assert "compared four times a second while commands run, put back" in rows["Protected"]
     assert "inside the workspace .env stays readable" in rows["Hidden"]
     assert "Workspace" not in rows
     assert "80 and 443" in said(tmp_path, network=True)["Network"]

@@ -1,4 +1,4 @@
-from agent_magics.kernel.table import table
+from agent_magics.kernel.commands.table import table
 
 
 def test_numbers_stand_on_the_right_and_words_on_the_left():

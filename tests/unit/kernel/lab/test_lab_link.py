@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.kernel.lab_link import Asker, LabLink, Page
-from agent_magics.kernel.lab_tools import as_response
+from agent_magics.kernel.lab.link import CellRef, LabLink, Page
+from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.protocol.items import InputImage, InputText
 
 JSON = st.recursive(
@@ -47,7 +47,7 @@ class SilentKernel:
 @given(SAID | JSON)
 def test_a_page_can_say_anything(said: Any) -> None:
     page = Page(SilentKernel(), "comm", {})
-    LabLink(None)._hear(page, said, "subshell")
+    LabLink(None)._receive(page, said, "subshell")
     assert page.reach == "", "a ping on the main thread proves nothing"
 
 
@@ -74,7 +74,7 @@ def test_what_a_closed_page_was_asked_fails() -> None:
     kernel, link, results = SilentKernel(), LabLink(None), []
     page = Page(kernel, "comm", {"inbox": "i", "tools": [{"name": "pick"}]})
     link._pages["i"] = page
-    wish = link.wish(page, "read", Asker("cell", "client"), {"start": 0})
+    wish = link.wish(page, "read", CellRef("cell", "client"), {"start": 0})
     assert link.call("pick", "c1", {}, "client", results.append)
     assert not link.call("other", "c2", {}, "client", results.append)
     assert [said["type"] for said in kernel.session.sent] == ["wish", "call"]
@@ -87,8 +87,8 @@ def test_what_a_closed_page_was_asked_fails() -> None:
 def test_an_answer_that_nobody_waits_for_any_more_harms_no_other() -> None:
     """A turn was interrupted, or the page was too slow: its wish is cancelled, not forgotten."""
     link, page = LabLink(None), Page(SilentKernel(), "comm", {})
-    given_up, slow, other = (link.wish(page, "read", Asker("a", ""), {}) for _ in range(3))
+    given_up, slow, other = (link.wish(page, "read", CellRef("a", ""), {}) for _ in range(3))
     assert given_up.cancel() and slow.cancel()
-    link._hear(page, {"type": "reply", "id": page._kernel.session.sent[0]["id"]}, "subshell")
+    link._receive(page, {"type": "reply", "id": page._kernel.session.sent[0]["id"]}, "subshell")
     link.drop(page)
     assert other.result(timeout=0) == {"refused": "its page was closed"}

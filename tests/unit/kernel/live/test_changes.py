@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy
+import pandas
 import pytest
 
-from agent_magics.kernel import changes, saved_values
-from agent_magics.kernel.changes import Change, Changes, Watch, names_in
+from agent_magics.kernel.live import changes, saved_values
+from agent_magics.kernel.live.changes import Change, Changes, Watch, names_in
 
 
 def ran(code: str, namespace: dict[str, Any]) -> Change:
@@ -106,7 +108,6 @@ def test_hostile_elements_are_only_compared_by_identity():
 
 
 def test_arrays():
-    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
     array = numpy.array([1.0, numpy.nan])
     namespace = {"x": array, "y": array.copy()}
     assert not ran("x.sum(); y + 1", namespace)
@@ -132,7 +133,6 @@ def test_arrays():
     ],
 )
 def test_tables(code):
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     namespace = {"x": pandas.DataFrame({"day": ["a", "b"], "n": [1.0, 2.0]})}
     before = namespace["x"].copy(deep=True)
     assert not ran("x.head(); x.n.sum(); y = 1; del y", namespace)
@@ -143,7 +143,6 @@ def test_tables(code):
 
 
 def test_a_series():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     namespace = {"x": pandas.Series([1, 2], name="n")}
     change = ran("x[0] = 5", namespace)
     assert put_back(change, namespace) == {}
@@ -160,7 +159,6 @@ def test_what_the_person_has_assigned_since_is_left_alone():
 
 
 def test_what_is_too_large_is_seen_by_its_outline_and_not_put_back(monkeypatch):
-    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
     monkeypatch.setattr(changes, "COPY_LIMIT", 100)
     namespace = {"x": numpy.zeros(100), "y": [1] * 100}
     change = ran("x.resize(200, refcheck=False); y.append(2)", namespace)
@@ -191,7 +189,6 @@ def test_copying_is_bounded_in_elements(monkeypatch):
 
 
 def test_a_library_that_fails_is_no_failure_of_the_run():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     broken = pandas.DataFrame.__new__(pandas.DataFrame)
     assert not ran("x", {"x": broken})
 

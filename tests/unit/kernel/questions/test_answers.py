@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.kernel.answers import choices_of, question_text, read_typed, type_in
+from agent_magics.kernel.questions.ladder import choices_of, question_text, read_typed, type_in
 from agent_magics.protocol.events import ApprovalRequested
 
 
@@ -13,6 +13,8 @@ from agent_magics.protocol.events import ApprovalRequested
         ("Yes", ("approve", "")),
         ("a", ("approve_for_session", "")),
         ("session", ("approve_for_session", "")),
+        ("kind", ("approve_kind_for_cell", "")),
+        ("w", ("approve_kind_for_session", "")),
         ("cell", ("approve_for_cell", "")),
         ("Project", ("approve_for_project", "")),
         ("edit", ("edit", "")),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 
-from agent_magics.backends.mcp.http import _Watched
-from agent_magics.backends.mcp.sieve import ListingSieve
+from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.transports.http import _Watched
 
 GOOD = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
 VERSION = "2025-11-25"
@@ -31,10 +31,10 @@ def answer(result):
 
 
 def sifted(result, version=VERSION):
-    sieve, message = ListingSieve(), answer(result)
-    with sieve.at_work(version):
-        sieve(message)
-    return message.message.result, sieve.take()
+    listing_filter, message = ListingFilter(), answer(result)
+    with listing_filter.at_work(version):
+        listing_filter(message)
+    return message.message.result, listing_filter.take()
 
 
 @given(st.lists(odd_tools, max_size=5), st.lists(odd_tools, max_size=5))
@@ -61,8 +61,8 @@ def test_what_it_cannot_mend_is_left_as_it_is(result, version):
 
 
 def test_it_looks_only_while_a_listing_is_awaited():
-    sieve, message = ListingSieve(), answer({"tools": [{"name": "bare"}]})
-    sieve(message)
+    listing_filter, message = ListingFilter(), answer({"tools": [{"name": "bare"}]})
+    listing_filter(message)
     assert message.message.result["tools"] == [{"name": "bare"}]
 
 
@@ -70,11 +70,11 @@ def test_it_looks_only_while_a_listing_is_awaited():
 def test_messages_over_http_pass_it(take):
     async def read():
         sending, reading = anyio.create_memory_object_stream(1)
-        async with sending, _Watched(reading, lambda: None, sieve) as watched:
+        async with sending, _Watched(reading, lambda: None, listing_filter) as watched:
             await sending.send(answer({"tools": [{"name": "bare"}, GOOD]}))
             return await take(watched)
 
-    sieve = ListingSieve()
-    with sieve.at_work(VERSION):
+    listing_filter = ListingFilter()
+    with listing_filter.at_work(VERSION):
         assert asyncio.run(read()).message.result["tools"] == [GOOD]
-    assert list(sieve.take()) == ["bare"]
+    assert list(listing_filter.take()) == ["bare"]

@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mcp_links import Desk, McpWorld, chaos, ended, pids, words_of
+from pydantic_core import from_json
 
+from agent_magics.engine.thread import shared_engine
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpStatus
+from tests.support.mcp.links import Callbacks, McpWorld, chaos, ended, pids, words_of
 
 
 def pipe(path: Path) -> Path:
@@ -152,10 +155,10 @@ def test_a_flood_of_stderr_is_kept_in_part_and_counted(tmp_path):
 
 
 def test_a_flood_of_log_messages_is_passed_on_in_part(tmp_path):
-    desk = Desk()
+    callbacks = Callbacks()
     with McpWorld(chaos("notifies-much", tmp_path)) as world:
-        assert words_of(world.call("echo", desk, words="here")) == "here"
-    assert 1 <= len(desk.logged) < 5_000
+        assert words_of(world.call("echo", callbacks, words="here")) == "here"
+    assert 1 <= len(callbacks.logged) < 5_000
 
 
 def test_answers_to_nothing_and_second_answers_are_ignored(tmp_path):
@@ -275,13 +278,13 @@ def test_a_call_that_takes_too_long_is_cancelled_and_told(tmp_path):
 
 def test_progress_does_not_extend_a_call(tmp_path):
     for limit in (1, 10):  # the second for a machine that is busy
-        desk = Desk()
+        callbacks = Callbacks()
         config = chaos("progress-for-ever", tmp_path, tool_timeout_sec=float(limit))
         with McpWorld(config) as world:
             world.ready()
             with pytest.raises(RespondToModel, match=f"did not answer within {limit} s"):
-                world.call("echo", desk)
-        if desk.progressed:
+                world.call("echo", callbacks)
+        if callbacks.progressed:
             return
     pytest.fail("no progress was told")
 
@@ -292,7 +295,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path):
         world.ready()
 
         async def call_and_cancel() -> None:
-            call = asyncio.ensure_future(world.manager.call_tool("chaos", "echo", {}, Desk()))
+            call = asyncio.ensure_future(world.manager.call_tool("chaos", "echo", {}, Callbacks()))
             await asyncio.to_thread(called.read_text)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -341,3 +344,30 @@ def test_ending_during_a_start_ends_the_program(tmp_path):
         started.read_text()
     assert world.state.status is McpStatus.STOPPED
     assert all(ended(pid) for pid in pids(tmp_path))
+
+
+def test_more_tools_than_anybody_has_do_not_hold_the_loop(tmp_path):
+    """In seconds of the loop's own thread, against those that reading the bytes takes."""
+    tool = {"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}}
+    data = json.dumps([tool] * 50_000).encode()
+    start = time.thread_time()
+    from_json(data)
+    once = time.thread_time() - start
+    held = []
+
+    async def watch():
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            last, before = time.thread_time(), last
+            held.append(last - before)
+
+    watching = shared_engine().spawn(watch())
+    try:
+        with McpWorld(chaos("many-tools", tmp_path)) as world:
+            state = world.ready()
+    finally:
+        watching.cancel()
+    assert len(state.tools) == 1000
+    assert state.left_out == (("49,001 more tools", "the server has more than 1000 tools"),)
+    assert max(held) < 8 * once + 0.5  # seconds; 3.6 where all of them are read

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mcp_good_server import PIXEL
-from mcp_links import DRIVERS, LIMIT, Desk, McpWorld, chaos, words_of
 
 import agent_magics
-from agent_magics.backends.mcp import McpConnectionManager
-from agent_magics.backends.mcp.stdio import server_environment
 from agent_magics.engine.thread import shared_engine
+from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.transports.stdio import server_environment
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import (
@@ -25,11 +23,14 @@ from agent_magics.protocol.mcp import (
     McpServerConfig,
     McpStatus,
 )
+from tests.support.mcp import PROGRAMS
+from tests.support.mcp.good_server import PIXEL
+from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, chaos, words_of
 
 GOOD = McpServerConfig(
     "good",
     sys.executable,
-    (str(DRIVERS / "mcp_good_server.py"),),
+    (str(PROGRAMS / "good_server.py"),),
     env={"GIVEN": "yes"},
     env_vars=("LENT", "ABSENT"),
     startup_timeout_sec=LIMIT,
@@ -106,7 +107,7 @@ def test_an_unknown_tool_names_those_there_are(world):
     with pytest.raises(RespondToModel, match="has no tool 'nope'; it has: add, point"):
         world.call("nope")
     with pytest.raises(RespondToModel, match="no MCP server 'nobody'; configured are: good"):
-        world.run(world.manager.call_tool("nobody", "add", {}, Desk()))
+        world.run(world.manager.call_tool("nobody", "add", {}, Callbacks()))
 
 
 @pytest.mark.parametrize("value", ["\ud800", float("nan"), {1, 2}])
@@ -117,27 +118,27 @@ def test_arguments_that_are_no_json_are_not_sent(world, value):
 
 
 def test_progress_and_log_messages_reach_the_desk_of_the_call(world):
-    desk, other = Desk(), Desk()
-    assert words_of(world.call("work", desk)) == "done"
+    callbacks, other = Callbacks(), Callbacks()
+    assert words_of(world.call("work", callbacks)) == "done"
     world.call("add", other, a=1, b=1)
-    assert desk.progressed == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
-    assert desk.logged == [("warning", "worker: half done")]
+    assert callbacks.progressed == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
+    assert callbacks.logged == [("warning", "worker: half done")]
     assert (other.progressed, other.logged) == ([], [])
     assert "[log, warning: worker: half done]" in world.manager.logs("good")
 
 
 def test_progress_of_two_calls_reaches_each_its_own(world):
-    desks = [Desk(), Desk()]
+    both = [Callbacks(), Callbacks()]
 
-    async def both() -> None:
+    async def call_both() -> None:
         calls = (
-            world.manager.call_tool("good", "work", {"steps": count}, desk)
-            for count, desk in zip((2, 5), desks, strict=True)
+            world.manager.call_tool("good", "work", {"steps": count}, callbacks)
+            for count, callbacks in zip((2, 5), both, strict=True)
         )
         await asyncio.gather(*calls)
 
-    world.run(both())
-    assert [len(desk.progressed) for desk in desks] == [2, 5]
+    world.run(call_both())
+    assert [len(callbacks.progressed) for callbacks in both] == [2, 5]
 
 
 @pytest.mark.parametrize(
@@ -149,27 +150,27 @@ def test_progress_of_two_calls_reaches_each_its_own(world):
     ],
 )
 def test_a_form_is_put_to_the_desk(world, answer, said):
-    desk = Desk(answer)
-    assert words_of(world.call("order", desk)) == said
-    (question,) = desk.asked
+    callbacks = Callbacks(answer)
+    assert words_of(world.call("order", callbacks)) == said
+    (question,) = callbacks.asked
     assert (question.server, question.message) == ("good", "What shall it be?")
     assert set(question.schema["properties"]) == {"dish", "count"}
 
 
 def test_an_address_is_put_to_the_desk(world):
-    desk = Desk(ElicitationAnswer("accept"))
-    assert words_of(world.call("visit", desk)) == "accept"
-    assert desk.asked[0].url == "https://example.org/sign"
+    callbacks = Callbacks(ElicitationAnswer("accept"))
+    assert words_of(world.call("visit", callbacks)) == "accept"
+    assert callbacks.asked[0].url == "https://example.org/sign"
 
 
 def test_sampling_goes_through_the_desk_or_not_at_all(world):
-    desk = Desk(words="two")
-    assert words_of(world.call("sample", desk)) == "two"
-    (request,) = desk.sampled
+    callbacks = Callbacks(words="two")
+    assert words_of(world.call("sample", callbacks)) == "two"
+    (request,) = callbacks.sampled
     assert request.messages == (("user", "What is 1 + 1?"),)
     assert (request.system, request.max_tokens) == ("Be short.", 10)
     with pytest.raises(RespondToModel, match="The request was refused"):
-        world.call("sample", Desk())
+        world.call("sample", Callbacks())
 
 
 def test_time_for_a_person_is_no_time_of_the_call(tmp_path):
@@ -177,7 +178,7 @@ def test_time_for_a_person_is_no_time_of_the_call(tmp_path):
     answered = threading.Event()
     with McpWorld(config) as world:
         world.ready()
-        desk = Desk(ElicitationAnswer("accept", {"dish": "soup"}))
+        callbacks = Callbacks(ElicitationAnswer("accept", {"dish": "soup"}))
 
         async def think() -> None:
             # Longer than the call may take; an event that never comes is what a person is.
@@ -185,8 +186,8 @@ def test_time_for_a_person_is_no_time_of_the_call(tmp_path):
                 await asyncio.wait_for(asyncio.Event().wait(), 4.0)
             answered.set()
 
-        desk.before_answer = think
-        assert words_of(world.call("order", desk)) == "1 x soup"
+        callbacks.before_answer = think
+        assert words_of(world.call("order", callbacks)) == "1 x soup"
     assert answered.is_set()
 
 
@@ -211,7 +212,7 @@ def test_the_environment_holds_what_was_given_and_no_key(world):
 
 def test_certificates_are_found_and_keys_are_not():
     source = {"SSL_CERT_FILE": "/ca.pem", "AWS_SECRET_ACCESS_KEY": "k", "LENT": "lent"}
-    assert server_environment(replace(GOOD, env={"A": "b"}), source, Path("/w")) == {
+    assert server_environment(replace(GOOD, env={"A": "b"}), source) == {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "SSL_CERT_FILE": "/ca.pem",
         "LENT": "lent",
@@ -219,21 +220,21 @@ def test_certificates_are_found_and_keys_are_not():
     }
 
 
-def test_a_server_of_the_persons_takes_no_module_of_a_strange_workspace(tmp_path):
+def test_a_server_takes_no_module_of_the_workspace(tmp_path):
     """``python -m`` would look there first, also for the modules of the library."""
     (tmp_path / "asyncio.py").write_text("raise SystemExit('the workspace ran')\n")
-    program = (sys.executable, ("-m", "mcp_good_server"))
+    program = (sys.executable, ("-m", "tests.support.mcp.good_server"))
     server = McpServerConfig(
         *("good", *program),
-        env={"PYTHONPATH": str(DRIVERS)},
+        env={"PYTHONPATH": str(PROGRAMS.parents[2])},
         source="/home/me/.config/agent-magics/config.toml, line 1",
         startup_timeout_sec=LIMIT,
     )
     with McpWorld(server, environment=os.environ, roots=(tmp_path,)) as world:
         world.ready()
         assert world.state.status is McpStatus.READY
-    projects = replace(server, source=f"{tmp_path}/.mcp.json, line 1")
-    assert "PYTHONSAFEPATH" not in server_environment(projects, {}, tmp_path), "it may need them"
+    own_folder = replace(server, cwd=tmp_path)
+    assert "PYTHONSAFEPATH" not in server_environment(own_folder, {}), "the person named it"
 
 
 def test_resources(world):
@@ -299,7 +300,7 @@ def test_two_servers_of_one_name_are_refused():
 
 def test_nothing_is_imported_until_a_server_starts():
     code = (
-        "import sys, agent_magics.backends.mcp;"
+        "import sys, agent_magics.mcp.client;"
         "print([n for n in ('mcp', 'mcp_types', 'httpx2', 'pydantic') if n in sys.modules])"
     )
     ran = subprocess.run(
@@ -329,10 +330,10 @@ def modern():
 
 def test_the_protocol_of_2026(modern):
     assert modern.manager._servers["good"]._link._client.protocol_version == "2026-07-28"
-    desk = Desk()
-    assert words_of(modern.call("work", desk)) == "done"
-    assert len(desk.progressed) == 3
-    assert desk.logged == [("warning", "worker: half done")]
+    callbacks = Callbacks()
+    assert words_of(modern.call("work", callbacks)) == "done"
+    assert len(callbacks.progressed) == 3
+    assert callbacks.logged == [("warning", "worker: half done")]
     assert modern.run(modern.manager.read_resource("good", "memo://one"))[0].text == "remember"
 
 
@@ -381,7 +382,7 @@ def test_a_server_that_tells_no_changes(world):
 
 def test_a_question_ends_with_its_call(world):
     asked, gone = threading.Event(), threading.Event()
-    desk = Desk()
+    callbacks = Callbacks()
 
     async def never() -> None:
         asked.set()
@@ -390,10 +391,10 @@ def test_a_question_ends_with_its_call(world):
         finally:
             gone.set()
 
-    desk.before_answer = never
+    callbacks.before_answer = never
 
     async def call_and_cancel() -> None:
-        call = asyncio.ensure_future(world.manager.call_tool("good", "order", {}, desk))
+        call = asyncio.ensure_future(world.manager.call_tool("good", "order", {}, callbacks))
         await asyncio.to_thread(asked.wait, LIMIT)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from mcp_links import McpWorld, chaos, ended, pids, words_of
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpStatus
+from tests.support.mcp.links import McpWorld, chaos, ended, pids, words_of
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.backends.mcp.schemas import endless_reference, measure
+from agent_magics.mcp.client.schemas import endless_reference, measure
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.text("abc", max_size=20),

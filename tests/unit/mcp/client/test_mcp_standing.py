@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_magics.backends.mcp.standing import Standing
+from agent_magics.mcp.client.status import Standing
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
 

@@ -7,21 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_links import DRIVERS, LIMIT, McpWorld, chaos
 
 import agent_magics
 from agent_magics.protocol.mcp import McpStatus
+from tests.support.mcp import PROGRAMS
+from tests.support.mcp.links import LIMIT, McpWorld, chaos
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "pidfd_open"), reason="only Linux tells of the end of processes not one's own"
-)
+pytestmark = pytest.mark.needs("machine Linux")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["hangs-with-child", "stubborn-with-child"])
 def test_none_survives_a_killed_kernel(tmp_path, mode):
     os.mkfifo(tmp_path / "started")
-    stand_in = str(DRIVERS / "mcp_kernel_stand_in.py")
-    chaos_server = str(DRIVERS / "mcp_chaos_server.py")
+    stand_in = str(PROGRAMS / "kernel_stand_in.py")
+    chaos_server = str(PROGRAMS / "chaos_server.py")
     kernel = subprocess.Popen(
         [sys.executable, stand_in, chaos_server, mode, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(Path(agent_magics.__file__).parents[1])},

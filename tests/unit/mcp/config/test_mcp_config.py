@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.mcp_config import ProjectServers, read_mcp_config
-from agent_magics.dispatch.mcp_edit import McpFile
+from agent_magics.mcp.config.edit import McpFile
+from agent_magics.mcp.config.sources import ProjectServers, read_mcp_config
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
@@ -29,7 +29,7 @@ class Places:
                 path.write_text(text)
 
     def trust(self):
-        self.project.trust(self.project.digest(self.project.files()))
+        self.project.trust(self.project.digest(self.project.read()))
 
     def read(self, given=None):
         return read_mcp_config(self.folder, given, user_file=self.user_file, state=self.state)
@@ -104,7 +104,7 @@ def test_what_a_stranger_wrote_is_not_even_understood_before_it_is_trusted(place
 
 def test_files_that_changed_since_they_were_shown_are_not_trusted(places):
     places.write(json=json_of(a="one"))
-    shown = places.project.digest(places.project.files())
+    shown = places.project.digest(places.project.read())
     places.write(json=json_of(a="two"))
     with pytest.raises(FatalError, match=r"not .*those of .* %agent mcp trust"):
         places.project.trust(shown)
@@ -118,8 +118,8 @@ def test_a_mistake_names_file_and_line(places):
     assert str(caught.value).startswith(
         f"{places.user_file}, line 5: 'enabeld' is not a key of an MCP server; did you mean enabled"
     )
-    places.write(user='[mcp_servers.a]\ncommand = "x"\n[model]\nname = "y"\n')
-    with pytest.raises(FatalError, match=r"line 3: 'model' is not known here; a config\.toml"):
+    places.write(user='[mcp_servers.a]\ncommand = "x"\n[colour]\nname = "y"\n')
+    with pytest.raises(FatalError, match=r"line 3: 'colour' is not known here; a config\.toml"):
         places.read()
     places.write(user="mcp_servers = 5\n")
     with pytest.raises(FatalError, match=r"line 1: MCP servers are written as \[mcp_servers"):

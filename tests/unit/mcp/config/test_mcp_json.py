@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.mcp_json import read_mcp_json
+from agent_magics.mcp.config.json_file import read_mcp_json
 from agent_magics.protocol.errors import FatalError
 
 HERE = Path("/w/.mcp.json")

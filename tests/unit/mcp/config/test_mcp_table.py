@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.mcp_table import TableReader
+from agent_magics.mcp.config.table import TableReader
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.dispatch.elicitation import accepted, sent_content, unusable
-from agent_magics.dispatch.forms import (
+from agent_magics.mcp.elicitation.answers import accepted, sent_content, unusable
+from agent_magics.mcp.elicitation.forms import (
     MOST_FIELDS,
     MOST_OPTIONS,
     UnusableForm,
@@ -269,7 +269,7 @@ def ask(**more):
 def test_an_accepted_form_carries_what_fits():
     answer = accepted(ask(), {"n": 3, "s": ""}, by="program")
     assert (answer.decision, answer.by) == ("approve", "program")
-    assert json.loads(answer.edited_arguments) == {"n": 3}
+    assert json.loads(answer.edited_arguments) == {"n": 3, "s": None}, "what is left out stays so"
 
 
 def test_a_form_may_be_accepted_as_it_stands():

@@ -1,12 +1,14 @@
 """Servers over HTTP: both transports, what is sent to them, and what becomes of a lost one."""
 
-import pytest
-from mcp_http_server import HttpServer
-from mcp_links import LIMIT, Desk, McpWorld, words_of
+import gzip
 
-from agent_magics.backends.mcp import http
+import pytest
+
+from agent_magics.mcp.transports import bodies
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import ElicitationAnswer, McpServerConfig, McpStatus
+from tests.support.mcp.http_server import HttpServer
+from tests.support.mcp.links import LIMIT, Callbacks, McpWorld, words_of
 
 
 @pytest.fixture(scope="module", params=["http", "sse"])
@@ -21,14 +23,14 @@ def config(server: HttpServer, **more) -> McpServerConfig:
 
 
 def test_calls_progress_and_questions(server):
-    desk = Desk(ElicitationAnswer("accept"))
+    callbacks = Callbacks(ElicitationAnswer("accept"))
     with McpWorld(config(server)) as world:
         assert world.ready().version == "1"
         assert words_of(world.call("add", a=1, b=2)) == "3"
-        assert words_of(world.call("work", desk)) == "done"
-        assert words_of(world.call("order", desk)) == "accept"
-    assert desk.progressed == [(1, 2, "half")]
-    assert desk.asked[0].url == "https://example.org/sign"
+        assert words_of(world.call("work", callbacks)) == "done"
+        assert words_of(world.call("order", callbacks)) == "accept"
+    assert callbacks.progressed == [(1, 2, "half")]
+    assert callbacks.asked[0].url == "https://example.org/sign"
 
 
 def test_headers_and_the_token_are_sent_and_not_shown(server):
@@ -122,7 +124,7 @@ def test_a_forgotten_session_is_told_and_made_anew():
 
 
 def test_an_answer_that_is_too_long_is_told(monkeypatch):
-    monkeypatch.setattr(http, "MOST_OF_ONE", 1 << 20)
+    monkeypatch.setattr(bodies, "MOST_OF_ONE", 1 << 20)
     with HttpServer() as server, McpWorld(config(server)) as world:
         world.ready()
         long = 200, {"content-type": "application/json"}, "x" * (2 << 20)
@@ -131,3 +133,15 @@ def test_an_answer_that_is_too_long_is_told(monkeypatch):
             world.call("add", a=1, b=2)
         server.gate = lambda request: None
         assert words_of(world.call("add", a=1, b=2)) == "3"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZip", "deflate", "br", "zstd", "gzip, gzip"])
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+def test_a_compressed_answer_is_not_unpacked(encoding, content_type):
+    with HttpServer() as server, McpWorld(config(server)) as world:
+        world.ready()
+        headers = {"content-type": content_type, "content-encoding": encoding}
+        bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
+        server.gate = lambda request: (200, headers, bomb) if request[0] == "POST" else None
+        with pytest.raises(RespondToModel, match="the answer is compressed"):
+            world.call("add", a=1, b=2)

@@ -6,8 +6,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.backends.mcp.incoming import Incoming
-from agent_magics.backends.mcp.logs import LogRing
+from agent_magics.mcp.logs import LogRing
+from agent_magics.mcp.transports.incoming import Incoming
 
 LINES = st.one_of(
     st.integers(0, 5).map(

@@ -7,11 +7,11 @@ import urllib.request
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from mcp_http_server import Guard, HttpServer
-from mcp_links import LIMIT, McpWorld, words_of
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
+from tests.support.mcp.http_server import Guard, HttpServer
+from tests.support.mcp.links import LIMIT, McpWorld, words_of
 
 
 class Store(dict):

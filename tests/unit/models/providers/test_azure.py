@@ -1,7 +1,7 @@
 """Azure OpenAI as its documentation describes it, and the way there through a proxy.
 
-The address has to be one of Azure's for the door to treat it so. So HTTP_PROXY leads the door to
-a server on the loopback, which gets the requests with their whole addresses, as proxies do.
+The address has to be one of Azure's for the client to treat it so. So HTTP_PROXY leads the client
+to a server on the loopback, which gets the requests with their whole addresses, as proxies do.
 """
 
 import asyncio
@@ -9,18 +9,18 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from model_server import CHAT_USAGE, DONE, ModelServer, chunk, tool_call
-from responses_server import Reply
 
-from agent_magics.models import credentials
 from agent_magics.models.base import ItemDone, ModelRequest, RetryWait, TextChunk
-from agent_magics.models.endpoints import HOSTS, forget_wires, wires_of
 from agent_magics.models.provider import open_model
+from agent_magics.models.providers import credentials
+from agent_magics.models.providers.endpoints import HOSTS, forget_wires, wires_of
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.scripted import SeenHistory
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import FunctionCall, UserMessage
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+from tests.support.models.responses_server import Reply
+from tests.support.models.server import CHAT_USAGE, DONE, ModelServer, chunk, tool_call
 
 KEY = "0123456789abcdef0123456789abcdef"
 V1 = "http://contoso.openai.azure.com/openai/v1"
@@ -69,7 +69,7 @@ def _nothing_set(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(credentials, "_seen", {})
+    monkeypatch.setattr(credentials, "_cache", {})
     forget_wires()
 
 
@@ -96,12 +96,12 @@ def ask(address, *, model="my-gpt", wire="auto", tools=()):
 
     async def run():
         policy = RetryPolicy(tries=2, wait=wait, chance=lambda: 0.0)
-        door = open_model(wire, base_url=address, retries=policy)
+        client = open_model(wire, base_url=address, retries=policy)
         request = ModelRequest(model, "", SeenHistory((UserMessage("hi"),)), tools, "hi", 1)
         try:
-            return [event async for event in door.stream(request)]
+            return [event async for event in client.stream(request)]
         finally:
-            await door.close()
+            await client.close()
 
     return asyncio.run(run())
 

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models import catalog
-from agent_magics.models.catalog import ModelCard, Prices, dollars, find_model
+from agent_magics.models.providers import catalog
+from agent_magics.models.providers.catalog import ModelCard, Prices, dollars, find_model
 from agent_magics.protocol.items import Usage
 
-DATA = tomllib.loads(files("agent_magics.models").joinpath("catalog.toml").read_text("utf-8"))
+DATA = tomllib.loads(
+    files("agent_magics.models.providers").joinpath("catalog.toml").read_text("utf-8")
+)
 ROWS = [
     (vendor["name"], name, fields)
     for vendor in DATA["vendor"]

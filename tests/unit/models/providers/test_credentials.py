@@ -1,18 +1,20 @@
 """Keys that a login keeps: where they stand, who may read them, and to whom each is sent."""
 
 import asyncio
+import importlib
 import json
 import os
 import stat
 import sys
 
 import pytest
-from model_server import ModelServer
-from responses_server import Reply
+from keyrings.alt import file as plain
 
-from agent_magics.models import credentials
+from agent_magics.models.access import PLACEHOLDER_KEY
 from agent_magics.models.base import ModelRequest, TextChunk
-from agent_magics.models.credentials import (
+from agent_magics.models.provider import open_model
+from agent_magics.models.providers import credentials
+from agent_magics.models.providers.credentials import (
     drop_key,
     held_keys,
     keep_key,
@@ -20,14 +22,14 @@ from agent_magics.models.credentials import (
     knows_about,
     stored_key,
 )
-from agent_magics.models.endpoints import HOSTS, forget_wires
-from agent_magics.models.keys import key_of, place_of, shared_key_of
-from agent_magics.models.provider import open_model
-from agent_magics.models.remote import PLACEHOLDER_KEY
+from agent_magics.models.providers.endpoints import HOSTS, forget_wires
+from agent_magics.models.providers.keys import key_of, place_of, shared_key_of
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.scripted import SeenHistory
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
+from tests.support.models.responses_server import Reply
+from tests.support.models.server import ModelServer
 
 KEY = "sk-canary-0123456789abcdef"
 HOST = "models.example.org"
@@ -41,10 +43,10 @@ def home(tmp_path, monkeypatch):
     keys = {name for _, endpoint in HOSTS for name in endpoint.key_names}
     for name in (*keys, "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    credentials._seen.clear()
+    credentials._cache.clear()
     forget_wires()
     yield tmp_path
-    credentials._seen.clear()
+    credentials._cache.clear()
 
 
 @pytest.fixture
@@ -60,8 +62,7 @@ def file(home):
 @pytest.fixture
 def keyring(monkeypatch, home):
     """The real package, with its own back end that keeps passwords in a plain file."""
-    keyring = pytest.importorskip("keyring", reason="the package keyring is not installed")
-    plain = pytest.importorskip("keyrings.alt.file", reason="keyrings.alt is not installed")
+    keyring = importlib.import_module("keyring")
     backend = plain.PlaintextKeyring()
     monkeypatch.setattr(plain.PlaintextKeyring, "file_path", str(home / "keyring.cfg"))
     before = keyring.get_keyring()
@@ -72,13 +73,13 @@ def keyring(monkeypatch, home):
 
 def ask(**options):
     async def run():
-        door = open_model("chat", retries=RetryPolicy(tries=1), **options)
+        client = open_model("chat", retries=RetryPolicy(tries=1), **options)
         history = SeenHistory((UserMessage("hi"),))
         request = ModelRequest("m", "", history, (), "hi", 1)
         try:
-            return [event async for event in door.stream(request)]
+            return [event async for event in client.stream(request)]
         finally:
-            await door.close()
+            await client.close()
 
     return asyncio.run(run())
 
@@ -130,7 +131,7 @@ def test_a_file_that_others_can_read_is_refused(file, mode):
     keep_key(HOST, KEY)
     file.chmod(mode)
     for act in (lambda: stored_key(ADDRESS), lambda: keep_key(HOST, "x"), lambda: drop_key(HOST)):
-        credentials._seen.clear()
+        credentials._cache.clear()
         with pytest.raises(FatalError, match="chmod 600"):
             act()
 
@@ -152,7 +153,7 @@ def test_a_link_is_neither_read_nor_written_through(file, home):
 def test_a_pipe_or_a_folder_in_its_place_is_told_and_not_waited_for(file):
     file.parent.mkdir(parents=True)
     os.mkfifo(file, 0o600)
-    with pytest.raises(FatalError, match="not a file"):
+    with pytest.raises(FatalError, match="no regular file"):
         stored_key(ADDRESS)
     file.unlink()
     file.mkdir(0o700)
@@ -216,7 +217,7 @@ def test_a_keyring_that_has_lost_the_key_is_told(keyring):
 
 @pytest.mark.parametrize("kind", ["fail", "null"])
 def test_back_ends_that_keep_nothing_leave_it_to_the_file(keyring, file, kind):
-    backend = pytest.importorskip(f"keyring.backends.{kind}").Keyring()
+    backend = importlib.import_module(f"keyring.backends.{kind}").Keyring()
     keyring.set_keyring(backend)
     assert str(file) in keep_key(HOST, KEY)
     assert stored_key(ADDRESS).value == KEY

@@ -2,7 +2,13 @@
 
 import pytest
 
-from agent_magics.models.families import FAMILIES, OTHERS, check_features, family_of, tools_config
+from agent_magics.models.providers.families import (
+    FAMILIES,
+    OTHERS,
+    check_features,
+    family_of,
+    tools_config,
+)
 from agent_magics.protocol.errors import FatalError
 
 

@@ -5,15 +5,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_server import chat_events, chunk, tool_call
 
 from agent_magics.models.base import ItemDone, TextChunk
-from agent_magics.models.chat import ChatDecoder
-from agent_magics.models.cleaning import clean_sse, sse_bytes
-from agent_magics.models.hiding import Hider
-from agent_magics.models.responses import ResponseDecoder
-from agent_magics.models.sse import encode_event, reply_events
+from agent_magics.models.recordings.cleaning import clean_sse, sse_bytes
+from agent_magics.models.redaction import Hider
+from agent_magics.models.wires.chat.model import ChatDecoder
+from agent_magics.models.wires.responses.model import ResponseDecoder
+from agent_magics.models.wires.sse import encode_event, reply_events
 from agent_magics.protocol.errors import FatalError
+from tests.support.models.server import chat_events, chunk, tool_call
 
 PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"))
 KEY = "key-of-ann-0815"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.drift import SHOWN_WIDTH, normalise_text, short_diff
-from agent_magics.models.hiding import Hider
+from agent_magics.models.recordings.drift import SHOWN_WIDTH, normalise_text, short_diff
+from agent_magics.models.redaction import Hider
 
 PATHS = (("/home/ann/project", "cwd"), ("/home/ann", "home"), ("/tmp", "tmp"))
 HIDE = Hider(PATHS, literals=False)

@@ -6,8 +6,6 @@ import socket
 from dataclasses import replace
 
 import pytest
-from model_server import ModelServer, chat_events, tool_call
-from responses_server import Reply, function_call, message
 
 from agent_magics.models.base import (
     ContextOverflow,
@@ -18,15 +16,15 @@ from agent_magics.models.base import (
     RetryWait,
     TextChunk,
 )
-from agent_magics.models.drift import normalise_text
-from agent_magics.models.hiding import Hider
 from agent_magics.models.provider import open_model
-from agent_magics.models.recorder import RecordingModel, digest_of
-from agent_magics.models.recording import read_recording, turns_of
-from agent_magics.models.replay import ReplayModel
+from agent_magics.models.recordings.drift import normalise_text
+from agent_magics.models.recordings.format import read_recording, turns_of
+from agent_magics.models.recordings.recorder import RecordingModel, digest_of
+from agent_magics.models.recordings.replay import ReplayModel
+from agent_magics.models.recordings.scripted import ScriptedModel, SeenHistory
+from agent_magics.models.redaction import Hider
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.scripted import ScriptedModel, SeenHistory
-from agent_magics.models.sse import encode_event
+from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -36,6 +34,8 @@ from agent_magics.protocol.items import (
     UserMessage,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FreeformToolSpec, FunctionToolSpec
+from tests.support.models.responses_server import Reply, function_call, message
+from tests.support.models.server import ModelServer, chat_events, tool_call
 
 WIRES = ("responses", "chat")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -244,13 +244,14 @@ def test_an_answer_in_which_nothing_came(file):
 
 
 def test_no_connection(file):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    live = open_model("responses", base_url=f"http://127.0.0.1:{port}/v1", retries=QUICK)
-    (events,) = ask(RecordingModel(live, file, cwd=file.parent), request_of())
+    with socket.socket() as deaf:  # bound, so that nobody else listens there, and not listening
+        deaf.bind(("127.0.0.1", 0))
+        port = deaf.getsockname()[1]
+        live = open_model("responses", base_url=f"http://127.0.0.1:{port}/v1", retries=QUICK)
+        (events,) = ask(RecordingModel(live, file, cwd=file.parent), request_of())
     (played,) = ask(ReplayModel(file, cwd=file.parent), request_of())
     assert "Cannot connect" in str(events[-1])
-    assert str(played[-1]).endswith("Cannot connect to the recorded server.")
+    assert str(played[-1]).endswith("Cannot connect to the recorded server. It was asked 3 times.")
     assert len([event for event in played if isinstance(event, RetryWait)]) == 2
     assert str(port) not in file.read_text(encoding="utf-8")
 
@@ -277,7 +278,7 @@ def test_an_error_is_only_played_where_the_prompt_has_no_answer(file):
 
 
 class PlainModel:
-    """A door that knows nothing of tapes."""
+    """A client that knows nothing of captures."""
 
     source = "mine"
 
@@ -292,7 +293,7 @@ class PlainModel:
         pass
 
 
-def test_any_door_can_be_recorded(file):
+def test_any_client_can_be_recorded(file):
     (live,) = ask(RecordingModel(PlainModel(), file, cwd=file.parent), request_of())
     (played,) = ask(ReplayModel(file, cwd=file.parent), request_of())
     assert said(played) == said(live) == "Hello."
@@ -413,6 +414,7 @@ def test_no_key_and_no_personal_path_gets_into_a_recording(tmp_path, monkeypatch
         assert "{home}/b.py" in hidden
 
 
+@pytest.mark.soak
 def test_no_key_of_a_cut_stream_gets_into_a_recording(file, monkeypatch):
     key = CANARIES["environment"]
     monkeypatch.setenv("OPENAI_API_KEY", key)

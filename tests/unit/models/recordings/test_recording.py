@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.handwritten import write_reply
-from agent_magics.models.recording import (
+from agent_magics.models.recordings.format import (
     ENDINGS,
     WIRES,
-    Answer,
     Exchange,
     Header,
+    RecordedAnswer,
     exchange_line,
     header_line,
     parse_recording,
     read_recording,
     turns_of,
 )
-from agent_magics.models.tape import HEADERS
+from agent_magics.models.recordings.handwritten import write_reply
+from agent_magics.models.wire_capture import HEADERS
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import FunctionCall
 
@@ -171,7 +171,7 @@ def test_a_huge_line(tmp_path):
 
 
 def test_lines_are_only_ended_by_newlines():
-    exchange = Exchange("a\u2028b\x85c", 1, Answer("data: \u2028\n\n"))
+    exchange = Exchange("a\u2028b\x85c", 1, RecordedAnswer("data: \u2028\n\n"))
     content = header_line(Header("hand")) + exchange_line(exchange)
     assert parse_recording(content, PATH).exchanges == (exchange,)
 
@@ -182,13 +182,13 @@ def test_lines_are_only_ended_by_newlines():
 TEXTS = st.text(max_size=30)
 BYTES = st.binary(max_size=30).map(lambda data: data.decode("utf-8", "surrogateescape"))
 ANSWERS = st.builds(
-    Answer,
+    RecordedAnswer,
     sse=TEXTS | BYTES,
     wire=st.sampled_from(WIRES),
     headers=st.dictionaries(st.sampled_from(HEADERS), TEXTS),
     ended=st.sampled_from(ENDINGS),
 ) | st.builds(
-    Answer,
+    RecordedAnswer,
     wire=st.sampled_from(WIRES),
     status=st.integers(0, 999),
     body=st.text(min_size=1, max_size=30),
@@ -296,7 +296,7 @@ def test_any_json_object_is_read_or_refused_in_a_sentence(fields):
 
 
 def exchange(prompt, number, turn="", ended=""):
-    return Exchange(prompt, number, Answer(ended=ended), turn=turn)
+    return Exchange(prompt, number, RecordedAnswer(ended=ended), turn=turn)
 
 
 def test_turns_are_told_apart_by_their_names_or_by_number_one():

@@ -3,13 +3,20 @@
 import fcntl
 import json
 import multiprocessing
+import os
 import threading
 
 import pytest
 
-from agent_magics.models import recording_file
-from agent_magics.models.recording import Answer, Exchange, Header, exchange_line, read_recording
-from agent_magics.models.recording_file import (
+from agent_magics.models.recordings import writing as recording_file
+from agent_magics.models.recordings.format import (
+    Exchange,
+    Header,
+    RecordedAnswer,
+    exchange_line,
+    read_recording,
+)
+from agent_magics.models.recordings.writing import (
     append_exchange,
     recording_beside_notebook,
     rewrite,
@@ -19,7 +26,7 @@ from agent_magics.protocol.errors import FatalError
 
 
 def exchange(prompt, number=1, sse="x" * 5000):
-    return Exchange(prompt, number, Answer(sse))
+    return Exchange(prompt, number, RecordedAnswer(sse))
 
 
 @pytest.fixture
@@ -82,6 +89,7 @@ def write_many(path, name, count):
         append_exchange(path, exchange(name, number, sse=name * 20_000))
 
 
+@pytest.mark.soak
 def test_threads_and_processes_write_to_one_file(tmp_path):
     path = tmp_path / "r.jsonl"
     context = multiprocessing.get_context("spawn")
@@ -98,6 +106,7 @@ def test_threads_and_processes_write_to_one_file(tmp_path):
         assert [number for prompt, number in found if prompt == name] == list(range(1, 16))
 
 
+@pytest.mark.soak
 def test_a_file_that_is_replaced_while_others_write_loses_nothing(path):
     def trim():
         for _ in range(30):
@@ -203,12 +212,37 @@ def test_a_failure_leaves_the_file_as_it_was(mixed, monkeypatch):
     assert [file.name for file in mixed.parent.iterdir()] == ["r.jsonl"]
 
 
-def test_a_link_goes_on_being_one(mixed, tmp_path):
-    link = tmp_path / "link.jsonl"
-    link.symlink_to(mixed)
-    rewrite(link, lines_of("a"))
-    assert link.is_symlink()
-    assert prompts(mixed) == ["odd", "b"]
+# -- what a model may have put in its place --------------------------------------------------------
+
+WRITES = {
+    "start": lambda path: start_recording(path, Header("test")),
+    "append": lambda path: append_exchange(path, exchange("a")),
+    "rewrite": lambda path: rewrite(path, lines_of("a"), [exchange("b")]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("kind", ["link", "dangling", "relative", "pipe"])
+def test_only_a_regular_file_is_written_to(mixed, tmp_path, write, kind):
+    place, before = tmp_path / "place.jsonl", mixed.read_bytes()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = {"link": mixed, "dangling": outside / "new", "relative": mixed.name}
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(target[kind])
+    with pytest.raises(FatalError, match=r"no regular file|a symbolic link"):
+        write(place)
+    assert mixed.read_bytes() == before and not list(outside.iterdir())
+
+
+def test_a_copy_of_the_old_file_goes_through_no_link(mixed, tmp_path):
+    other, backup, before = tmp_path / "other", tmp_path / "r.bak", mixed.read_bytes()
+    other.write_text("mine\n", encoding="utf-8")
+    backup.symlink_to(other)
+    rewrite(mixed, lines_of("a"), backup=backup)
+    assert (other.read_text(encoding="utf-8"), backup.read_bytes()) == ("mine\n", before)
 
 
 # -- beside a notebook -----------------------------------------------------------------------------

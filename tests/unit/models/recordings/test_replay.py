@@ -1,10 +1,9 @@
-"""Playing a recording again, noticing drift, and making a recording from a live door."""
+"""Playing a recording again, noticing drift, and making a recording from a live client."""
 
 import asyncio
 import json
 
 import pytest
-from responses_server import Reply, ResponsesServer, function_call, message
 
 from agent_magics.models.base import (
     ItemDone,
@@ -14,11 +13,11 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
-from agent_magics.models.recorder import RecordingModel
-from agent_magics.models.recording import read_recording
-from agent_magics.models.replay import ReplayModel
-from agent_magics.models.responses import ResponsesModel
-from agent_magics.models.scripted import Call, ScriptedModel, SeenHistory
+from agent_magics.models.recordings.format import read_recording
+from agent_magics.models.recordings.recorder import RecordingModel
+from agent_magics.models.recordings.replay import ReplayModel
+from agent_magics.models.recordings.scripted import Call, ScriptedModel, SeenHistory
+from agent_magics.models.wires.responses.model import ResponsesModel
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -29,6 +28,7 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
+from tests.support.models.responses_server import Reply, ResponsesServer, function_call, message
 
 HEADER = {"format": "agent-magics-recording", "version": 1, "by": "hand"}
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from agent_magics.models.base import ItemDone, ModelRequest, ResponseDone, TextChunk
-from agent_magics.models.responses_wire import ResponsesTranscript
-from agent_magics.models.scripted import Call, ScriptedModel, SeenHistory
-from agent_magics.models.sse import reply_events
+from agent_magics.models.recordings.scripted import Call, ScriptedModel, SeenHistory
+from agent_magics.models.wires.responses.items import ResponsesTranscript
+from agent_magics.models.wires.sse import reply_events
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,

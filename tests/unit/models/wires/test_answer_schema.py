@@ -4,13 +4,18 @@ import json
 
 import pytest
 
-from agent_magics.models.answer_schema import chat_format, fitted, is_refusal, responses_format
 from agent_magics.models.base import ContextOverflow, ModelRequest
-from agent_magics.models.chat import ChatWire
-from agent_magics.models.endpoints import Dialect
 from agent_magics.models.faults import Fault, UnknownModel
-from agent_magics.models.responses import ResponsesWire
-from agent_magics.models.scripted import SeenHistory
+from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.recordings.scripted import SeenHistory
+from agent_magics.models.wires.answer_schema import (
+    chat_format,
+    fitted,
+    is_refusal,
+    responses_format,
+)
+from agent_magics.models.wires.chat.model import ChatWire
+from agent_magics.models.wires.responses.model import ResponsesWire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent_magics.models.base import ItemDone, ReasoningChunk, ResponseDone, TextChunk
-from agent_magics.models.chat import ChatDecoder
-from agent_magics.models.chat_reasoning import details_of
-from agent_magics.models.endpoints import dialect_of
 from agent_magics.models.faults import Fault
+from agent_magics.models.providers.endpoints import dialect_of
+from agent_magics.models.wires.chat.model import ChatDecoder
+from agent_magics.models.wires.reasoning import details_of
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Usage
 
 GOLDEN = Path(__file__).parent / "golden"

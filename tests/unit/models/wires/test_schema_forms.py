@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.models.schema_forms import (
+from agent_magics.models.wires.schema_forms import (
     GEMINI_KNOWN,
     RULES,
     fit_schema,
@@ -14,7 +14,7 @@ from agent_magics.models.schema_forms import (
     resolve_references,
     restore_enums,
 )
-from agent_magics.models.transforms import CALL_ID_FORMS, fit_call_id, strict_form
+from agent_magics.models.wires.transforms import CALL_ID_FORMS, fit_call_id, strict_form
 
 
 def property_in(form, schema, **beside):

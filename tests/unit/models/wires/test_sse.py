@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.sse import SseDecoder, encode_event, gather_reads, reply_events
+from agent_magics.models.wires.sse import SseDecoder, encode_event, gather_reads, reply_events
 
 PLAIN = b'event: a\ndata: {"x":1}\n\nevent: b\ndata: two\n\n'
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from wire_shapes import LOOSE
 
-from agent_magics.models.transforms import strict_form
+from agent_magics.models.wires.transforms import strict_form
+from tests.support.models.wire_shapes import LOOSE
 
 
 def property_form(schema, *, required=False):
@@ -32,9 +32,21 @@ NULL = {"type": "null"}
             {"anyOf": [{"type": "string"}, {"type": "integer"}, NULL]},
         ),
         (
-            {"anyOf": [{"type": "string"}, NULL], "default": None},
-            {"anyOf": [{"type": "string"}, NULL]},
+            {"anyOf": [{"type": "string"}, NULL], "default": None, "description": "A name."},
+            {"type": ["string", "null"], "description": "A name."},
         ),
+        (
+            {"anyOf": [{"type": "integer", "enum": [1]}, NULL]},
+            {"type": ["integer", "null"], "enum": [1, None]},
+        ),
+        (
+            {"anyOf": [{"type": "string", "description": "Inner."}, NULL], "description": "Outer."},
+            {
+                "anyOf": [{"type": "string", "description": "Inner."}, NULL],
+                "description": "Outer.",
+            },
+        ),
+        ({"type": "boolean", "default": False}, {"type": ["boolean", "null"]}),
         (
             {"$ref": "#/$defs/X", "description": "An X."},
             {"anyOf": [{"$ref": "#/$defs/X"}, NULL], "description": "An X."},

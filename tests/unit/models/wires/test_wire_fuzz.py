@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_server import DONE, chat_events, chunk, tool_call
 
 from agent_magics.models.base import ItemDone, TextChunk
-from agent_magics.models.chat import ChatDecoder
-from agent_magics.models.endpoints import Dialect
-from agent_magics.models.responses import ResponseDecoder
-from agent_magics.models.sse import encode_event, reply_events
+from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.wires.chat.model import ChatDecoder
+from agent_magics.models.wires.responses.model import ResponseDecoder
+from agent_magics.models.wires.sse import encode_event, reply_events
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -23,6 +22,7 @@ from agent_magics.protocol.items import (
     FunctionCall,
     WebSearchCall,
 )
+from tests.support.models.server import DONE, chat_events, chunk, tool_call
 
 TEXT = "Let me see: é, “quotes”, 𝄞 and\na line."
 CALLS = [("f", '{"a": "é\\n"}', "call_1"), ("g", "{}", "call_2")]

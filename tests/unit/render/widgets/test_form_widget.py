@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from recording_comm import RecordingComm
 
-from agent_magics.dispatch.forms import UnusableForm
+from agent_magics.mcp.elicitation.forms import UnusableForm
 from agent_magics.protocol.events import ElicitationRequested
-from agent_magics.render.form_widget import FormWidget
+from agent_magics.render.widgets.form import FormWidget
+from tests.support.recording_comm import RecordingComm
 
 FORM = {
     "properties": {
@@ -52,7 +52,7 @@ def test_the_page_gets_fields_with_their_words_made_visible() -> None:
     assert (name["title"], name["description"]) == ("Na⟨U+202E⟩me", "<b>you</b>")
     assert (name["required"], name["kind"], name["default"]) == (True, "text", None)
     assert count["default"] == "100000000000000000000"
-    assert kind["options"] == [["", "a⟨U+200B⟩b"]]
+    assert kind["options"] == [["", "a⟨U+200B⟩b", ""]]
     assert (day["format"], day["hint"]) == ("date", "")
 
 
@@ -60,7 +60,11 @@ def test_what_fits_is_sent_as_it_is_meant() -> None:
     filled = Filled(ask())
     filled.send(content={"name": "x", "count": "12345678901234567890", "kind": "", "on": False})
     assert filled.answers == [
-        ("approve", "", {"name": "x", "count": 12345678901234567890, "kind": "", "on": False})
+        (
+            "approve",
+            "",
+            {"name": "x", "count": 12345678901234567890, "kind": "", "day": None, "on": False},
+        )
     ]
     assert filled.widget.decision == "approve"
     filled.send("deny")
@@ -83,7 +87,8 @@ def test_what_does_not_fit_is_told_and_can_be_sent_again() -> None:
     ]
     assert filled.widget.decision == ""
     filled.send(content={"name": "x"})
-    assert filled.answers == [("approve", "", {"name": "x"})]
+    left_out = dict.fromkeys(("count", "kind", "day", "on"))
+    assert filled.answers == [("approve", "", {"name": "x", **left_out})]
 
 
 @pytest.mark.parametrize("content", [None, 5, "x", [], {"name": {"a": 1}}, {"name": ["x"]}])

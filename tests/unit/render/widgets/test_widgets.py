@@ -5,10 +5,10 @@ import unicodedata
 from typing import Any
 
 import pytest
-from recording_comm import RecordingComm
 
 from agent_magics.render.visible import pretty_arguments, show_invisible
-from agent_magics.render.widgets import BACKLOG_CHARACTERS, QuestionWidget, StreamWidget
+from agent_magics.render.widgets.live import BACKLOG_CHARACTERS, QuestionWidget, StreamWidget
+from tests.support.recording_comm import RecordingComm
 
 CHOICES = [
     {"decision": "approve", "label": "Approve"},
@@ -73,6 +73,7 @@ def test_what_cannot_be_seen_is_written_out(code: int) -> None:
     assert show_invisible(f"a{chr(code)}b") == f"a⟨U+{code:04X}⟩b"
 
 
+@pytest.mark.soak
 def test_nothing_of_a_hidden_category_gets_through() -> None:
     everything = "".join(map(chr, range(0x110000)))
     shown = show_invisible(everything)

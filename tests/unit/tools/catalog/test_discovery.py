@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from turns import scripted
 
 from agent_magics import Agent, FatalError, ScriptedModel
-from agent_magics.dispatch.trust import digest_of
-from agent_magics.tools import discovery
-from agent_magics.tools.discovery import Discovery, ProjectTools, installed_tools
+from agent_magics.config_files.trust import digest_of
+from agent_magics.tools.catalog import discovery
+from agent_magics.tools.catalog.discovery import Discovery, ProjectTools, installed_tools
+from tests.support.turns import scripted
 
 FILE = """
 from agent_magics import tool
@@ -48,7 +48,7 @@ def names(found):
 
 def trust(project: Path) -> None:
     tools = ProjectTools(project, state=discovery.trust_folder("tools"))
-    tools.trust(tools.digest(tools.files()))
+    tools.trust(tools.digest(tools.read()))
 
 
 # -- trust -----------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ def test_any_change_takes_the_trust_away(project, change):
 def test_what_was_seen_is_what_is_trusted(project):
     path = write(project, "a.py", FILE.format(name="mine"))
     tools = ProjectTools(project, state=discovery.trust_folder("tools"))
-    seen = tools.digest(tools.files())
+    seen = tools.digest(tools.read())
     path.write_text(FILE.format(name="swapped"))
     with pytest.raises(FatalError, match="look at them again"):
         tools.trust(seen)
-    assert not tools.is_trusted(tools.files())
+    assert not tools.is_trusted(tools.read())
 
 
 def test_no_two_lists_of_files_have_one_digest():
@@ -170,24 +170,24 @@ def test_the_persons_own_folder_needs_no_trust_and_is_read_again(project):
     assert names(finder.find()) == []
 
 
-def test_a_link_to_another_place_is_read_as_it_is(project, tmp_path):
+def test_a_link_in_a_project_is_not_followed_and_told(project, tmp_path):
     elsewhere = tmp_path / "elsewhere.py"
     elsewhere.write_text(FILE.format(name="linked"))
     (project / ".agent_magics" / "tools" / "a.py").symlink_to(elsewhere)
     trust(project)
     finder = Discovery(project)
-    assert names(finder.find()) == ["linked"]
-    elsewhere.write_text(FILE.format(name="linked2"))
-    assert finder.find().tools == ()
+    found = finder.find()
+    assert found.tools == ()
+    assert "a.py are left out: it is a symbolic link." in found.warnings[0]
 
 
 # -- installed packages ----------------------------------------------------------------------------
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
+def package(tmp_path_factory, monkeypatch):
     """An installed package with entry points of every kind."""
-    site = tmp_path / "site"
+    site = tmp_path_factory.mktemp("site")  # not in the working folder
     (site / "ticketing").mkdir(parents=True)
     (site / "ticketing" / "__init__.py").write_text(
         "from agent_magics import tool\n"
@@ -241,7 +241,7 @@ def test_an_agent_offers_what_is_found_beside_its_default_tools(project, monkeyp
     agent = Agent(ScriptedModel(["Done.", "Done."]), cwd=project, approval="never")
     result = agent.run_sync("Go.")
     assert result.status == "completed"
-    offered = [each.spec.name for each in agent._given_model.requests[0].tools]
+    offered = [each.spec.name for each in agent._models.given.requests[0].tools]
     assert offered[-1] == "mine"
     assert "read_file" in offered
 
@@ -274,3 +274,20 @@ def test_a_found_tool_of_a_taken_name_is_an_error_that_names_both(project):
     assert result.status == "failed"
     assert "a built-in tool" in result.error
     assert f"{os.path.realpath(path)}:" in result.error
+
+
+def test_a_found_tool_can_be_taken_away(project):
+    write(project, "a.py", FILE.format(name="mine") + FILE.format(name="more"))
+    trust(project)
+    with Agent(ScriptedModel(["Done."]), cwd=project) as agent:
+        agent.unregister("mine")
+        agent.run_sync("Go.")
+        (request,) = agent._models.given.requests
+        offered = {each.spec.name for each in request.tools}
+        assert "more" in offered and "mine" not in offered
+        assert not agent.call_sync("mine", {}).success
+        agent.session.registrations.show("mine")
+        assert agent.call_sync("mine", {}).text == "mine"
+    other = scripted(tools=["read_file"], cwd=project)
+    with pytest.raises(FatalError, match="has no tool named 'mine'"):
+        other.unregister("mine")

@@ -7,9 +7,9 @@ import pytest
 
 from agent_magics import tool
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.stubs import call_signature, list_stubs, stub_of, with_stubs
 from agent_magics.protocol.tools import ConfiguredToolSpec
 from agent_magics.tools import python, read_file, shell
+from agent_magics.tools.catalog.stubs import call_signature, list_stubs, stub_of, with_stubs
 
 
 def plain(a: int, b: str = "x", *, flag: bool = False) -> list[int]: ...

@@ -5,11 +5,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
-from contexts import make_context
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools import inspect_variables, inspection
+from agent_magics.tools import inspect_variables
+from agent_magics.tools.code import inspection
+from tests.support.contexts import make_context
 
 
 class Kernel:
@@ -77,7 +79,6 @@ def test_several_patterns():
 
 
 def test_tables_have_columns_types_and_missing_counts():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.DataFrame({"day": ["a", None, "c"], "n": [1.0, None, None]})
     (shown,) = look(df=frame)
     assert shown.words.startswith("pandas.DataFrame, 3 rows x 2 columns (day str, n float64), ")
@@ -88,7 +89,6 @@ def test_tables_have_columns_types_and_missing_counts():
 
 
 def test_missing_values_of_huge_tables_are_counted_in_the_first_rows(monkeypatch):
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     monkeypatch.setattr(inspection, "MOST_COUNTED", 4)
     frame = pandas.DataFrame({"a": [None] * 9, "b": [1] * 9})
     (full,) = look("*", "full", df=frame)
@@ -122,7 +122,6 @@ def test_nobody_asks_a_hostile_value_for_anything(tmp_path):
 
 
 def test_a_class_whose_library_fails_harms_no_other():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     broken = pandas.DataFrame.__new__(pandas.DataFrame)  # half built: every attribute fails
     found = look("*", "full", broken=broken, fine=1)
     assert [variable.name for variable in found] == ["broken", "fine"]

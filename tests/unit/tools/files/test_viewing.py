@@ -5,15 +5,17 @@ import io
 import struct
 import zlib
 
+import numpy
 import pytest
-from contexts import make_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib import figure as figures
 from PIL import Image
 
-from agent_magics.dispatch.actions import ActionKind
+from agent_magics.approval.actions import ActionKind
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.viewing import LONGEST_SIDE, view_image
+from agent_magics.tools.files.viewing import LONGEST_SIDE, view_image
+from tests.support.contexts import make_context
 
 RED = (255, 0, 0)
 
@@ -171,7 +173,6 @@ def seen(work, name, **namespace):
 
 
 def test_a_variable_is_shown(work):
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     picture = seen(work, "photo", photo=Image.new("RGB", (30, 20), RED))
     assert (repr(picture), decoded(picture).getpixel((0, 0))) == ("photo: 30 x 20 pixels", RED)
     for array, wanted in (
@@ -184,7 +185,6 @@ def test_a_variable_is_shown(work):
 
 
 def test_a_figure_is_drawn(work):
-    figures = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
     figure = figures.Figure(figsize=(4, 3), dpi=50)
     axes = figure.subplots()
     assert seen(work, "fig", fig=figure).size == (200, 150)
@@ -208,7 +208,6 @@ def test_a_file_comes_before_a_variable(work):
 
 
 def test_what_is_no_picture_says_what_it_is(work):
-    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     for value, why in (
         (5, "n is no picture"),
         (numpy.zeros(5), r"array of shape \(5,\)"),

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.tools.mcp_names import LONGEST_NAME, may_belong_to, qualified_names
+from agent_magics.tools.mcp.names import LONGEST_NAME, may_belong_to, qualified_names
 
 ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")
 PAIRS = st.lists(st.tuples(st.text(max_size=40), st.text(max_size=90)), max_size=12, unique=True)

@@ -1,7 +1,7 @@
 """What a model is told of MCP servers: each thing once, in few words, and whose words they are."""
 
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
-from agent_magics.tools.mcp_news import news_of_the_gone, server_news
+from agent_magics.tools.mcp.notifications import describe_changes, describe_removed
 
 
 def state(name, status, message="", **more):
@@ -9,7 +9,7 @@ def state(name, status, message="", **more):
 
 
 def tell(told, *states, count=3):
-    return server_news(states, {each.config.name: count for each in states}, told)
+    return describe_changes(states, {each.config.name: count for each in states}, told)
 
 
 def test_one_line_names_all_that_start_and_another_says_that_one_is_ready():
@@ -56,7 +56,7 @@ def test_one_that_is_switched_off_is_told_only_where_it_was_there():
 
 def test_a_server_that_is_configured_no_more_is_told_once():
     told = {"a": "ready", "b": "", "c": "ready"}
-    (line,) = news_of_the_gone({"c"}, told)
+    (line,) = describe_removed({"c"}, told)
     assert line == "The MCP server a is not configured any more."
     assert told == {"c": "ready"}
-    assert news_of_the_gone({"c"}, told) == []
+    assert describe_removed({"c"}, told) == []

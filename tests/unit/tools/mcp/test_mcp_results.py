@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magics.dispatch.handles import HandleStore
+from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
-from agent_magics.tools.mcp_results import NOTHING, contents_output, output_of, value_of
+from agent_magics.tools.mcp.results import NOTHING, contents_output, output_of, value_of
 
 TOOL = McpTool("things", "get")
 WRAPPED = McpTool("things", "get", output_schema={"properties": {"result": {"type": "integer"}}})

@@ -3,8 +3,9 @@
 import pytest
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp_names import qualified_names
-from agent_magics.tools.mcp_selection import Selection, no_such_tool, split_tools
+from agent_magics.tools.catalog.sources import split_tools
+from agent_magics.tools.mcp.names import qualified_names
+from agent_magics.tools.mcp.selection import Selection, no_such_tool
 
 
 def mine():
@@ -15,8 +16,8 @@ def mine():
     ("wanted", "rest", "named"),
     [
         (None, None, ()),
-        ("data", "data", ()),
-        (mine, mine, ()),
+        ("data", ["data"], ()),
+        (mine, [mine], ()),
         ("mcp", [], ("mcp",)),
         (["python", mine, "mcp__a__*"], ["python", mine], ("mcp__a__*",)),
         (["mcp__a__b", "mcp__a__b", "data"], ["data"], ("mcp__a__b",)),

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.mcp_config import ProjectServers
-from agent_magics.dispatch.rules import user_config_file
-from agent_magics.dispatch.shelf import ToolShelf
+from agent_magics.config_files.places import user_config_file
 from agent_magics.engine.thread import shared_engine
+from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.protocol.errors import FatalError
-from agent_magics.tools.mcp_servers import KeptSecrets, McpServers, read_given
+from agent_magics.tools.mcp.servers import KeptSecrets, McpServers, read_given
 
 TABLE = '[mcp_servers.{}]\ncommand = "server"\n'
 
@@ -26,7 +25,7 @@ def config():
 
 def servers(given=None):
     spawn = shared_engine().spawn
-    return McpServers(Path.cwd(), given, spawn=spawn, shelf=ToolShelf(), changed=print)
+    return McpServers(Path.cwd(), given, spawn=spawn, hidden=frozenset, changed=print)
 
 
 def names(found, **options):
@@ -60,16 +59,15 @@ def test_nothing_is_read_again_and_no_connection_made_anew_while_the_files_stay(
     assert found.tools() is None
 
 
-def test_a_project_s_servers_wait_for_trust_and_the_person_is_told_once(config):
+def test_a_project_s_servers_wait_for_trust_and_the_person_is_told(config):
     folder = Path.cwd() / ".agent_magics"
     folder.mkdir()
     (folder / "config.toml").write_text(TABLE.format("theirs"), encoding="utf-8")
     found = servers()
     assert names(found) == []
-    assert "you have not trusted these files" in found.new_warnings()[0]
-    assert found.new_warnings() == ()
+    assert "you have not trusted these files" in found.warnings[0]
     project = ProjectServers(Path.cwd())
-    project.trust(project.digest(project.files()))
+    project.trust(project.digest(project.read()))
     assert names(found) == ["theirs"]
 
 

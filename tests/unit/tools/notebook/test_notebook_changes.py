@@ -2,7 +2,7 @@
 
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.tools.notebook_changes import _outputs_of
+from agent_magics.tools.notebook.changes import _outputs_of
 
 PNG = InputImage("data:image/png;base64,AA==")
 

@@ -1,4 +1,4 @@
-"""Landlock alone, without seccomp and notary: what may be read, written, connected to."""
+"""Landlock alone, without seccomp and notifier: what may be read, written, connected to."""
 
 import os
 import signal
@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confined_run import attempt, result_of, run_confined
 
-from agent_magics.backends.launcher import landlock
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher.rules import landlock
+from agent_magics.exec.launcher.wire import Confinement
+from tests.support.sandbox.confined_run import attempt, result_of, run_confined
+from tests.support.users import give
 
 ABIS = (1, 2, 4, 6, 7)
 
@@ -46,10 +47,10 @@ def read(path: str) -> str:
 @pytest.mark.parametrize("abi", ABIS)
 def test_writing_is_possible_below_the_workspace_only(uid: int, place: str, abi: int) -> None:
     os.makedirs(f"{place}/outside/folder")
-    os.chown(f"{place}/outside/folder", uid, uid)
+    give(uid, f"{place}/outside/folder")
     for name in ("moved", "linked", "deleted"):
         write(f"{place}/outside/{name}")
-        os.chown(f"{place}/outside/{name}", uid, uid)
+        give(uid, f"{place}/outside/{name}")
     outside = f"{place}/outside"
     inside: dict[str, Callable[[], Any]] = {
         "create": lambda: write("new"),
@@ -127,7 +128,7 @@ def test_hidden_is_not_readable_and_the_rest_is(uid: int, place: str, abi: int) 
         "hidden through /proc": f"/proc/self/root{place}/secrets/key",
         "beside": f"{place}/outside/file",
         "workspace": f"{place}/project/file",
-        "system": "/etc/hostname",
+        "system": "/etc/passwd",
         "own status": "/proc/self/status",
         "zero": "/dev/zero",
     }
@@ -174,7 +175,7 @@ def test_hidden_paths_may_be_absent_nested_or_files(uid: int, place: str) -> Non
 def test_other_terminals_cannot_be_opened(uid: int, place: str) -> None:
     master, slave = os.openpty()
     name = os.ttyname(slave)
-    os.chown(name, uid, uid)
+    give(uid, name)
 
     def act() -> str:
         return attempt(lambda: os.close(os.open(name, os.O_WRONLY | os.O_NOCTTY)))

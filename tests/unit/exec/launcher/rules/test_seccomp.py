@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confined_run import USER, Outcome, attempt, result_of, run_confined
 
-from agent_magics.backends.launcher import linux, seccomp, syscalls
-from agent_magics.backends.launcher.linux import syscall
-from agent_magics.backends.launcher.syscalls import number_of
-from agent_magics.backends.launcher.wire import Confinement
+from agent_magics.exec.launcher import linux, syscalls
+from agent_magics.exec.launcher.linux import syscall
+from agent_magics.exec.launcher.rules import seccomp
+from agent_magics.exec.launcher.syscalls import number_of
+from agent_magics.exec.launcher.wire import Confinement
+from tests.support.needs import not_tested
+from tests.support.sandbox.confined_run import Outcome, attempt, result_of, run_confined
 
-UIDS = (0, USER)
 # With -1 for every argument these would do something: arguments that do nothing.
 HARMLESS = {"msgget": (0x7F3A91, 0), "semget": (0x7F3A91, 1, 0), "shmget": (0x7F3A91, 1, 0)}
 
@@ -52,6 +53,7 @@ def call(name: str, *arguments: Any) -> str:
     return attempt(lambda: syscall(number, *arguments))
 
 
+@pytest.mark.needs("tier 2")  # without the sandbox they are allowed
 def test_what_no_command_needs_is_refused(uid: int, place: str) -> None:
     names = [name for name in seccomp._REFUSED if number_of(name)]
 
@@ -82,6 +84,7 @@ def test_attributes_are_not_supported(uid: int, place: str) -> None:
     assert set(bound.values()) == {"ENOTSUP"}
 
 
+@pytest.mark.needs("tier 2")  # without the sandbox they are allowed
 def test_calls_nobody_has_judged_yet_are_missing(uid: int, place: str) -> None:
     numbers = [syscalls.NEWEST + 1, 1000, number_of("clone3"), number_of("openat2")]
 
@@ -93,7 +96,7 @@ def test_calls_nobody_has_judged_yet_are_missing(uid: int, place: str) -> None:
     assert "ENOSYS" not in free[2:]
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="x32 exists on x86_64 only")
+@pytest.mark.needs("machine x86_64")
 def test_x32_is_missing_and_32_bit_code_is_killed(uid: int, place: str) -> None:
     x32_getpid = 0x40000000 | 39
     free, bound = run_both(lambda: attempt(lambda: syscall(x32_getpid)), place, uid)
@@ -116,6 +119,7 @@ def test_x32_is_missing_and_32_bit_code_is_killed(uid: int, place: str) -> None:
     assert free_run.status in (0, -signal.SIGSEGV)
 
 
+@pytest.mark.needs("tier 2")  # without the sandbox they are allowed
 def test_new_namespaces_are_refused_and_new_processes_are_not(uid: int, place: str) -> None:
     new_user, sigchld = 0x10000000, 17
 
@@ -403,7 +407,7 @@ def test_the_numbers_are_those_of_the_headers(
     files = [Path("/usr/include") / name for name in HEADERS[architecture]]
     text = next((file.read_text("utf-8") for file in files if file.exists()), None)
     if text is None:
-        pytest.skip(f"no kernel headers for {architecture} on this machine (linux-libc-dev)")
+        not_tested(f"numbers of {architecture}", "no kernel headers: linux-libc-dev")
     defined = {
         name: int(number)
         for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", text)

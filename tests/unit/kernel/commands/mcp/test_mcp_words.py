@@ -3,11 +3,12 @@
 import base64
 import json
 
+import pandas
 import pytest
 
-from agent_magics.kernel.mcp_contents import prompt_text, value_of
-from agent_magics.kernel.mcp_files import read_addition, trust_servers
-from agent_magics.kernel.mcp_words import how_reached, login_text
+from agent_magics.kernel.commands.mcp.contents import prompt_text, value_of
+from agent_magics.kernel.commands.mcp.control import how_reached, login_text
+from agent_magics.kernel.commands.mcp.files import read_addition, trust_servers
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.mcp import McpContents, McpServerConfig
@@ -164,7 +165,6 @@ def test_a_resource_becomes_what_it_says_it_is(contents, value):
 def test_a_picture_is_one_and_a_table_is_one():
     picture = value_of(blob(b"\x89PNG\r\n\x1a\n", "image/png"))
     assert (type(picture).__name__, picture.data) == ("Image", b"\x89PNG\r\n\x1a\n")
-    pandas = pytest.importorskip("pandas")
     table = value_of(McpContents("u", "text/csv", "a,b\n1,2\n"))
     assert table.equals(pandas.DataFrame({"a": [1], "b": [2]}))
     assert value_of(McpContents("u", "text/csv", "")) == ""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.models.chat_calls import CallAssembler, is_json_object
+from agent_magics.models.wires.chat.calls import CallAssembler, is_json_object
 
 NAMES = ("f", "get_weather")
 

@@ -4,17 +4,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from model_server import DONE, ModelServer, chat_events, chunk, tool_call
-from responses_server import Reply
 
 from agent_magics import Agent
-from agent_magics.engine.result import summarise
-from agent_magics.models import endpoints
-from agent_magics.models.endpoints import Dialect, Endpoint, forget_wires
+from agent_magics.engine.results.run import summarise
 from agent_magics.models.provider import open_model
+from agent_magics.models.providers import endpoints
+from agent_magics.models.providers.endpoints import Dialect, Endpoint, forget_wires
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.ops import StartTurn
+from tests.support.models.responses_server import Reply
+from tests.support.models.server import DONE, ModelServer, chat_events, chunk, tool_call
 
 ran = []
 
@@ -43,8 +43,8 @@ def _afresh(monkeypatch, tmp_path):
 
 
 def run(server, wire="auto"):
-    door = open_model(wire, base_url=server.base_url, retries=RetryPolicy(wait=no_wait))
-    with Agent(door, tools=[add], approval="never") as agent:
+    client = open_model(wire, base_url=server.base_url, retries=RetryPolicy(wait=no_wait))
+    with Agent(client, tools=[add], approval="never") as agent:
         return agent.run_sync("go")
 
 
@@ -103,8 +103,8 @@ def sent_back(deltas, model=None, know=lambda server: None):
     events = [*map(chunk, deltas), chunk({}, "tool_calls"), DONE]
     with ModelServer(chat=[Reply(events=events), "Done."]) as server:
         know(server)
-        door = open_model("chat", base_url=server.base_url)
-        with Agent(door, tools=[add], approval="never") as agent:
+        client = open_model("chat", base_url=server.base_url)
+        with Agent(client, tools=[add], approval="never") as agent:
             result = agent.run_sync("go") if model is None else run_as(agent, model)
         sent = server.requests[-1].body["messages"]
     assert result.status == "completed", result.error
@@ -163,8 +163,8 @@ def test_openrouter_s_reasoning_goes_back_as_it_came(monkeypatch):
 
 def test_what_may_be_set_for_a_run_is_sent():
     with ModelServer(chat=["Hi."]) as server:
-        door = open_model("chat", base_url=server.base_url)
-        with Agent(door, tools=[add], features={"service_tier": "flex"}) as agent:
+        client = open_model("chat", base_url=server.base_url)
+        with Agent(client, tools=[add], features={"service_tier": "flex"}) as agent:
             agent.run_sync("go")
         (request,) = server.requests
     assert request.body["service_tier"] == "flex"
@@ -179,8 +179,8 @@ def test_images_go_in_and_a_tool_s_image_comes_after_its_output():
         return (InputText("a dot"), image)
 
     with ModelServer(chat=[Reply([tool_call("look", {})]), "A dot."]) as server:
-        door = open_model("chat", base_url=server.base_url)
-        with Agent(door, tools=[look], approval="never") as agent:
+        client = open_model("chat", base_url=server.base_url)
+        with Agent(client, tools=[look], approval="never") as agent:
             result = agent.run_sync((InputText("What is this?"), image))
         sent = server.requests[-1].body["messages"]
     assert result.text == "A dot."

@@ -6,15 +6,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, PNG, SCHEMA, offered
 
-from agent_magics.engine.history import History
-from agent_magics.models.chat_reasoning import ReasoningDetails
-from agent_magics.models.chat_tools import encode_choice, encode_tools, tool_json
-from agent_magics.models.chat_wire import ChatForm, decode_call, decode_usage
-from agent_magics.models.endpoints import Dialect, dialect_of
-from agent_magics.models.responses_wire import ResponsesTranscript
-from agent_magics.models.transforms import strict_form
+from agent_magics.engine.context.history import History
+from agent_magics.models.providers.endpoints import Dialect, dialect_of
+from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
+from agent_magics.models.wires.chat.tools import encode_choice, encode_tools, tool_json
+from agent_magics.models.wires.reasoning import ReasoningDetails
+from agent_magics.models.wires.responses.items import ResponsesTranscript
+from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -32,6 +31,7 @@ from agent_magics.protocol.tools import (
     LocalShellSpec,
     WebSearchSpec,
 )
+from tests.support.models.wire_shapes import GRAMMAR, HISTORIES, IMAGE, PARTS, PNG, SCHEMA, offered
 
 PLAIN = Dialect()
 OPENAI = dialect_of("https://api.openai.com/v1", "gpt-5.5")

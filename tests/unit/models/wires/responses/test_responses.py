@@ -1,4 +1,4 @@
-"""The Responses door against a real HTTP server: what it sends, what it reads, how it fails."""
+"""The Responses client against a real HTTP server: what it sends, what it reads, how it fails."""
 
 import asyncio
 import itertools
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from responses_server import Reply, ResponsesServer, function_call, message
 
 import agent_magics
 from agent_magics.models.base import (
@@ -21,10 +20,10 @@ from agent_magics.models.base import (
     SearchProgress,
     TextChunk,
 )
-from agent_magics.models.responses import ResponseDecoder, ResponsesModel, decode_stream
+from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.scripted import SeenHistory
-from agent_magics.models.sse import encode_event
+from agent_magics.models.wires.responses.model import ResponseDecoder, ResponsesModel, decode_stream
+from agent_magics.models.wires.sse import encode_event
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -36,6 +35,7 @@ from agent_magics.protocol.items import (
     WebSearchCall,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec
+from tests.support.models.responses_server import Reply, ResponsesServer, function_call, message
 
 ONCE = RetryPolicy(tries=1)
 KEY = "sk-test-0123456789abcdef"
@@ -462,14 +462,17 @@ def test_cancelling_closes_the_connection():
             await model.close()
 
         asyncio.run(run())
-        assert server.dropped.wait(5)
+        assert server.dropped.wait(20)
 
 
 def test_nothing_heavy_is_imported_before_the_first_request():
     program = """
 import sys
-from agent_magics.models import base, recording, replay, responses, responses_wire, scripted
-heavy = {"openai", "pydantic", "pydantic_core", "httpx2", "IPython", "mcp"}
+from agent_magics.models import base
+from agent_magics.models.recordings import format, replay, scripted
+from agent_magics.models.wires.responses import items, model as responses
+from agent_magics.rows.remote import client
+heavy = {"aiohttp", "openai", "pydantic", "pydantic_core", "httpx2", "IPython", "mcp"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 model = responses.ResponsesModel(api_key="x")
 assert not heavy & set(sys.modules), heavy & set(sys.modules)

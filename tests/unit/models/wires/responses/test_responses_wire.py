@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_shapes import GRAMMAR, HISTORIES, LOOSE, PARTS, PNG, SCHEMA, offered
 
-from agent_magics.models.chat_reasoning import MARK
-from agent_magics.models.responses_wire import (
+from agent_magics.models.wires.reasoning import MARK
+from agent_magics.models.wires.responses.items import (
     ResponsesTranscript,
     decode_item,
     decode_usage,
@@ -34,6 +33,7 @@ from agent_magics.protocol.tools import (
     LocalShellSpec,
     WebSearchSpec,
 )
+from tests.support.models.wire_shapes import GRAMMAR, HISTORIES, LOOSE, PARTS, PNG, SCHEMA, offered
 
 PARTS_JSON = [
     {"type": "input_text", "text": "see"},
@@ -211,6 +211,9 @@ def test_reasoning_and_local_shell_come_back():
     assert decode_item(json.loads(encode_item(shell))) == shell
     nameless = {"type": "local_shell_call", "action": {"command": ["ls"]}}
     assert decode_item(nameless) == LocalShellCall(None, ("ls",))
+    action = {"command": ["make"], "env": {"A": "1", "B": "x y"}}
+    asked = decode_item({"type": "local_shell_call", "action": action})
+    assert asked == LocalShellCall(None, ("env", "--", "A=1", "B=x y", "make"))
 
 
 def test_unknown_items_are_nothing():

@@ -1,0 +1,137 @@
+"""What we draw can be read by all: axe-core finds nothing serious in it, in either theme."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_lab_saved import CODE, FIGURE, PATCH, PLAN
+from tests.support.kernels.cells import scripted
+from tests.support.lab import ITEM, SLOW, Lab, NotebookPage
+
+Open = Callable[..., NotebookPage]
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.needs("labextension")]
+
+THEMES = pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
+OURS = [".am-item", ".agm-question", ".agm-live"]
+FOUND = """async ours => {
+  // JupyterLab's body has no height, so that axe would take all in it for hidden.
+  document.body.style.overflow = 'visible';
+  const include = ours.filter(one => document.querySelector(one)).map(one => [one]);
+  const { passes, violations } = await axe.run({ include });
+  const serious = violations.filter(({ impact }) => ['critical', 'serious'].includes(impact));
+  const looked = passes.some(({ id }) => id === 'color-contrast');
+  return [looked, serious.map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)])];
+}"""
+
+CODES = [*range(30, 38), *range(90, 98), "38;5;16", "38;5;231", "38;5;46", "38;5;21"]
+COLOURS = "printf 'begun " + " ".join(rf"\e[{code}mcolour" for code in CODES) + r"\n'"
+
+
+def shell(script: str) -> str:
+    return f"Call('shell', {{'command': ['bash', '-c', {script!r}]}})"
+
+
+PYTHON = """@wraps(f)
+class A(B):
+    'Says.'
+    def f(self, x: int = 1) -> None:  # a comment
+        return print("s", 2.5, None is x, f"{x!r}", [i for i in x if not i])
+"""
+ANSWER = f"""It is **42**, by `f`.
+
+| what | value |
+| - | -: |
+| n | 42 |
+
+```python
+{PYTHON}```
+
+> So $p < 0.01$ ![](data:image/gif;base64,R0lGODlhAQABAAAAACw=), [more](https://example.org).
+"""
+TOOL = {
+    "kind": "tool",
+    "name": "shell",
+    "title": "ls",
+    "arguments": "{}",
+    "language": "bash",
+    "output": "a",
+    "exit_code": None,
+    "note": "approved by the person",
+    "diff": "",
+}
+DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
+FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
+STEPS = [
+    {"id": status, "description": status, "status": status}
+    for status in ("completed", "in_progress", "pending")
+]
+ITEMS = [
+    {"kind": "text", "text": ANSWER, "sources": [{"title": "Page", "url": "https://example.org"}]},
+    {"kind": "reasoning", "text": "It *may* be so.", "left_out": 3},
+    *({"kind": "notice", "level": level, "text": "`x`."} for level in ("info", "warning", "error")),
+    *({**TOOL, "status": status} for status in ("running", "completed", "failed", "denied")),
+    {**TOOL, "kind": "patch", "status": "completed", "diff": DIFF},
+    {"kind": "changes", "files": [FILE], "diff": DIFF, "runs": ["x runs"], "notes": ["So."]},
+    {"kind": "plan", "explanation": "Why.", "steps": STEPS},
+    {"kind": "usage", "input_tokens": 9, "output_tokens": 9, "requests": 2, "cost": "$1"},
+    {"kind": "picture", "alt": "A picture that is not there"},
+    {"kind": "of another version"},
+]
+
+
+def look_at(page: NotebookPage, theme: str) -> list[list[str]]:
+    """Return what axe-core finds in our elements with a theme."""
+    change = f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})"
+    page.page.evaluate(f"async () => {{ await {change} }}")
+    page.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.page.evaluate(AXE.read_text(encoding="utf-8"))
+    looked_at_colours, found = page.page.evaluate(FOUND, OURS)
+    assert looked_at_colours
+    return found
+
+
+@THEMES
+def test_nothing_serious_stands_in_any_saved_item(lab: Lab, reopen: Open, theme: str) -> None:
+    outputs = [
+        nbformat.v4.new_output("display_data", data={ITEM: {"version": 1, **item}})
+        for item in ITEMS
+    ]
+    lab.write(f"items/{theme}.ipynb", [nbformat.v4.new_code_cell("", outputs=outputs)])
+    page = reopen(f"items/{theme}.ipynb")
+    expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs), timeout=SLOW)
+    page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
+    assert look_at(page, theme) == []
+
+
+@THEMES
+def test_nothing_serious_stands_in_a_turn(notebook: Open, theme: str) -> None:
+    fails = shell(f"{COLOURS}; exit 3")
+    script = scripted(f"['I look.', {CODE}]", PLAN, FIGURE, PATCH, fails, repr(ANSWER))
+    unasked = "%%agent --approval never --sandbox danger-full-access --tools data coding\nGo.\n"
+    asking = "%%agent --approval untrusted\nGo.\n"
+    asks = scripted(shell("rm -rf build"), shell(f"{COLOURS}; sleep 60"), repr("Done."))
+    page = notebook([script, unasked, asks, asking, ""])
+    page.run(0)
+    page.run(1)
+    assert look_at(page, theme) == []
+    code = page.cell(1).locator(".am-code pre code").first
+    assert code.evaluate("code => getComputedStyle(code).backgroundColor") == "rgba(0, 0, 0, 0)"
+    picture = page.cell(1).locator("img.am-picture")
+    assert picture.get_attribute("alt").startswith("Picture from python: %matplotlib inline")
+    assert picture.evaluate("picture => picture.naturalWidth > 100")
+
+    page.run(2)
+    page.start(3)
+    page.wait_for_question()
+    assert look_at(page, theme) == []
+    page.answer("Deny")
+    page.answer("Approve")
+    expect(page.cell(3).locator(".agm-stream")).to_contain_text("begun", timeout=SLOW)
+    assert look_at(page, theme) == []
+    page.interrupt()
+    page.wait_for_end(3)

@@ -1,0 +1,119 @@
+"""What stands around a cell: status bar, title of the tab, notifications, commands, shortcuts."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.support.kernels.cells import scripted
+from tests.support.lab import NotebookPage
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(120)
+
+DONE = repr("It is done.")
+MAKE = "Call('shell', {'command': ['mkdir', 'made']})"
+ASKING = "%%agent --approval untrusted\nGo.\n"
+FAILING = "total = '{{1 + 1}}'\ntotal + 1"
+
+
+def execute(page: NotebookPage, command: str) -> None:
+    """Run a command of JupyterLab, as its palette does."""
+    page.page.evaluate("name => window.jupyterapp.commands.execute(name)", command)
+
+
+def status(page: NotebookPage) -> Locator:
+    """The item of the status bar."""
+    return page.page.locator(".am-status-item")
+
+
+def test_a_waiting_question_is_told_around_the_cell(notebook: Open) -> None:
+    page = notebook([scripted(MAKE, DONE), ASKING, ""])
+    page.run(0)
+    expect(status(page)).to_be_hidden()
+    page.start(1)
+    page.wait_for_question()
+    expect(status(page)).to_have_text("1 agent at work · 1 question waits for you")
+    expect(page.page).to_have_title(re.compile(r"^\(1\) "))
+    page.cell(2).locator(".jp-InputArea-editor").click()
+    status(page).click()
+    expect(page.questions).to_be_focused()
+    page.page.keyboard.press("Alt+Shift+Y")
+    page.wait_for_end(1)
+    expect(status(page)).to_be_hidden()
+    expect(page.page).to_have_title(re.compile(r"^(?!\(1\))"))
+    assert "It is done." in page.text(1)
+
+
+def test_a_question_in_a_hidden_notebook_is_told_and_shown(notebook: Open) -> None:
+    wait = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.01)"
+    waits = f"Call('python', {{'code': {wait!r}}})"
+    page = notebook([scripted(waits, MAKE, DONE), "%%agent --approval untrusted\nGo.\n", ""])
+    page.run(0)
+    page.start(1)
+    page.answer("Approve")
+    execute(page, "launcher:create")
+    expect(page.cell(1)).to_be_hidden()
+    (page.lab.folder / page.name).with_name("go").touch()
+    notice = page.page.locator(".Toastify__toast", has_text="waits for your answer")
+    notice.get_by_role("button", name="Show").click()
+    expect(page.questions.last).to_be_focused()
+    page.page.keyboard.press("Alt+Shift+N")
+    page.wait_for_end(1)
+    assert "It is done." in page.text(1)
+
+
+def test_nothing_is_answered_that_has_not_the_focus(notebook: Open) -> None:
+    page = notebook([scripted(MAKE, DONE), ASKING, ""])
+    page.run(0)
+    page.start(1)
+    page.wait_for_question()
+    page.cell(2).locator(".jp-InputArea-editor").click()
+    page.page.keyboard.press("Alt+Shift+Y")
+    expect(page.questions).to_be_focused()
+    expect(page.page.locator(".agm-question[data-answered]")).to_have_count(0)
+    page.page.keyboard.press("Alt+Shift+X")  # Stop
+    page.wait_for_end(1)
+    assert "Interrupted" in page.text(1)
+
+
+def test_an_error_becomes_a_prompt_in_which_nothing_is_evaluated(notebook: Open) -> None:
+    seen = "lambda request: request.prompt"
+    page = notebook([scripted(seen), FAILING, ""])
+    page.run(0)
+    page.start(1)
+    expect(page.cell(1)).to_contain_text("TypeError")
+    page.cell(1).locator(".jp-InputArea-editor").click()
+    execute(page, "agent-magics:fix-error")
+    expect(page.page.locator(".jp-CodeCell")).to_have_count(4)
+    assert page.sources()[2].startswith("%%agent\nThis cell failed.")
+    page.page.keyboard.press("Shift+Enter")
+    page.wait_for_end(2)
+    assert "{{1 + 1}}" in page.text(2) and "can only concatenate str" in page.text(2)
+
+
+def test_cells_are_made_by_commands(notebook: Open) -> None:
+    page = notebook([scripted(DONE), "Say that it is done.", ""])
+    page.run(0)
+    page.cell(1).locator(".jp-InputArea-editor").click()
+    execute(page, "agent-magics:to-prompt")
+    page.page.keyboard.press("Escape")
+    page.page.keyboard.press("Alt+Shift+A")
+    page.page.keyboard.insert_text("And this?")
+    assert page.sources()[1:3] == ["%%agent\nSay that it is done.", "%%agent\nAnd this?"]
+    page.run(1)
+    assert "It is done." in page.text(1)
+
+
+def test_the_palette_lists_them(notebook: Open) -> None:
+    page = notebook([""])
+    page.page.keyboard.press("Control+Shift+C")
+    items = page.page.locator(".lm-CommandPalette-item:not(.lm-mod-disabled)")
+    expect(items.first).to_be_visible()
+    page.page.keyboard.type("agent cell")
+    expect(items.first).to_contain_text("New Agent Cell")
+    page.page.keyboard.press("Enter")
+    page.wait_until(lambda: page.sources() == ["", "%%agent\n"])

@@ -1,0 +1,42 @@
+"""The card of `%%agent --map`: its progress, and buttons that pause, go on and stop."""
+
+from tests.support.kernels.cells import AGENTS
+
+SETUP = f"""
+%load_ext agent_magics
+import asyncio
+
+from agent_magics import Agent
+from agent_magics.models.base import ItemDone, ResponseDone
+from agent_magics.protocol.items import AssistantMessage, Usage
+
+class Slow:
+    source, name = "slow", "gpt-5.5"
+
+    async def stream(self, request):
+        await asyncio.sleep(0.2)
+        yield ItemDone(AssistantMessage("yes"))
+        yield ResponseDone(Usage(100, 20))
+
+    async def close(self):
+        pass
+
+{AGENTS}["default"] = Agent(Slow())
+rows = [f"row {{number}}" for number in range(100_000)] + [None]
+"""
+
+
+def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
+    page = notebook([SETUP, "%%agent --map rows --into done --ask-above 1e6\nIs it? {{text}}\n"])
+    page.run(0)
+    cell = page.start(1)
+    card = cell.locator(".agm-card")
+    card.get_by_text("requests at once").wait_for()
+    card.get_by_role("button", name="Pause").click()
+    card.get_by_role("button", name="Go on").click()
+    card.get_by_role("button", name="Pause").wait_for()
+    card.get_by_role("button", name="Stop").click()
+    page.wait_for_end(1)
+    assert "It ended early: it was stopped" in page.text(1)
+    assert card.count() == 0
+    assert int(page.value("len(done)")) == 100_001

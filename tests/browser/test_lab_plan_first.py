@@ -1,0 +1,37 @@
+"""A plan is answered in JupyterLab by the keyboard, and read in the saved notebook."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.kernels.cells import scripted
+from tests.support.lab import WIDGET, NotebookPage, mimes_of
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(180)
+
+STEPS = ["Read `sales.csv`", "Plot <b>March</b> against February", "Write the report"]
+PLAN = {"steps": STEPS, "explanation": "March dips; returns are the likely reason."}
+CALL = f"Call('propose_plan', {PLAN!r})"
+
+
+def test_a_plan_is_run_by_the_keyboard(notebook: Callable[..., NotebookPage]) -> None:
+    page = notebook(
+        [scripted(CALL, repr("I wait."), repr("The report is written.")), "%%agent --plan\nGo.\n"]
+    )
+    page.run(0)
+    page.start(1)
+    form = page.wait_for_question()
+    expect(form.get_by_role("radio")).to_have_count(3)
+    expect(form).to_contain_text("Run this plan?")
+    form.get_by_role("radio").first.focus()
+    page.page.keyboard.press("1")
+    page.page.keyboard.press("Enter")
+    page.wait_for_end(1)
+    assert "The report is written." in page.text(1)
+    expect(page.questions).to_have_count(0)
+    saved = page.save()
+    assert all(WIDGET not in mimes for mimes in mimes_of(saved))
+    markdown = "\n".join(str(output) for output in saved.cells[1].outputs)
+    assert "Plan: Run it" in markdown and "Write the report" in markdown

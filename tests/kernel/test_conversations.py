@@ -1,0 +1,204 @@
+"""Conversations in a real kernel: listed, taken up after a restart, named in the saved file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kernels.cells import AGENTS, scripted
+from tests.support.kernels.driver import Kernel
+
+ID = f"{AGENTS}['default'].session.conversation.id"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "mine.ipynb").write_text("{}")
+    return tmp_path
+
+
+def kernel_in(place: Path, name: str = "mine.ipynb") -> Kernel:
+    return Kernel(cwd=str(place), env={"JPY_SESSION_NAME": str(place / name)})
+
+
+def named(outcome) -> list[str]:
+    """Return the conversations that the saved outputs name."""
+    messages = [m["content"] for m in outcome.messages if m["msg_type"] == "display_data"]
+    found = [m["metadata"].get("agent_magics", {}).get("conversation") for m in messages]
+    return [each for each in found if each]
+
+
+def test_a_notebook_goes_on_where_its_killed_kernel_was(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        first = kernel.run("%%agent\nCount.\n", notebook=True, allow_stdin=True)
+        conversation = kernel.value(ID).strip("'")
+        assert named(first) == [conversation]
+        assert "earlier conversation" not in first.text
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'Who?'", "'Two.'"))
+        offered = kernel.run("%%agent\nGo on.\n", notebook=True, allow_stdin=True).text
+        assert "This notebook has an earlier conversation (`Count.`, 1 turns)" in offered
+        assert f"%agent resume {conversation[:8]}" in offered
+        resumed = kernel.run("%agent resume")
+        assert resumed.status == "ok", resumed.text
+        assert "Resumed: `Count.`, 1 turn." in resumed.text
+        assert kernel.value(ID).strip("'") == conversation
+        again = kernel.run("%%agent\nGo on.\n", notebook=True, allow_stdin=True).text
+        assert "earlier conversation" not in again
+        listed = kernel.run("%agent history").text
+        assert "One." in listed and "Two." in listed
+
+
+def test_a_long_list_of_conversations_holds_no_cell_up(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        kernel.run("%%agent\nCount.\n", notebook=True, allow_stdin=True)
+    slowly = (
+        "import threading\nfrom agent_magics.kernel import notebook\n"
+        "listed, list_all = threading.Event(), notebook.conversations\n"
+        "def conversations():\n    listed.wait(20)\n    return list_all()\n"
+        "notebook.conversations = conversations\n"
+    )
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'Two.'") + slowly)
+        cell = kernel.run("%%agent\nGo on.\n", notebook=True, allow_stdin=True)
+        assert "Two." in cell.text and "earlier conversation" not in cell.text
+        said: list[dict[str, Any]] = []
+        kernel.run("import asyncio\nlisted.set()", on_other=said.append)
+        while "earlier conversation" not in str([message["content"] for message in said]):
+            kernel.run("await asyncio.sleep(0.05)", on_other=said.append)
+        parents = {message["parent_header"]["msg_id"] for message in said}
+        assert parents == {cell.messages[0]["parent_header"]["msg_id"]}
+
+
+def test_they_are_listed_found_kept_and_deleted(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'", "'Two.'", "'Three.'"))
+        kernel.run("%%agent\nLook at | apples.\n")
+        kernel.run("%%agent --new\nLook at pears.\n")
+        listed = kernel.run("%agent sessions").text
+        assert listed.index("pears") < listed.index("apples")
+        assert "mine.ipynb" in listed
+        assert "pears" not in kernel.run("%agent sessions Apples look").text
+        assert "No conversation" in kernel.run("%agent sessions plums").text
+        kernel.run("%agent sessions apples")
+        kernel.run("%agent sessions pin 1")
+        assert "(pinned)" in kernel.run("%agent sessions apples").text
+        refused = kernel.run("%agent sessions pears\n%agent sessions delete 1")
+        assert "is open; close it first" in refused.text
+        assert "Resumed: `Look at | apples.`" in kernel.run("%agent resume last").text
+        kernel.run("%agent sessions pears")
+        assert "delete: `Look at pears.`" in kernel.run("%agent sessions delete 1").text
+        assert "No conversation" in kernel.run("%agent sessions pears").text
+        assert kernel.run("%agent resume nonsense").error == "UsageError"
+
+
+def test_nothing_of_it_stands_in_what_a_recording_plays(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'"))
+        assert kernel.run("%%agent --record r.agent.jsonl\nCount.\n", notebook=True).status == "ok"
+    for _ in range(2):
+        with kernel_in(place) as kernel:
+            kernel.run("%load_ext agent_magics")
+            cell = "%%agent --replay r.agent.jsonl\nCount.\n"
+            played = kernel.run(cell, notebook=True, allow_stdin=True)
+            assert played.status == "ok", played.text
+            assert named(played) == []
+            assert "earlier conversation" not in played.text
+
+
+def test_a_fork_goes_on_beside_its_parent(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'One.'", "'Two.'", "'Mine.'", "'Theirs.'"))
+        kernel.run("%%agent\nfirst\n")
+        kernel.run("%%agent\nsecond\n")
+        made = kernel.run("%agent fork 1")
+        assert made.status == "ok", made.text
+        assert "`%%agent --name default-2` goes on with a fork" in made.text
+        kernel.run("%%agent\nthird\n")
+        assert "Theirs." in kernel.run("%%agent --name default-2\nother\n").text
+        mine, theirs = (kernel.run(f"%agent history {n}").text for n in ("", "default-2"))
+        assert "second" in mine and "third" in mine and "other" not in mine
+        assert "first" in theirs and "other" in theirs and "second" not in theirs
+        assert kernel.run("%agent fork 9").error == "UsageError"
+        assert kernel.run("%agent fork one").error == "UsageError"
+
+
+WRITE = """
+[Call("python", {"code": "made = %s"}), Call("write_file", {"path": "a.txt", "content": "%s"})]
+"""
+
+
+def test_back_to_before_a_turn_after_one_question(place: Path) -> None:
+    with kernel_in(place) as kernel:
+        turns = [each for n in "123" for each in (WRITE % (n, n), "'Ok.'")]
+        kernel.run(scripted(*turns))
+        cell = "%%agent --approval never --tools python write_file"
+        for number in "123":
+            assert kernel.run(f"{cell}\nwrite {number}\n").status == "ok"
+        refused = kernel.run("%agent rewind 2", allow_stdin=True, answers=["n"]).text
+        assert "the model forgets `write 2`, `write 3`" in refused
+        assert "Files: `a.txt`" in refused and "Variables: `made`" in refused
+        assert "Nothing was changed." in refused
+        assert (place / "a.txt").read_text() == "3"
+        assert "Nobody can be asked" in kernel.run("%agent rewind 2").text
+        done = kernel.run("%agent rewind 2", allow_stdin=True, answers=["y"])
+        assert "Back to before turn 2" in done.text
+        assert ((place / "a.txt").read_text(), kernel.value("made")) == ("1", "1")
+        assert "write 2" not in kernel.run("%agent history").text
+        assert "Forth again: turn 2" in kernel.run("%agent redo").text
+        assert (place / "a.txt").read_text() == "3"
+        assert "write 3" in kernel.run("%agent history").text
+        kept = kernel.run("%agent rewind 3 --no-files --no-variables --yes")
+        assert kept.status == "ok", kept.text
+        assert ((place / "a.txt").read_text(), kernel.value("made")) == ("3", "1")
+        assert kernel.run("%agent rewind soon").error == "UsageError"
+
+
+LOOK = """
+[Call("python", {"code": "total = sum(numbers)"}), Call("python", {"code": "'x' * 20_000"})]
+"""
+
+
+def test_after_a_restart_it_knows_what_is_gone(place: Path) -> None:
+    cell = "%%agent --approval never --tools python\n"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted(LOOK, "[Call('python', {'code': 'same, numbers'})]", "'Six.'"))
+        kernel.run("numbers = [1, 2, 3]", notebook=True)
+        kernel.run("same = {'a': 1}", notebook=True)
+        assert kernel.run(f"{cell}Add them.\n", notebook=True).status == "ok"
+        known = f"{AGENTS}['default'].session.conversation.variables"
+        assert kernel.value(f"sorted({known})") == "['numbers', 'same', 'total']"
+    with kernel_in(place) as kernel:
+        kernel.run("same = {'a': 2}")
+        kernel.run(scripted("'I see.'"))
+        told = kernel.run("%agent resume").text
+        rows = {line.split()[0]: line for line in told.splitlines() if line.strip()}
+        assert "gone" in rows["numbers"] and "list, 3 elements" in rows["numbers"]
+        assert "[2] (cell" in rows["numbers"] and "the agent in [4]" in rows["total"]
+        assert "gone" not in rows["same"] and "changed" not in rows["same"]
+        assert "To run again:" in told
+        kernel.run(f"{cell}Go on.\n", notebook=True)
+        items = f"{AGENTS}['default'].session.conversation.history.items"
+        model = kernel.value(
+            f"[i.content for i in {items} if getattr(i, 'role', '') == 'developer']"
+        )
+        assert "The kernel was restarted" in model
+        assert "numbers: gone (it was list, 3 elements, made by [2]" in model
+        assert "As you know them: same." in model
+
+
+def test_a_stored_text_is_there_after_a_restart_and_an_object_is_named_as_gone(place: Path) -> None:
+    store = f"{AGENTS}['default'].session.conversation.handles"
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'Kept.'"))
+        kernel.run("%%agent\nKeep.\n")
+        kernel.run(f"{store}.keep('long text ' * 10)\nobj = [1, 2]\n{store}.keep_value(obj)")
+    with kernel_in(place) as kernel:
+        kernel.run(scripted("'Here.'"))
+        assert "`@r2` (list, 2 elements" in kernel.run("%agent resume").text
+        assert kernel.value(f"{store}.value_of('@r1')").startswith("long text long text")
+        assert kernel.value(f"{store}.keep('new')") == "@r3"
+        refused = kernel.run(f"{store}.value_of('@r2')").text
+        assert "was kept in a kernel that has ended, and is gone" in refused

@@ -1,0 +1,61 @@
+"""`%%agent --map`: a card while it runs, text when it has ended, the table in a variable."""
+
+import json
+
+import pytest
+
+from tests.support.kernels.driver import Kernel
+
+SETUP = """
+%load_ext agent_magics
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+
+from agent_magics import Agent
+from tests.support.rows.echo import Echo
+
+@dataclass
+class Complaint:
+    kind: str
+
+df = pd.DataFrame({"text": [f"row {number}" for number in range(500)] + [None]})
+model = Echo(lambda prompt: json.dumps({"kind": prompt}))
+agents = get_ipython().magics_manager.registry["AgentMagics"].agents
+agents["default"] = Agent(model)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    with Kernel(cwd=str(tmp_path_factory.mktemp("map"))) as kernel:
+        kernel.run(SETUP)
+        yield kernel
+
+
+def test_the_table_is_bound_and_the_outcome_stays(kernel):
+    outcome = kernel.run("%%agent --map df --into scored --output Complaint\nWhich? {{text}}\n")
+    (text,) = outcome.items_of("text")
+    assert text["text"].startswith("500 of 501 rows have an answer; 1 has an error")
+    assert "bad row: `text is missing" in text["text"]
+    said = kernel.run("print(json.dumps([scored.kind[7], len(scored), _agent.progress.failed]))")
+    assert json.loads(said.text) == ["Which? row 7", 501, 1]
+
+
+def test_it_runs_inside_another_cell(kernel):
+    kernel.run(
+        "get_ipython().run_cell_magic('agent', '--map df.head(3) --into few', 'Which? {{text}}')"
+    )
+    assert kernel.run("print(list(few.columns), len(few))").text.strip().endswith("3")
+
+
+def test_a_missing_column_is_one_sentence(kernel):
+    outcome = kernel.run("%%agent --map df\nWhich? {{nope}}\n")
+    assert outcome.error == "UsageError"
+    assert "no such column; there are: 'text'" in outcome.text
+
+
+def test_what_has_no_rows_is_one_sentence(kernel):
+    outcome = kernel.run("%%agent --map nothing\nWhich? {{text}}\n")
+    assert "--map nothing: NameError" in outcome.text

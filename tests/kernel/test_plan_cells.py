@@ -1,0 +1,58 @@
+"""``%%agent --plan`` in a kernel: the plan is answered, and run as a turn of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kernels.cells import scripted
+from tests.support.kernels.driver import Kernel
+
+STEPS = ["Read sales.csv", "Write report.txt"]
+PLAN = f"Call('propose_plan', {{'steps': {STEPS!r}}})"
+WRITE = "Call('write_file', {'path': 'report.txt', 'content': 'done'})"
+CELL = "%%agent --plan\nReport on the sales.\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plans")
+
+
+@pytest.fixture(scope="module")
+def kernel(place: Path) -> Iterator[Kernel]:
+    with Kernel(cwd=str(place)) as kernel:
+        yield kernel
+
+
+def prepare(kernel: Kernel, place: Path, *turns: str) -> None:
+    (place / "report.txt").unlink(missing_ok=True)
+    cell = "%reload_ext agent_magics\n" + scripted(*turns)
+    cell += "%config AgentMagics.tools = ['data', 'write_file']\n"
+    assert kernel.run(cell).status == "ok"
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_run_it_is_a_turn_under_the_policy(kernel: Kernel, place: Path, wrapper: str) -> None:
+    # What the first turn tries is refused; the same call is run by the second one.
+    prepare(kernel, place, WRITE, PLAN, "'Planned.'", WRITE, "'Reported.'")
+    outcome = kernel.run(wrapper + CELL, answers=["1"], allow_stdin=True)
+    assert outcome.status == "ok", outcome.text
+    assert (place / "report.txt").read_text() == "done"
+    assert kernel.value("_agent.text") == "Reported."
+    shown = "".join(str(output) for output in outcome.outputs)
+    assert "1. Run it" in shown and "3. Drop" in shown
+    assert shown.index("Write report.txt") < shown.index("Reported.")
+
+
+def test_dropped_or_unattended_nothing_is_run(kernel: Kernel, place: Path) -> None:
+    for options in (
+        {"answers": ["3"], "allow_stdin": True},
+        {"answers": ["!"], "allow_stdin": True},
+        {"notebook": True},
+    ):
+        prepare(kernel, place, PLAN, "'Planned.'", WRITE, "'Reported.'")
+        outcome = kernel.run(CELL, **options)
+        assert outcome.status == "ok", outcome.text
+        assert kernel.value("_agent.text") == "Planned."
+        assert not (place / "report.txt").exists()

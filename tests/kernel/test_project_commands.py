@@ -1,0 +1,125 @@
+"""Skills, prompts and the project in a real kernel: lists, texts as written, trust, completion."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kernels.cells import AGENTS, scripted
+from tests.support.kernels.driver import Kernel
+from tests.support.skills import write_skill
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernel's workspace."""
+    return tmp_path_factory.mktemp("mine")
+
+
+@pytest.fixture(scope="module")
+def kernel(place: Path) -> Iterator[Kernel]:
+    with Kernel(cwd=str(place), env={"HOME": str(place / "home")}) as kernel:
+        done = repr("Done.")
+        assert kernel.run("%load_ext agent_magics\n" + scripted(*[done] * 4)).status == "ok"
+        yield kernel
+
+
+def shown(kernel: Kernel, line: str) -> str:
+    outcome = kernel.run(line)
+    assert outcome.status == "ok", outcome.text
+    return "".join(str(item["text"]) for item in outcome.items)
+
+
+def test_skills_are_listed_shown_and_trusted(kernel: Kernel, place: Path) -> None:
+    assert shown(kernel, "%agent skills").startswith("There are no skills:")
+    write_skill(place / ".agent_magics/skills", "sales", "# Hi\u202e", test_dot_ipynb="{}")
+    (place / ".agent_magics/skills/broken").mkdir()
+    (place / ".agent_magics/skills/broken/SKILL.md").write_text("No front matter.")
+    listing = shown(kernel, "%agent skills")
+    assert "| `sales` | `What sales is for.` | not trusted |" in listing
+    assert "pytest --nbval" in listing and "test.ipynb" in listing
+    assert "broken is left out: SKILL.md, name: expected" in listing
+    assert "# Hi" in shown(kernel, "%agent skills show sales")
+    digest = re.search(r"%agent skills trust ([0-9a-f]{12})", shown(kernel, "%agent skills trust"))
+    assert digest is not None
+    assert kernel.run("%agent skills trust 000000000000").error == "UsageError"
+    trusted = shown(kernel, f"%agent skills trust {digest[1]}")
+    assert trusted == "Used from the next cell on: `sales`."
+    assert shown(kernel, "%agent skills trust") == "No skill waits for your trust."
+    assert "| yes |" in shown(kernel, "%agent skills")
+    assert kernel.run("%agent skills dance").error == "UsageError"
+    assert kernel.run("%agent skills show nothing").error == "UsageError"
+
+
+def test_a_prompt_is_trusted_completed_and_filled_in(kernel: Kernel, place: Path) -> None:
+    assert shown(kernel, "%agent prompts").startswith("There are no prompts:")
+    folder = place / ".agent_magics/prompts"
+    folder.mkdir(parents=True)
+    (folder / "monthly.md").write_text(
+        "---\ndescription: A report.\n---\nReport {{month}} of {{ region }}, not {{a b}}.\n"
+    )
+    refused = kernel.run("%%agent --prompt monthly month=May region=EU")
+    assert "You have not trusted the prompt monthly" in refused.text
+    assert "`monthly month= region=` | `A report.` | not trusted" in shown(kernel, "%agent prompts")
+    waiting = shown(kernel, "%agent prompts trust")
+    assert "Report {{month}} of {{ region }}" in waiting
+    digest = re.search(r"%agent prompts trust ([0-9a-f]{12})", waiting)
+    assert digest is not None
+    assert shown(kernel, f"%agent prompts trust {digest[1]}") == "You may use: `monthly`."
+    assert "monthly" in kernel.complete("%%agent --prompt mon")
+    assert "region=" in kernel.complete("%%agent --prompt monthly month=May ")
+    assert "month=" not in kernel.complete("%%agent --prompt monthly month=May ")
+    missing = kernel.run("%%agent --prompt monthly month=May")
+    assert (
+        "The prompt monthly needs region; write: --prompt monthly month=... region=..."
+        in missing.text
+    )
+    assert "has no field x" in kernel.run("%%agent --prompt monthly month=1 region=2 x=3").text
+    assert "got 'month'" in kernel.run("%%agent --prompt monthly month").text
+    assert (
+        "There is no prompt 'weekly'; there are: monthly."
+        in kernel.run("%%agent --prompt weekly").text
+    )
+    assert "quotes after --prompt" in kernel.run("%%agent --prompt monthly month=O'Brien").text
+    kernel.run("where = 'the EU'")
+    cell = "%%agent --new --prompt monthly month='May 2024' region={{where}}\nBe brief.\n"
+    outcome = kernel.run(cell)
+    assert outcome.status == "ok", outcome.text
+    items = f"{AGENTS}['default'].session.conversation.history.items"
+    said = kernel.value(f"{items}[0].content")
+    assert said == "Report May 2024 of the EU, not {{a b}}.\n\nBe brief."
+
+
+def test_the_project_stands_in_one_place_and_is_trusted_there(kernel: Kernel, place: Path) -> None:
+    (place / "AGENTS.md").write_text("Be brief.")
+    ours = place / ".agent_magics"
+    (ours / "rules.toml").write_text(
+        '[[rule]]\npermission = "command"\npattern = ["make"]\ndecision = "allow"\n'
+    )
+    (ours / "config.toml").write_text("max_turns = 5\n")
+    (ours / "tools").mkdir()
+    (ours / "tools/mine.py").write_text("x = 1\n")
+    write_skill(ours / "skills", "later")
+    listed = shown(kernel, "%agent project")
+    assert str(place) in listed and "| Instructions | `AGENTS.md` | none needed |" in listed
+    waiting = re.findall(r"waits: `([0-9a-f]{12})`", listed)
+    assert len(waiting) >= 4, listed
+    assert kernel.run("%agent project trust 000000000000").error == "UsageError"
+    for digest in waiting:
+        listed = shown(kernel, f"%agent project trust {digest}")
+    assert "waits:" not in listed, listed
+    assert "| yes |" in shown(kernel, "%agent skills")
+
+
+def test_another_project_is_activated_with_a_new_conversation(
+    kernel: Kernel, place: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "pyproject.toml").write_text("")
+    assert kernel.run("%agent project activate /nowhere-at-all").error == "UsageError"
+    listed = shown(kernel, f"%agent project activate {tmp_path}/src")
+    assert f"The project's root is `{tmp_path}`; the workspace is `{tmp_path}`" in listed
+    assert kernel.value(f"str({AGENTS}['default'].config.cwd)") == str(tmp_path)
+    assert shown(kernel, "%agent history") == "Empty."
+    shown(kernel, f"%agent project activate {place}")

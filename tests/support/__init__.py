@@ -1,0 +1,1 @@
+"""Shared by tests: drivers of kernels, pages and sandboxes, and servers to connect to."""

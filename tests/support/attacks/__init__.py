@@ -1,0 +1,1 @@
+"""The table of attacks on the sandbox, and the programs that run them."""

@@ -1,0 +1,1 @@
+"""The corpora of command lines and of signatures, as tests read them."""

@@ -1,0 +1,1 @@
+"""Programs and data for tests of file changes: random edits, interrupted patches, hostile files."""

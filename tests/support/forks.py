@@ -1,0 +1,92 @@
+"""Forks pytest's own process: the only module of the tests that does.
+
+A child does only what it was made for: it ends in `os._exit` whatever is raised, so that no child
+ever goes on running the suite.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+LIMIT = 50.0  # seconds; below the time limit of a test
+
+
+def start(act: Callable[[], object]) -> int:
+    """Call `act` in a forked child, with a session of its own.
+
+    Returns:
+        The child's pid. Its exit status is 0, or 1 where `act` raised anything at all.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run
+        pid = os.fork()
+    if pid:
+        os.read(reader, 1)  # its session is there: whoever kills its group kills all of it
+        os.close(reader)
+        os.close(writer)
+        return pid
+    status = 1
+    try:
+        os.setsid()
+        os.write(writer, b".")
+        os.close(reader)
+        os.close(writer)
+        act()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+@contextmanager
+def child(act: Callable[[], object]) -> Iterator[int]:
+    """Call `act` in a forked child; at the end of the context kill the child and its group."""
+    pid = start(act)
+    try:
+        yield pid
+    finally:
+        for kill in (os.kill, os.killpg):
+            with suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def call(act: Callable[[], Any], *, limit: float = LIMIT) -> Any:
+    """Call `act` in a forked child and return its result through a pipe.
+
+    Args:
+        act: a function whose result can be pickled.
+        limit: seconds, after which the child and its group are killed.
+
+    Raises:
+        AssertionError: `act` raised an error, which is quoted; or was killed; or took too long.
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    with receiver, child(lambda: sender.send(_outcome(act))):
+        sender.close()
+        if not receiver.poll(limit):
+            raise AssertionError(f"a forked child was not done after {limit} s")
+        try:
+            result, error = receiver.recv()
+        except EOFError:
+            raise AssertionError("a forked child ended before its function did") from None
+    if error:
+        raise AssertionError(f"a forked child failed:\n{error}")
+    return result
+
+
+def _outcome(act: Callable[[], Any]) -> tuple[Any, str]:
+    """Return the result of `act`, and the traceback of its error; the other one is empty."""
+    try:
+        return act(), ""
+    except BaseException:
+        return None, traceback.format_exc()

@@ -1,0 +1,1 @@
+"""Drives a notebook kernel: a front end for it, and the cells that set it up."""

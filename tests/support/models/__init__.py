@@ -1,0 +1,1 @@
+"""Model servers: our own with scripted answers, and those of others."""

@@ -1,0 +1,166 @@
+"""Forks of tests cannot multiply, and what was not tested is told."""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import forks, needs
+
+ROOT = Path(__file__).parents[1]
+_FORK = re.compile(r"(os|pty)\.fork|multiprocessing\.(Process|Pool)|ProcessPoolExecutor")
+
+
+def test_only_one_module_forks_pytest():
+    """Programs that tests start as text may fork: they are no part of pytest."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path in ROOT.glob("tests/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute | ast.Import | ast.ImportFrom)
+        and _FORK.search(ast.unparse(node))
+    ]
+    assert {place.rpartition(":")[0] for place in found} == {forks.__file__}, found
+
+
+def test_a_fork_returns_what_its_function_did():
+    assert forks.call(lambda: (os.getpid(), [1])) != (os.getpid(), [1])
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), KeyboardInterrupt(), SystemExit(0), pytest.skip.Exception("x")]
+)
+def test_no_error_leaves_a_fork(error):
+    before = os.getpid()
+
+    def act():
+        raise error
+
+    with pytest.raises(AssertionError, match=rf"failed:\n(?s:.*){type(error).__name__}"):
+        forks.call(act)
+    assert os.getpid() == before
+
+
+def test_what_a_fork_cannot_tell_is_an_error():
+    with pytest.raises(AssertionError, match="ended before its function did"):
+        forks.call(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(AssertionError, match="ended before its function did"):
+        forks.call(lambda: sys)  # which cannot be pickled
+
+
+def test_a_fork_that_takes_too_long_ends_with_its_group():
+    reader, writer = os.pipe()  # its end of file says that the last of them is gone
+
+    def stay():
+        subprocess.Popen(["sleep", "60"], pass_fds=[writer])
+        os.write(writer, b".")
+        signal.pause()
+
+    with pytest.raises(AssertionError, match=r"not done after 2 s"):
+        forks.call(stay, limit=2)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert file.read() == b"."
+
+
+TESTS = """
+import pytest
+from tests.support.needs import not_tested, require
+
+@pytest.mark.needs("program git")
+def test_there():
+    pass
+
+@pytest.mark.needs("program none-of-that-name")
+@pytest.mark.parametrize("x", [1, 2])
+def test_not_there(x):
+    pass
+
+def test_found_out():
+    not_tested("the moon", "clouds")
+"""
+SILENT = "\ndef test_in_silence():\n    pytest.skip('because')\n"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(text: str, *options: str) -> tuple[int, str]:
+        (tmp_path / "test_it.py").write_text(text, encoding="utf-8")
+        plugins = ["-ptests.support.needs", "-ptests.support.time_limits", "-ppytest_timeout"]
+        command = [sys.executable, "-m", "pytest", *plugins, *options]
+        done = subprocess.run(
+            [*command, "--rootdir=.", "-c/dev/null", "-pno:cacheprovider", "test_it.py"],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+def test_what_was_not_tested_has_a_line_each(run):
+    status, said = run(TESTS)
+    assert status == 0 and "1 passed, 3 skipped" in said
+    lines = [line for line in said.splitlines() if line.startswith("not tested here: ")]
+    assert lines == [
+        "not tested here: program none-of-that-name (none-of-that-name is not installed), 2 tests",
+        "not tested here: the moon (clouds), 1 test",
+    ]
+
+
+def test_a_list_says_what_need_not_be_tested(run, tmp_path):
+    (tmp_path / "list").write_text("# on no machine\nthe moon *\nprogram none*\n", encoding="utf-8")
+    assert run(TESTS, "--untested=list")[0] == 0
+    (tmp_path / "list").write_text("program none*\n", encoding="utf-8")
+    status, said = run(TESTS, "--untested=list")
+    assert status == 1
+    assert "the moon (clouds), 1 test  <- it should have been, see --untested" in said
+
+
+def test_a_skip_in_silence_is_a_failure(run):
+    status, said = run(TESTS + SILENT)
+    assert status == 1 and "1 failed, 1 passed, 3 skipped" in said
+    assert "skipped without tests/support/needs.py: because" in said
+    status, said = run("import pytest\npytest.importorskip('none_of_that_name')\n")
+    assert status == 2 and "skipped without tests/support/needs.py" in said
+
+
+def test_every_need_has_an_answer():
+    for need in ("root", "chromium", "program git", "tier 1", "abi 1", "folder /", "machine Linux"):
+        assert isinstance(needs.lacking(need), str)
+    assert needs.lacking("server mcp/none") == "not installed: make servers"
+
+
+LATE = """
+import pathlib, subprocess, pytest
+
+@pytest.fixture(scope="module")
+def server():
+    with subprocess.Popen(["sleep", "300"]) as server:
+        yield server
+        assert server.poll() is None
+        server.kill()
+
+@pytest.mark.timeout(2)
+def test_late(server):
+    child = subprocess.Popen(["sh", "-c", "sleep 300 & echo $!; wait"], stdout=subprocess.PIPE)
+    pathlib.Path("late").write_bytes(child.stdout.readline())
+    child.wait()
+
+def test_next():
+    pass
+"""
+
+
+def test_a_test_that_reaches_its_limit_ends_with_what_it_started(run, tmp_path):
+    status, output = run(LATE)
+    assert status == 1 and "1 failed, 1 passed" in output and "2.0s) from pytest-timeout" in output
+    assert not psutil.pid_exists(int((tmp_path / "late").read_text(encoding="ascii")))

@@ -1,0 +1,71 @@
+"""`make/watched.py`, which runs the tests: it finds, names and ends what they leave behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAM = Path(__file__).parents[1] / "make" / "watched.py"
+LIMIT = 60
+# Starts a process that leaves its parent, its group and its session, and says who it is.
+ORPHAN = "(exec -a left-alone setsid sh -c 'echo $$; exec sleep 300 >&-' &);"
+
+
+def start(script: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, "bash", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTEST_CURRENT_TEST": "the culprit"},
+    )
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_exit_status_is_that_of_the_command(status):
+    watched = start(f"exit {status}")
+    assert watched.communicate(timeout=LIMIT) == ("", "")
+    assert watched.returncode == status
+
+
+def test_a_process_left_behind_is_named_and_ended():
+    watched = start(ORPHAN)
+    said, complaint = watched.communicate(timeout=LIMIT)
+    assert watched.returncode == 1
+    assert f"left behind: process {said.strip()} of the culprit: sleep 300" in complaint
+    assert not psutil.pid_exists(int(said))
+
+
+def test_a_file_left_behind_is_named_and_removed():
+    watched = start(
+        "mktemp -d --tmpdir forgotten-XXXX; mkdir $TMPDIR/{pytest-of-me,agent-magics-7-x}"
+    )
+    said, complaint = watched.communicate(timeout=LIMIT)
+    assert watched.returncode == 1
+    name = Path(said.strip()).name
+    assert complaint == f"left behind: file {name}\n"
+    assert not Path(said.strip()).parent.exists()
+
+
+def test_when_it_is_interrupted_nothing_goes_on():
+    watched = start(f"{ORPHAN} exec sleep 300")
+    orphan = int(watched.stdout.readline())
+    watched.send_signal(signal.SIGINT)
+    watched.communicate(timeout=LIMIT)
+    assert watched.returncode != 0
+    assert not psutil.pid_exists(orphan)
+
+
+def test_a_second_interrupt_ends_what_does_not_hear_the_first():
+    watched = start(f"trap 'echo heard' INT; {ORPHAN} while :; do sleep 300 & wait; done")
+    orphan = int(watched.stdout.readline())
+    watched.send_signal(signal.SIGINT)
+    assert watched.stdout.readline() == "heard\n"
+    watched.send_signal(signal.SIGINT)
+    watched.communicate(timeout=LIMIT)
+    assert watched.returncode != 0
+    assert not psutil.pid_exists(orphan)

@@ -1,0 +1,39 @@
+"""A hundred sub-agents leave nothing behind: no thread, descriptor, task or object."""
+
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+from agent_magics import Agent, Call
+from agent_magics.delegation.child import SubAgent
+from tests.support.models.tree import TreeModel
+from tests.support.turns import PATIENCE
+
+COUNT, ROUNDS = 25, 4
+LOOK = Call("list_dir", {"path": "."})
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_hundred_sub_agents_leave_nothing_behind():
+    scripts = {f"explore_{n}": [LOOK, "Ok."] for n in range(1, COUNT + 1)}
+    counts = []
+    for _ in range(ROUNDS):
+        with Agent(TreeModel(**scripts), ["coding"], approval="never") as agent:
+            engine = agent.session.engine
+            handles = [agent.spawn("Look.") for _ in range(COUNT)]
+            assert all(handle.result(10 * PATIENCE).text == "Ok." for handle in handles)
+        del agent, handles
+        tasks = engine.spawn(_sub_agent_tasks()).result(PATIENCE)
+        gc.collect()
+        alive = sum(type(each) is SubAgent for each in gc.get_objects())
+        counts.append((len(os.listdir("/proc/self/fd")), threading.active_count(), tasks, alive))
+    assert counts[-1] == counts[1]
+    assert counts[-1][2:] == (0, 0)
+
+
+async def _sub_agent_tasks():
+    return sum("sub-agent" in task.get_name() for task in asyncio.all_tasks())

@@ -1,0 +1,145 @@
+"""Sub-agents that are spoken to: at work, stopped, and after they have ended."""
+
+import threading
+
+from agent_magics import Agent, Call, ToolContext, tool
+from agent_magics.protocol.items import UserMessage
+from tests.support.models.tree import TreeModel
+from tests.support.turns import PATIENCE, outputs
+from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
+
+
+def send(message, **more):
+    return Call("send_input", {"id": "explore-1", "message": message, **more})
+
+
+def prompts(request):
+    items = request.history.items
+    return [each.content for each in items if isinstance(each, UserMessage)]
+
+
+def test_one_that_has_ended_goes_on_with_a_message():
+    model = TreeModel(
+        main=[spawn(), wait(), send("And in b.py?"), wait(), "Done."],
+        explore_1=["In a.py: one.", "In b.py: two."],
+    )
+    with agent_with(model) as agent:
+        agent.run_sync("Go.")
+    second = model.requests("explore_1")[1]
+    assert prompts(second)[-1] == "And in b.py?"
+    assert len(second.history.items) == 3  # with the task and its first answer
+    assert "> In b.py: two." in reports(agent)[-1]
+
+
+def test_one_at_work_reads_a_message_after_its_call():
+    sent = threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def hold() -> str:
+        """Return when a message was sent."""
+        assert sent.wait(PATIENCE)
+        return "held"
+
+    @tool(mutating=False, parallel=True)
+    def release() -> str:
+        """Let it go on."""
+        sent.set()
+        return "released"
+
+    model = TreeModel(
+        main=[spawn(), send("Be brief."), Call("release"), wait(), "Done."],
+        explore_1=[Call("hold"), "Brief."],
+    )
+    with agent_with(model, hold, release) as agent:
+        agent.run_sync("Go.")
+    assert "> Brief." in reports(agent)[0]
+    assert any("Be brief." in prompts(each) for each in model.requests("explore_1"))
+
+
+def test_a_message_that_interrupts_stops_what_it_does():
+    begun = threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def stick(ctx: ToolContext) -> str:
+        """Return when the turn is stopped."""
+        begun.set()
+        assert ctx.cancelled.wait(PATIENCE)
+        return ""
+
+    @tool(mutating=False, parallel=True)
+    def see() -> str:
+        """Return when the other has begun."""
+        assert begun.wait(PATIENCE)
+        return "seen"
+
+    model = TreeModel(
+        main=[spawn(), Call("see"), send("Stop that.", interrupt=True), wait(), wait(), "Done."],
+        explore_1=[Call("stick"), "Stopped it."],
+    )
+    with agent_with(model, stick, see) as agent:
+        agent.run_sync("Go.")
+    assert "> Stopped it." in "\n".join(reports(agent))
+
+
+def test_one_that_failed_is_resumed_with_its_conversation():
+    def fail(request):
+        raise ZeroDivisionError("once")
+
+    model = TreeModel(
+        main=[spawn(), wait(), Call("resume_agent", {"id": "explore-1"}), wait(), "Done."],
+        explore_1=[fail, "Now it worked."],
+    )
+    with agent_with(model) as agent:
+        agent.run_sync("Go.")
+    assert "> Now it worked." in reports(agent)[-1]
+    assert prompts(model.requests("explore_1")[1])[-1] == "Go on with your task."
+
+
+def test_a_budget_holds_for_all_of_its_work():
+    model = TreeModel(
+        main=[spawn(budget={"requests": 2}), wait(), send("More."), wait(), send("More."), "."],
+        explore_1=["One.", "Two.", "Three."],
+    )
+    with agent_with(model) as agent:
+        agent.run_sync("Go.")
+    assert len(model.requests("explore_1")) <= 3
+    assert "its budget is used up" in outputs(agent)[-1][1]
+
+
+def test_an_unknown_one_is_told_with_those_there_are():
+    with agent_with(TreeModel(main=[send("Hello?"), "I see."])) as agent:
+        agent.run_sync("Go.")
+    assert outputs(agent)[0][1] == "There is no sub-agent 'explore-1'; there are: none."
+
+
+def test_a_tree_is_replayed_whatever_order_its_agents_end_in(tmp_path):
+    recording = tmp_path / "tree.agent.jsonl"
+    turn = threading.Event()
+    slow = {"explore-1": turn}
+
+    @tool(mutating=False, parallel=True)
+    def step(ctx: ToolContext) -> str:
+        """Work; one of the agents waits for the other."""
+        waits = slow.get(ctx.agent.rpartition("/")[2])
+        if waits is not None:
+            assert waits.wait(PATIENCE)
+        else:
+            turn.set()
+        return "ok"
+
+    model = TreeModel(
+        main=[[spawn("Same."), spawn("Same.")], wait(), wait(), "Both."],
+        explore_1=[Call("step"), "One."],
+        explore_2=[Call("step"), "Two."],
+    )
+    with agent_with(model, step, record=recording) as agent:
+        first = agent.run_sync("Go.")
+    slow["explore-2"] = turn = threading.Event()
+    del slow["explore-1"]
+    with Agent(
+        None, ["coding", step], approval="never", replay=recording, replay_strict=True
+    ) as again:
+        second = again.run_sync("Go.")
+    assert (first.text, second.error, second.text) == ("Both.", None, "Both.")
+    texts = {name: child.text for name, child in again.sub_agents.agents.items()}
+    assert texts == {"explore-1": "One.", "explore-2": "Two."}

@@ -1,0 +1,149 @@
+"""What an approval to leave the sandbox is bound to: known bytes, or this one run and no more."""
+
+import pytest
+
+from agent_magics.approval.actions import NOT_BOUND
+from agent_magics.tools.commands.confinement import current_tier
+from tests.support.turns import scripted
+
+# Each runs the content of a file that a command in the sandbox may change.
+FORMS = [
+    *("bash x.sh", "sh x.sh", "./x.sh", "bash ./x.sh", "bash $PWD/x.sh", 'bash "$PWD"/x.sh'),
+    *("cd sub && bash y.sh", "cd sub; ./y.sh", "(cd sub && sh y.sh)", "pushd sub && bash y.sh"),
+    *("env -C sub bash y.sh", "env A=1 bash x.sh", "A=1 bash x.sh", "env ./x.sh"),
+    *("timeout 60 bash x.sh", "nice -n 5 bash x.sh", "nohup bash x.sh", "time bash x.sh"),
+    *("source ./x.sh", ". ./x.sh", "eval ./x.sh", "exec bash x.sh", "command bash x.sh"),
+    *("cat x.sh | bash", "bash < x.sh", "bash <(cat x.sh)", 'bash -c "$(cat x.sh)"'),
+    *("echo ./x.sh | xargs -n1 bash", "find . -name x.sh -exec bash {} ;", "bash -lc ./x.sh"),
+    *(
+        "for f in x.sh; do bash $f; done",
+        "for f in *.sh; do bash $f; done",
+        "if bash x.sh; then :; fi",
+    ),
+    *(
+        "while ! bash x.sh; do break; done",
+        "f() { bash x.sh; }; f",
+        "bash x.sh && ls",
+        "ls; sh x.sh",
+    ),
+    *("python3 p.py", "python3 -m pkg", "python3 -c 'import pkg'", "python3 sub/../p.py"),
+    *("make", "make -s all", "make -C sub", "awk -f a.awk x.sh", "sed -f a.sed x.sh"),
+    *("git -c core.pager=./x.sh log", "sort --compress-program=./x.sh x.sh", "perl p.pl"),
+    *("./run", "$PWD/run", "sub/../run", "PATH=.:$PATH run", "bash --rcfile x.sh -i -c ls"),
+    *("bash -x x.sh", "bash -- x.sh", "setsid bash x.sh", "stdbuf -o0 bash x.sh", "pytest"),
+    # What it carries out of the sandbox runs there later.
+    *("cp x.sh copy", "mv x.sh copy", "ln -sf x.sh copy", "tee copy < x.sh", "cat x.sh | tee copy"),
+    *("chmod u+s x.sh", "chmod 4755 run && true", "install x.sh copy", "cat x.sh > copy"),
+    *("dd if=x.sh of=copy", "cp -r sub copies", "rsync x.sh copy", "cd sub && cp y.sh ../copy"),
+]
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project in which every form runs something that says which content it has."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "pkg").mkdir()
+    write(tmp_path, "one")
+    return tmp_path
+
+
+def write(project, word):
+    for name in ("x.sh", "run", "sub/y.sh"):
+        (project / name).write_text(f"#!/bin/sh\necho {word} >> {project}/said\n", encoding="utf-8")
+        (project / name).chmod(0o755)
+    text = f"open({str(project / 'said')!r}, 'a').write('{word}')\n"
+    for name in ("p.py", "pkg/__init__.py", "pkg/__main__.py", "conftest.py"):
+        (project / name).write_text(text, encoding="utf-8")
+    for folder in (project, project / "sub"):
+        (folder / "Makefile").write_text(f"all:\n\techo {word}\n", encoding="utf-8")
+    for name in ("a.awk", "a.sed", "p.pl"):
+        (project / name).write_text(f"# {word}\n", encoding="utf-8")
+
+
+def escalated(form, permissions="require_escalated"):
+    return {"command": form, "sandbox_permissions": permissions, "justification": "it must be"}
+
+
+def agent_with(answer, **options):
+    return scripted(tools=("shell_command", "shell"), on_question=answer, **options)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("form", FORMS)
+def test_no_lasting_answer_lets_other_content_out(project, form):
+    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        return "approve_for_session" if len(asked) == 1 else "deny"
+
+    agent = agent_with(answer, cwd=project, approval="on-request")
+    agent.call_sync("shell_command", escalated(form))
+    write(project, "two")
+    agent.call_sync("shell_command", escalated(form))
+    assert len(asked) == 2
+    assert asked[0].scopes == () and NOT_BOUND in asked[0].reason
+    said = project / "said"
+    assert not said.exists() or "two" not in said.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["network", "write", "no sandbox", "repeat"])
+def test_the_same_holds_for_every_way_to_more_rights(project, kind, monkeypatch, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    asked = []
+    if kind == "no sandbox":
+        monkeypatch.setenv("AGENT_MAGICS_TIER", "0")
+    permissions = {"network": "require_network", "write": {"write": [str(outside)]}}
+    arguments = escalated("bash x.sh", permissions.get(kind, "use_default"))
+    if kind == "repeat":
+        (project / "x.sh").write_text(f"touch {outside}/made\n", encoding="utf-8")
+    agent = agent_with(
+        lambda question: asked.append(question) or "approve_for_session",
+        cwd=project,
+        approval="on-failure",
+    )
+    for _ in range(2):
+        agent.call_sync("shell_command", arguments)
+    assert [question.scopes for question in asked] == [(), ()]
+    assert all(NOT_BOUND in question.reason for question in asked)
+
+
+# While a question is open, each of these names a file that changes: it is seen before it starts.
+NAMED = [
+    form
+    for form in FORMS
+    if "*" not in form
+    and "import pkg" not in form
+    and form not in ("make", "make -s all", "pytest")
+    and not form.startswith("PATH")
+]
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_a_named_file_that_changes_while_the_question_is_open_is_asked_about_again(project, form):
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        write(project, f"changed{len(asked)}")
+        return "approve"
+
+    agent = agent_with(answer, cwd=project, approval="on-request")
+    output = agent.call_sync("shell_command", escalated(form))
+    assert len(asked) == 2, "it is asked about again, once"
+    assert "has changed since it was checked" in output.text
+    assert not (project / "said").exists()
+
+
+@pytest.mark.parametrize("line", ["touch made", "mkdir -p d1 && touch d1/made", "rm -f b; ls | wc"])
+def test_what_is_known_whole_may_be_allowed_for_longer(project, line):
+    asked = []
+    agent = agent_with(
+        lambda question: asked.append(question) or "approve_for_session",
+        cwd=project,
+        approval="on-request",
+    )
+    for _ in range(2):
+        agent.call_sync("shell_command", escalated(line))
+    assert len(asked) == 1 and NOT_BOUND not in asked[0].reason

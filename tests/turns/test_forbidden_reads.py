@@ -1,0 +1,272 @@
+"""A rule that forbids reading holds for every way in which a file gets to the model."""
+
+import io
+import itertools
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from agent_magics import Agent, Call, ScriptedModel
+from agent_magics.exec.launcher_client import shared_launcher
+from tests.support.needs import require
+
+SECRET, NAME = "hunter2-hunter2", "payroll"
+RULE = '[[rule]]\npermission = "read"\npattern = "{pattern}"\ndecision = "{decision}"\n'
+
+# What the rule says, and where a file stands that it is about.
+PATTERNS = {
+    "secret/**": f"secret/{NAME}.txt",
+    "**/*payroll*": f"a/b/c/d/e/{NAME}.txt",
+    f"{NAME}.txt": f"{NAME}.txt",
+}
+
+# What a model may send; PATH is the forbidden file, FOLDER its folder, LINK a link to the file.
+CALLS = {
+    "read_file": {"path": "PATH"},
+    "read_file link": {"path": "LINK"},
+    "read_file window": {"path": "./PATH", "start_line": 1, "max_lines": 1},
+    "read_file bytes": {"path": "PATH", "offset_bytes": 0},
+    "read_file absolute": {"path": "CWD/PATH"},
+    "read_file misspelt": {"path": "PATHx"},
+    "read_file csv": {"path": "FOLDER/payroll.csv"},
+    "read_file ipynb": {"path": "FOLDER/payroll.ipynb"},
+    "grep_files": {"pattern": "hunter"},
+    "grep_files names": {"pattern": "hunter", "output_mode": "files_with_matches"},
+    "grep_files counts": {"pattern": "hunter", "output_mode": "count"},
+    "grep_files path": {"pattern": "hunter", "path": "PATH"},
+    "grep_files folder": {"pattern": "hunter", "path": "FOLDER"},
+    "grep_files ignored": {"pattern": "nothing", "path": "ignoring"},
+    "glob": {"pattern": "**/*"},
+    "glob name": {"pattern": "payroll*"},
+    "glob folder": {"pattern": "*", "path": "FOLDER"},
+    "list_dir": {"path": ".", "recursive": True, "include_hidden": True},
+    "list_dir folder": {"path": "FOLDER"},
+    "list_dir size": {"path": "FOLDER", "sort": "size", "detail_level": "full"},
+    "list_dir misspelt": {"path": "PATHx"},
+    "view_image": {"path": "FOLDER/payroll.png"},
+    "view_image misspelt": {"path": "FOLDER/payrol.png"},
+    "apply_patch": {
+        "patch": "*** Begin Patch\n*** Update File: PATH\n@@\n-nothing like it\n+x\n*** End Patch"
+    },
+    "apply_patch link": {
+        "patch": "*** Begin Patch\n*** Update File: LINK\n@@\n-nothing like it\n+x\n*** End Patch"
+    },
+    "apply_patch misspelt": {
+        "patch": "*** Begin Patch\n*** Update File: PATHx\n@@\n-a\n+x\n*** End Patch"
+    },
+    "apply_patch move": {
+        "patch": "*** Begin Patch\n*** Update File: PATH\n*** Move to: moved.txt\n*** End Patch"
+    },
+    "apply_patch fitting": {
+        "patch": f"*** Begin Patch\n*** Update File: PATH\n@@\n-{SECRET}\n+x\n*** End Patch"
+    },
+    "apply_patch json": {
+        "file_path": "PATH",
+        "original_content": "nothing like it",
+        "updated_content": "x",
+    },
+    "edit_file": {"path": "PATH", "old": "nothing like it", "new": "x"},
+    "write_file": {"path": "PATH", "content": SECRET[::-1]},
+    "shell cat": {"command": ["cat", "PATH"]},
+    "shell script": {"command": ["bash", "-c", "cd FOLDER && cat *; true"]},
+    "shell redirect": {"command": ["bash", "-c", "head -1 < PATH; true"]},
+    "shell link": {"command": ["cat", "LINK"]},
+    "shell grep": {"command": ["bash", "-c", "grep -r hunter . ; true"]},
+    "shell dd": {"command": ["dd", "if=PATH"]},
+    "shell copy": {"command": ["bash", "-c", "cp -r . /tmp/all; cat /tmp/all/*/*; true"]},
+    "shell_command": {"command": "cat PATH"},
+    "exec_command": {"cmd": "cat PATH"},
+    "python": {"code": "print(open('PATH').read())", "where": "scratch"},
+    "batch": {"calls": [{"tool": "read_file", "arguments": {"path": "PATH"}}]},
+}
+TOOLS = ["read-only", "coding", "data", "edit_file", "write_file", "batch", "shell_command"]
+# What only the sandbox can hold, since nothing says what it will read.
+SANDBOXED = {"shell script", "shell grep", "shell copy", "python"}
+
+
+@pytest.fixture
+def picture():
+    data = io.BytesIO()
+    Image.new("RGB", (4, 4), "red").save(data, "PNG")
+    return data.getvalue()
+
+
+def furnish(cwd: Path, place: str, picture: bytes) -> None:
+    """Put the forbidden file there, and others of its kind beside it, with a link to it."""
+    file = cwd / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{SECRET}\n", encoding="utf-8")
+    beside = file.parent
+    (beside / "payroll.csv").write_text(f"name,key\nx,{SECRET}\n", encoding="utf-8")
+    cell = {"cell_type": "code", "source": SECRET, "outputs": [], "metadata": {}}
+    notebook = {"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+    (beside / "payroll.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    (beside / "payroll.png").write_bytes(picture)
+    (cwd / "public.txt").write_text("nothing to see\n", encoding="utf-8")
+    (cwd / "ignoring").mkdir()
+    (cwd / "ignoring/.gitignore").write_text("*.txt\n", encoding="utf-8")
+    (cwd / "link").symlink_to(file)
+
+
+def rule_for(cwd: Path, pattern: str, decision: str = "forbid") -> None:
+    (cwd / ".agent_magics").mkdir(exist_ok=True)
+    patterns = [pattern, *([] if "*" in pattern else ["payroll.*"])]
+    text = "".join(RULE.format(pattern=each, decision=decision) for each in patterns)
+    (cwd / ".agent_magics/rules.toml").write_text(text, encoding="utf-8")
+
+
+def filled(arguments: object, cwd: Path, place: str) -> object:
+    text = json.dumps(arguments).replace("CWD", str(cwd)).replace("PATH", place)
+    folder = os.path.dirname(place) or "."
+    return json.loads(text.replace("FOLDER", folder).replace("LINK", "link"))
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "never"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_no_tool_shows_what_a_rule_forbids_to_read(tmp_path, picture, pattern, policy):
+    place = PATTERNS[pattern]
+    furnish(tmp_path, place, picture)
+    rule_for(tmp_path, pattern)
+    tier = shared_launcher().capabilities().tier
+    told = {}
+    with Agent(
+        tools=TOOLS, cwd=tmp_path, approval=policy, on_question=lambda q: "approve"
+    ) as agent:
+        for case, arguments in CALLS.items():
+            if case in SANDBOXED and tier < 2:
+                continue
+            given = filled(arguments, tmp_path, place)
+            told[case] = str(agent.call_sync(case.partition(" ")[0], given).content)
+    assert {c: t for c, t in told.items() if SECRET in t} == {}
+    listing = {c: t for c, t in told.items() if c.startswith(("list_dir", "glob", "grep"))}
+    names = {c: t for c, t in listing.items() if "payroll.png" in t or "payroll.ipynb" in t}
+    assert names == {}
+    misspelt = {c: t for c, t in told.items() if "misspelt" in c}
+    assert not [t for t in misspelt.values() if f"{NAME}.txt" in t.replace(f"{NAME}.txtx", "")]
+    assert (tmp_path / place).read_text(encoding="utf-8") == f"{SECRET}\n"
+    assert not (tmp_path / "moved.txt").exists()
+
+
+SPELLINGS = [
+    *("secret", "secret/", "./secret/**", "secret//**", "x/../secret", "secret/*", "**/secret"),
+    *("CWD/secret", "CWD/./secret/**", "LINKED/secret/**", "inside/**", "sec*", "[s]ecret/"),
+]
+
+
+@pytest.mark.parametrize("place", ["secret/payroll.txt", "secret/a/b/payroll.txt"])
+@pytest.mark.parametrize("pattern", SPELLINGS)
+def test_a_forbidden_folder_is_forbidden_however_it_is_written(tmp_path, pattern, place):
+    cwd, linked = tmp_path / "work", tmp_path / "linked"
+    (cwd / place).parent.mkdir(parents=True)
+    (cwd / place).write_text(SECRET, encoding="utf-8")
+    linked.symlink_to(cwd)
+    (cwd / "inside").symlink_to("secret")
+    rule = RULE.format(pattern=pattern, decision="forbid")
+    (cwd / ".agent_magics").mkdir()
+    rule = rule.replace("CWD", str(cwd)).replace("LINKED", str(linked))
+    (cwd / ".agent_magics/rules.toml").write_text(rule, encoding="utf-8")
+    with Agent(tools=["read-only"], cwd=cwd) as agent:
+        for name, given in (
+            ("read_file", {"path": place}),
+            ("grep_files", {"pattern": "hunter", "path": os.path.dirname(place)}),
+            ("grep_files", {"pattern": "hunter"}),
+            ("list_dir", {"path": ".", "recursive": True}),
+        ):
+            told = str(agent.call_sync(name, given).content)
+            assert SECRET not in told and "payroll" not in told.replace(place, ""), name
+
+
+def test_what_was_kept_before_the_rule_is_not_read_after_it(tmp_path):
+    (tmp_path / "secret").mkdir()
+    lines = "".join(f"{SECRET} {n}\n" for n in range(5_000))  # equal ones would be folded
+    (tmp_path / "secret/long.txt").write_text(lines, encoding="utf-8")
+    with Agent(tools=TOOLS, cwd=tmp_path) as agent:
+        before = agent.call_sync("shell", {"command": ["cat", "secret/long.txt"]}).text
+        handle = next(f"@r{n}" for n in itertools.count(1) if f"@r{n}" in before)
+        assert SECRET in agent.call_sync("read_file", {"path": handle}).text
+        rule_for(tmp_path, "secret/**")
+        for name in ("read_file", "grep_files", "view_image"):
+            given = {"path": handle} | ({"pattern": "hunter"} if name == "grep_files" else {})
+            said = agent.call_sync(name, given)
+            assert SECRET not in str(said.content) and "rule" in said.text, name
+
+
+def test_a_rule_that_asks_is_asked_for_a_file_and_kept_out_of_searches(tmp_path, picture):
+    place = "secret/payroll.txt"
+    furnish(tmp_path, place, picture)
+    rule_for(tmp_path, "secret/**", "prompt")
+    asked = []
+
+    def on_question(question):
+        asked.append(question)
+        return "approve"
+
+    with Agent(tools=TOOLS, cwd=tmp_path, on_question=on_question) as agent:
+        assert SECRET not in agent.call_sync("grep_files", {"pattern": "hunter"}).text
+        assert not asked
+        assert SECRET in agent.call_sync("read_file", {"path": place}).text
+        assert len(asked) == 1
+        assert SECRET in agent.call_sync("grep_files", {"pattern": "hunter", "path": "secret"}).text
+
+
+def test_an_allowing_rule_lets_a_protected_file_be_read_by_its_name_alone(tmp_path):
+    (tmp_path / ".env").write_text(f"KEY={SECRET}\n", encoding="utf-8")
+    with Agent(tools=TOOLS, cwd=tmp_path, approval="never") as agent:
+        assert SECRET not in agent.call_sync("read_file", {"path": ".env"}).text
+
+
+def test_a_sandbox_that_cannot_hold_the_rule_says_so(tmp_path, monkeypatch, picture):
+    monkeypatch.setenv("AGENT_MAGICS_TIER", "1")
+    require("tier 1")
+    furnish(tmp_path, "secret/payroll.txt", picture)
+    rule_for(tmp_path, "secret/**")
+    with Agent(tools=TOOLS, cwd=tmp_path) as agent:
+        result = agent.call_sync("shell", {"command": ["bash", "-c", "python3 -c 'print(1)'"]})
+        assert "secret/**" in result.text and "cannot" in result.text
+        refused = agent.call_sync("shell", {"command": ["cat", "secret/payroll.txt"]}).text
+        assert SECRET not in refused and "rule forbids" in refused
+
+
+# What says by a name, or by an inode, what it will read: all but what needs a kind of file.
+NAMED = [case for case in CALLS if not case.endswith(("misspelt", "csv", "ipynb", "image"))]
+SECRETS = [".env", "deep/down/.env.local", "id_rsa", "../home/.netrc"]
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-request", "never"])
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_second_name_of_a_secret_is_the_secret(tmp_path, monkeypatch, secret, policy):
+    """Hard links: the model sees neither text nor diff of one, and changes none, unasked."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    cwd, place = tmp_path / "work", "notes/innocent.txt"
+    (cwd / "notes").mkdir(parents=True)
+    file = cwd / secret
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{SECRET}\n", encoding="utf-8")
+    os.link(file, cwd / place)
+    (cwd / "link").symlink_to(cwd / place)
+    tier = shared_launcher().capabilities().tier
+    told = {}
+    with Agent(tools=TOOLS, cwd=cwd, approval=policy, on_question=lambda q: "deny") as agent:
+        for case in NAMED:
+            if tier < 2 and case.startswith(("shell", "exec", "python")):
+                continue
+            given = filled(CALLS[case], cwd, place)
+            told[case] = str(agent.call_sync(case.partition(" ")[0], given).content)
+    assert {case: text for case, text in told.items() if SECRET in text} == {}
+    assert file.read_text(encoding="utf-8") == f"{SECRET}\n"
+    assert os.path.samefile(file, cwd / place)
+
+
+def test_a_second_name_that_a_command_makes_shows_no_secret_in_the_diff(tmp_path):
+    require("tier 1")
+    (tmp_path / ".env").write_text(f"{SECRET}\n", encoding="utf-8")
+    (tmp_path / "plain").write_text("plain\n", encoding="utf-8")
+    play = [Call("shell", {"command": ["bash", "-c", "ln .env x; ln plain y"]}), "Done."]
+    with Agent(ScriptedModel(play), tools=["shell"], cwd=tmp_path, approval="never") as agent:
+        diff = agent.run_sync("Go.").diff
+        assert "+plain" in diff and SECRET not in diff
+        if os.path.lexists(tmp_path / "x"):  # tier 1 lets it be made
+            assert SECRET not in agent.call_sync("read_file", {"path": "x"}).text

@@ -1,0 +1,109 @@
+"""Back to before a turn, and forth: conversation and files, never over a person's changes."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_magics import Agent, Call, FatalError, ScriptedModel
+from agent_magics.protocol.items import UserMessage
+from tests.support.turns import assert_valid, scripted
+
+
+def prompts(agent: Agent) -> list[str]:
+    items = agent.session.conversation.history.items
+    said = [item for item in items if isinstance(item, UserMessage)]
+    return [item.content for item in said if item.role == "user"]
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    (tmp_path / "a.txt").write_text("0")
+    return tmp_path
+
+
+def writer(place: Path, *more: str) -> Agent:
+    """Return an agent that has written 1, 2 and 3 into a.txt, and 3 into new.txt."""
+    script = []
+    for number in "123":
+        script += [Call("write_file", {"path": "a.txt", "content": number}), f"{number}."]
+    script[-1:] = [Call("write_file", {"path": "new.txt", "content": "3"}), "3."]
+    agent = scripted(*script, *more, tools=["write_file"], cwd=place)
+    for number in "123":
+        assert agent.run_sync(f"write {number}").status == "completed"
+    return agent
+
+
+@pytest.mark.parametrize("turn", [None, 1, 2, 3])
+def test_back_and_forth(place, turn):
+    with writer(place, "More.") as agent:
+        before = list(agent.session.conversation.history.items)
+        way = agent.rewind(turn)
+        number = turn or 3
+        assert (place / "a.txt").read_text() == str(number - 1)
+        assert not (place / "new.txt").exists()
+        assert prompts(agent) == [f"write {n}" for n in range(1, number)]
+        way.redo()
+        assert ((place / "a.txt").read_text(), (place / "new.txt").read_text()) == ("3", "3")
+        assert list(agent.session.conversation.history.items) == before
+        assert_valid(agent)
+
+
+@pytest.mark.parametrize("then", ["nothing", "redo", "more"])
+def test_a_way_back_is_on_record(place, then):
+    with writer(place, "More.") as agent:
+        way = agent.rewind(2)
+        if then == "redo":
+            way.redo()
+        elif then == "more":
+            agent.run_sync("else")
+            with pytest.raises(FatalError, match="More was said"):
+                way.redo()
+        items = list(agent.session.conversation.history.items)
+    with Agent.resume(agent.session.conversation.id, ScriptedModel([])) as resumed:
+        assert list(resumed.session.conversation.history.items) == items
+        if then == "nothing":  # its files can be redone in another kernel, too
+            assert resumed.session.conversation.restore()
+            assert resumed.redo().paths
+
+
+def test_parts_can_be_left_out_and_the_model_is_told(place):
+    with writer(place, "More.", "More.") as agent:
+        agent.rewind(3, files=False)
+        assert (place / "a.txt").read_text() == "3"
+        agent.run_sync("Go on.")
+        told = agent.session.conversation.history.items[-3]
+        assert (told.role, "Files are as turns left them" in told.content) == ("developer", True)
+        agent.rewind(2, conversation=False)
+        assert (place / "a.txt").read_text() == "1"
+        assert prompts(agent) == ["write 1", "write 2", "Go on."]
+
+
+def test_what_a_person_changed_stays_and_is_named(place):
+    with writer(place) as agent:
+        (place / "a.txt").write_text("mine")
+        seen = agent.way_back(1).preview()
+        assert [each.change.path for each in seen.obstacles] == [str(place / "a.txt")]
+        assert seen.paths == (str(place / "new.txt"),)
+        way = agent.rewind(1)
+        assert (place / "a.txt").read_text() == "mine"
+        assert not (place / "new.txt").exists()
+        assert [each.change.path for each in way.files.obstacles] == [str(place / "a.txt")]
+        assert prompts(agent) == []
+
+
+def test_commands_are_taken_back_too(place):
+    call = Call("shell_command", {"command": "echo 9 > a.txt; mkdir d; echo x > d/x"})
+    options = {"sandbox": "danger-full-access", "cwd": place}
+    with scripted(call, "Ok.", tools=["shell_command"], **options) as agent:
+        agent.run_sync("Go.")
+        assert (place / "d/x").exists()
+        agent.rewind()
+        assert (place / "a.txt").read_text() == "0"
+        assert not (place / "d").exists()
+
+
+def test_a_turn_that_is_not_there_is_one_sentence(place):
+    with writer(place) as agent:
+        for turn in (0, 4):
+            with pytest.raises(FatalError, match="has 3 turns"):
+                agent.rewind(turn)

@@ -1,0 +1,73 @@
+"""However little of an output is asked for, it is cut once; how it ended and where it is stays."""
+
+import re
+
+import pytest
+
+from agent_magics import Agent
+
+MANY = "for i in $(seq 500); do echo line $i of many; done"
+CUT = re.compile(r"characters left out …")
+
+
+@pytest.fixture(params=[20, 400, 10_000])
+def agent(request, tmp_path):
+    lines = (f"word {number}\n" for number in range(9_000))
+    (tmp_path / "long.txt").write_text("".join(lines), encoding="utf-8")
+    with Agent(
+        tools=["coding", "python"],
+        cwd=tmp_path,
+        output_budget=request.param,
+        approval="on-request",
+        python="scratch",
+        on_question=lambda question: "approve",
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 50, 400, None])
+@pytest.mark.parametrize("command", [MANY, f"{MANY}; exit 3", f"({MANY}) >&2", "printf '%9999s' x"])
+def test_a_command_is_cut_once_and_keeps_header_and_handle(agent, command, tokens):
+    text = agent.call_sync("exec_command", {"cmd": command, "max_output_tokens": tokens}).text
+    assert text.startswith(f"Exit code: {3 if 'exit 3' in command else 0}\nWall time: ")
+    assert len(CUT.findall(text)) <= 1
+    if CUT.search(text):
+        told = r"^Total output: \d+ characters, \d+ left out; the whole output: @r\d"
+        assert re.search(told, text, re.MULTILINE)
+    if tokens is not None:
+        assert len(text) <= 4 * tokens + 700
+
+
+def test_a_session_keeps_its_id(agent):
+    text = agent.call_sync(
+        "exec_command",
+        {"cmd": f"{MANY}; sleep 60", "max_output_tokens": 10, "yield_time_ms": 1_500},
+    ).text
+    number = int(re.match(r"Session (\d+) is running\.", text)[1])
+    assert len(CUT.findall(text)) == 1
+    more = {"session_id": number, "chars": "", "max_output_tokens": 1}
+    said = agent.call_sync("write_stdin", more).text
+    assert said.startswith(f"Session {number} is running.")
+    agent.call_sync("kill_session", {"session_id": number})
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("python", {"code": "print('word\\n' * 9000)"}),
+        ("shell", {"command": ["cat", "long.txt"]}),
+    ],
+)
+def test_other_outputs_are_cut_once_too(agent, tool, arguments):
+    text = agent.call_sync(tool, arguments).text
+    assert len(CUT.findall(text)) == 1
+    assert re.search(r"@r\d", text)
+
+
+def test_of_a_long_list_the_model_reads_a_few_items(tmp_path):
+    with Agent(tools=["python"], cwd=tmp_path, python="scratch", approval="never") as agent:
+        text = agent.call_sync("python", {"code": "list(range(3_000_000))"}).text
+        assert text.startswith("list, 3,000,000 elements")
+        assert len(text) < 1_700
+        text = agent.call_sync("python", {"code": "'word ' * 1_000"}).text
+        assert len(text) > 5_000

@@ -1,0 +1,92 @@
+"""Several kernels change the same file at the same moment, and nothing of it is lost."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent_magics.approval.rules import RuleBook
+from agent_magics.config_files import locking
+from agent_magics.mcp.config.sources import read_mcp_config
+from agent_magics.protocol.errors import FatalError
+
+KERNELS, CHANGES = 3, 20
+WAIT = "import sys, time\nnumber = int(sys.argv[1])\nwhile time.time() < float(sys.argv[2]): pass\n"
+RULES = """
+from pathlib import Path
+from agent_magics.approval.rules import ProposedRule, RuleBook
+book = RuleBook(Path.cwd())
+for each in range(20):
+    book.add(ProposedRule("command", ("echo", f"{number}-{each}")), "for the test")
+"""
+KEYS = """
+from agent_magics.models.providers import credentials
+sys.modules["keyring"] = None
+for each in range(20):
+    credentials.keep_key(f"host-{number}-{each}", "k")
+"""
+SERVERS = """
+from pathlib import Path
+from agent_magics.mcp.config.edit import McpFile
+from agent_magics.mcp.config.sources import ProjectServers
+project = ProjectServers(Path.cwd())
+for each in range(20):
+    McpFile(project.toml_file, project).add(f"s{number}-{each}", {"command": "true"})
+"""
+
+
+@pytest.fixture
+def side_by_side(tmp_path, monkeypatch):
+    """Return what runs a program in several processes, which begin at the same moment."""
+    homes = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    for name, value in homes.items():
+        monkeypatch.setenv(name, value)
+    return _side_by_side
+
+
+def _side_by_side(program: str) -> None:
+    start = str(time.time() + 2)
+    kernels = [
+        subprocess.Popen([sys.executable, "-c", WAIT + program, str(number), start])
+        for number in range(KERNELS)
+    ]
+    assert [kernel.wait(60) for kernel in kernels] == [0] * KERNELS
+
+
+@pytest.mark.soak
+def test_no_answer_for_this_project_is_lost(side_by_side):
+    side_by_side(RULES)
+    book = RuleBook(Path.cwd())
+    assert len({rule.pattern for rule in book.project_rules}) == KERNELS * CHANGES
+    assert book.is_trusted
+
+
+@pytest.mark.soak
+def test_no_key_of_two_logins_is_lost(side_by_side, tmp_path):
+    side_by_side(KEYS)
+    kept = json.loads((tmp_path / "config/agent-magics/credentials.json").read_text())["hosts"]
+    assert len(kept) == KERNELS * CHANGES
+
+
+@pytest.mark.soak
+def test_no_server_is_lost(side_by_side):
+    side_by_side(SERVERS)
+    found = read_mcp_config(Path.cwd(), {})
+    assert len(found.servers) == KERNELS * CHANGES, found.warnings
+
+
+def test_a_program_that_holds_the_folder_is_told_and_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(locking, "LONGEST_WAIT", 0.05)
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with (
+        pytest.raises(FatalError, match="another program has held"),
+        locking.locked(tmp_path / "rules.toml"),
+    ):
+        raise AssertionError
+    os.close(held)

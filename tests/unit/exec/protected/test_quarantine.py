@@ -1,0 +1,26 @@
+"""What is taken out of a workspace is kept, but no more of it than a bound; the oldest goes."""
+
+import os
+
+import pytest
+
+from agent_magics.exec.protected import put_back
+from agent_magics.exec.protected.put_back import Quarantine
+
+
+@pytest.mark.parametrize(("most", "folders", "left"), [(30, 1000, 3), (1 << 20, 4, 4)])
+def test_the_oldest_goes_where_too_much_is_kept(most, folders, left, tmp_path, monkeypatch):
+    monkeypatch.setattr(put_back, "MOST_KEPT", most)
+    monkeypatch.setattr(put_back, "MOST_FOLDERS", folders)
+    quarantine = Quarantine(str(tmp_path / "q"))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    kept = []
+    for number in range(9):
+        (tmp_path / "planted").write_text(f"{number:010}")
+        kept.append(quarantine.take("planted", folder, str(tmp_path / "planted")))
+        os.utime(os.path.dirname(kept[-1]), ns=(number, number))
+    os.close(folder)
+    there = [os.path.exists(path) for path in kept]
+    assert there[-1]
+    assert there == sorted(there), "the oldest went"
+    assert left <= sum(there) <= left + 1

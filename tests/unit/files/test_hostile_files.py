@@ -1,0 +1,40 @@
+"""Whatever stands where the kernel reads a file by itself: no wait, no memory, one sentence."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.files.hostile import FILES, READERS
+
+SECONDS = 2.0  # of the processor
+MEGABYTES = 64
+
+
+def test_there_are_enough_of_them():
+    assert len(FILES) * sum(map(len, READERS.values())) >= 200
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("reader", READERS)
+def test_a_hostile_file_costs_neither_time_nor_memory(reader, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.files.hostile", reader, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [ast.literal_eval(line) for line in done.stdout.splitlines()]
+    assert len(rows) == len(FILES) * len(READERS[reader])
+    for kind, _, seconds, megabytes, told in rows:
+        assert seconds < SECONDS, (kind, seconds)
+        assert megabytes < MEGABYTES, (kind, megabytes)
+        assert not told.startswith("BUG"), (kind, told)
+        assert "\n" not in told, (kind, told)
+        assert len(told) < 500, (kind, told)

@@ -1,0 +1,61 @@
+"""A record that a kill or a power loss has left is read up to the damage, by whole lines."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.records.reading import Record, read_lines
+
+RECORDS = Path(__file__).parents[2] / "support/corpora/records"
+[PATH] = (RECORDS / "version2").glob("*.jsonl")
+DATA = PATH.read_bytes()
+WHOLE = read_lines(DATA, PATH.stem)
+
+
+def read(data: bytes) -> Record:
+    return read_lines(data, PATH.stem)
+
+
+def test_cut_at_any_byte_it_is_what_its_whole_lines_say():
+    before = read(b"")
+    for size in range(1, len(DATA) + 1):
+        if DATA[size - 1] == 10:
+            before = read(DATA[:size])
+            assert before.size == size
+        elif size % 7 == 0:  # within a line, all bytes are alike but for the time that they take
+            assert read(DATA[:size]) == before
+    assert before == WHOLE
+
+
+def test_the_numbers_go_on_wherever_it_was_cut():
+    numbers = [json.loads(line).get("seq", 0) for line in DATA.splitlines()]
+    ends = [at + 1 for at, byte in enumerate(DATA) if byte == 10]
+    for count, end in enumerate(ends, 1):
+        assert read(DATA[:end]).last == max(numbers[:count])
+
+
+@given(st.integers(0, len(DATA) - 1), st.integers(1, 9_000))
+def test_where_a_power_loss_left_zeros_nothing_after_them_is_used(at, count):
+    """Blocks that never reached the disk read as zeros: ext4, XFS."""
+    data = DATA[:at] + bytes(len(DATA[at : at + count])) + DATA[at + count :]
+    record = read(data)
+    assert record.done == WHOLE.done[: len(record.done)]
+    assert record.size <= at
+    assert record.is_damaged == (b"\n" in data[at:])
+
+
+@given(st.integers(0, len(DATA) - 1), st.binary(min_size=1, max_size=200))
+def test_whatever_bytes_stand_in_it_it_is_read_or_refused_in_a_sentence(at, what):
+    with suppress(FatalError):
+        assert read(DATA[:at] + what + DATA[at + len(what) :]).size <= len(DATA)
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n", b"{", b"null\n", b"[]\n", b'{"type":1}\n', b"\0\n"])
+def test_what_is_no_record_is_an_empty_one(lines):
+    record = read(lines)
+    assert (record.done, record.last) == ([], 0)

@@ -1,0 +1,15 @@
+"""The programs that show Markdown, started once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.readers import Readers
+
+
+@pytest.fixture(scope="session")
+def readers() -> Iterator[Readers]:
+    """Return all readers of saved Markdown."""
+    readers = Readers()
+    yield readers
+    readers.close()

@@ -1,0 +1,99 @@
+"""The line about a running turn: what it waits for, in every moment."""
+
+import json
+
+import pytest
+
+from agent_magics.protocol.events import (
+    ApprovalRequested,
+    Event,
+    MainThreadWork,
+    ModelRetry,
+    PromptsQueued,
+    QuestionResolved,
+    QueuedPrompt,
+    ReasoningDelta,
+    TextDelta,
+    TokensCounted,
+    ToolCallArriving,
+    ToolCallCompleted,
+    ToolCallPending,
+    TurnStarted,
+)
+from agent_magics.protocol.items import Usage
+from agent_magics.render.status import TurnStatus
+
+
+def pending(which: str, at: float = 0.0) -> ToolCallPending:
+    return ToolCallPending(
+        at=at, call_id=which, name="shell", arguments=json.dumps({"command": ["ls", which]})
+    )
+
+
+ASKED = ApprovalRequested(
+    question_id="q", call_id="a", tool="shell", target="ls a", arguments="{}", reason="so"
+)
+ANSWERED = QuestionResolved(question_id="q", decision="approve", by="person")
+ENDED = ToolCallCompleted(call_id="a", name="shell", output="")
+
+
+@pytest.mark.parametrize(
+    ("events", "doing"),
+    [
+        ([], "Waits for the model"),
+        ([TurnStarted(prompt="Go")], "Waits for the model"),
+        ([ReasoningDelta(text="Hm")], "The model thinks"),
+        ([TextDelta(text="So")], "The model answers"),
+        ([ToolCallArriving(name="shell", size=40)], "The model writes shell (40 B)"),
+        (
+            [ToolCallArriving(name="apply_patch", size=12_345, file="src/a.py")],
+            "The model writes apply_patch (12.3 kB): src/a.py",
+        ),
+        ([ModelRetry(reason="busy", attempt=1, delay=2.0)], "Waits to ask the model once more"),
+        ([TextDelta(text="So"), pending("a")], "Runs shell: ls a"),
+        ([pending("a"), pending("b"), pending("c")], "Runs shell: ls a, and 2 more"),
+        ([pending("a"), ASKED], "Waits for your answer: shell: ls a"),
+        (
+            [pending("a"), ASKED, ANSWERED],
+            "Runs shell: ls a",
+        ),
+        ([pending("a"), MainThreadWork(question_id="w", call_id="a", work="sync", name="f")],
+         "Runs shell: ls a"),
+        ([TextDelta(text="So"), pending("a"), ENDED], "Waits for the model"),
+    ],
+)  # fmt: skip
+def test_what_it_does(events: list[Event], doing: str) -> None:
+    status = TurnStatus(0.0)
+    for event in events:
+        status.apply(event)
+    assert status.doing == doing
+
+
+def test_the_seconds_of_a_phase_begin_with_it() -> None:
+    status = TurnStatus(1.0)
+    status.apply(ToolCallArriving(at=5.0, name="shell", size=1))
+    status.apply(ToolCallArriving(at=9.0, name="shell", size=2_000))
+    assert (status.since, status.began) == (5.0, 1.0)
+    status.apply(pending("a", at=12.0))
+    assert status.since == 12.0
+
+
+def test_what_it_took_and_what_waits() -> None:
+    status = TurnStatus(0.0)
+    usage = Usage(input_tokens=10, output_tokens=2)
+    status.apply(TokensCounted(request=usage, turn=usage, cost=0.5))
+    status.apply(PromptsQueued(prompts=(QueuedPrompt("p", "And April?"),)))
+    assert (status.usage, status.cost) == (usage, 0.5)
+    assert [each.text for each in status.queued] == ["And April?"]
+
+
+def test_questions_to_the_person_are_counted() -> None:
+    status, counts = TurnStatus(0.0), []
+    work = MainThreadWork(question_id="m", call_id="a", work="sync", name="f")
+    other = ApprovalRequested(
+        question_id="r", call_id="b", tool="shell", target="", arguments="{}", reason=""
+    )
+    for event in (pending("a"), ASKED, other, work, ANSWERED):
+        status.apply(event)
+        counts.append(status.questions)
+    assert counts == [0, 1, 2, 2, 1]

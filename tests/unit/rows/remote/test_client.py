@@ -1,0 +1,243 @@
+"""The HTTP client of `agent.map`, against a server in another process that misbehaves on order."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from agent_magics.models.providers.endpoints import forget_wires
+from agent_magics.models.retry import RetryPolicy
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import UserMessage
+from agent_magics.rows.asking import Answer, Question, Terms
+from agent_magics.rows.remote.client import RowClient
+from tests.support.models.row_server import RowServer
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+TERMS = Terms("gpt-4o-mini", "Answer briefly.")
+TYPED = Terms("gpt-4o-mini", "Answer briefly.", SCHEMA)
+QUICK = RetryPolicy(first_delay=0.01, longest_delay=0.05)
+KEY = "sk-wire-0123456789abcdefghijkl"
+
+
+@pytest.fixture(autouse=True)
+def _unknown_wires():
+    forget_wires()
+
+
+def ask_all(
+    server: RowServer,
+    count: int,
+    terms: Terms = TERMS,
+    *,
+    then: Callable[[RowClient], Awaitable[None]] | None = None,
+    **options,
+) -> list[Answer]:
+    async def run() -> list[Answer]:
+        options.setdefault("retries", QUICK)
+        client = RowClient(base_url=server.base_url, **options)
+        try:
+            answers = await asyncio.gather(*(client.ask(question(n, terms)) for n in range(count)))
+            if then is not None:
+                await then(client)
+            return answers
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def question(number: int, terms: Terms = TERMS) -> Question:
+    return Question(str(number), (UserMessage(f"row {number}"),), terms)
+
+
+def outcomes(server: RowServer) -> Counter[str]:
+    return Counter(entry["outcome"] for entry in server.log())
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("wire_api", ["auto", "same"])
+def test_rows_are_answered_on_both_wires(wire, wire_api):
+    with RowServer(wires=(wire,)) as server:
+        answers = ask_all(server, 20, wire_api=wire if wire_api == "same" else "auto")
+        assert [answer.text for answer in answers] == [f"row {n}" for n in range(20)]
+        assert {answer.error for answer in answers} == {None}
+        assert sum(answer.usage.input_tokens for answer in answers) == 400
+        assert all(answer.cost for answer in answers)
+        log = server.log()
+    # The wire is found out with the first question, and asked alone from then on.
+    assert sum(entry["outcome"] == "404" for entry in log) <= 1
+    assert {entry["body"]["stream"] for entry in log} == {False}
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+def test_a_schema_is_sent_and_the_answer_fits_it(wire):
+    with RowServer(wires=(wire,)) as server:
+        answers = ask_all(server, 3, TYPED)
+    assert [answer.text for answer in answers] == [f'{{"name": "row {n}"}}' for n in range(3)]
+
+
+def test_a_server_that_refuses_schemas_is_asked_without():
+    with RowServer(refuses_schema=True) as server:
+        answers = ask_all(server, 20, TYPED)
+        assert [answer.text for answer in answers] == [f"row {n}" for n in range(20)]
+        assert outcomes(server) == {"400": 1, "answered": 20}
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "529", "cut"])
+def test_every_row_is_answered_where_a_fifth_of_the_requests_fails(fault):
+    with RowServer(faults={fault: 0.2}) as server:
+        answers = ask_all(server, 60, retries=replace(QUICK, tries=12))
+        assert [answer.text for answer in answers] == [f"row {n}" for n in range(60)]
+        counts = outcomes(server)
+    assert counts["answered"] == 60
+    assert counts[fault] > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [("silence", "timed out"), ("garbage", "garbled"), ("half", "garbled")]
+)
+def test_every_row_has_an_answer_or_an_error_where_a_fifth_of_the_answers_is_none(fault, kind):
+    with RowServer(faults={fault: 0.2}) as server:
+        answers = ask_all(server, 60, timeout=2.0)
+        counts = outcomes(server)
+    answered = [answer for answer in answers if answer.text]
+    assert len(answers) == 60
+    assert counts["answered"] == len(answered) > 50
+    # A row is asked three times.
+    assert {answer.kind for answer in answers if not answer.text} <= {kind}
+
+
+def test_every_row_is_accounted_for_where_all_requests_fail():
+    faults = dict.fromkeys(("429", "500", "529", "silence", "garbage"), 0.2)
+    with RowServer(faults=faults) as server:
+        answers = ask_all(server, 40, timeout=0.5, concurrency=40)
+    assert len(answers) == 40
+    assert all(answer.error and not answer.text for answer in answers)
+    assert {a.kind for a in answers} <= {"status 500", "status 529", "timed out", "garbled"}
+
+
+def test_nothing_is_sent_while_a_server_refuses():
+    limits = {"rate": 300, "minute": 6.0, "burst": 30}  # 50 a second
+    with RowServer(**limits) as server:
+        answers = ask_all(server, 200, minute=6.0)
+        assert all(answer.error is None for answer in answers)
+        log = server.log()
+    refused = sum(entry["outcome"] == "429" for entry in log)
+    # Once for what was in flight at the first refusal, then seldom; a storm would be thousands.
+    assert refused < 200, refused
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["stated", "measured"])
+@pytest.mark.soak
+def test_the_rate_of_a_server_is_used_up_and_kept(states):
+    with RowServer(rate=500, minute=5.0, burst=50, states=states) as server:
+        answers = ask_all(server, 900, minute=5.0)
+        assert all(answer.error is None for answer in answers)
+        log = server.log()
+    came = sorted(entry["at"] for entry in log if entry["outcome"] == "answered")
+    # 100 a second from the moment at which the burst is used up; fewer on a busy machine.
+    late = [at for at in came if at > came[0] + 2]
+    goodput = (len(late) - 1) / (late[-1] - late[0])
+    assert 50 < goodput < 105
+    refused = [entry["at"] for entry in log if entry["outcome"] == "429"]
+    assert len(refused) < 0.5 * len(came)
+
+
+def test_a_wrong_key_ends_all_and_is_not_shown(caplog):
+    with RowServer(key="another") as server:
+        with pytest.raises(FatalError) as caught:
+            ask_all(server, 20, api_key=KEY)
+        assert len(server.log()) <= 2
+    assert KEY not in str(caught.value) + repr(caught.value) + caplog.text
+
+
+def test_the_key_is_sent_and_stands_in_no_repr():
+    with RowServer(key=KEY) as server:
+        shown: list[str] = []
+
+        async def look(client: RowClient) -> None:
+            shown.append(repr(client) + repr(client._server))
+
+        answers = ask_all(server, 3, api_key=KEY, then=look)
+    assert all(answer.error is None for answer in answers)
+    assert KEY not in "".join(shown)
+
+
+def test_the_key_stands_in_no_file_and_no_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with RowServer(key=KEY, states=True, rate=6000) as server:
+        ask_all(server, 3, api_key=KEY)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) == 1
+    assert KEY not in str(files[0]) + files[0].read_text()
+
+
+def test_a_server_that_is_not_there_ends_all():
+    with RowServer() as server:
+        pass
+    with pytest.raises(FatalError, match="Cannot connect"):
+        ask_all(server, 5)
+
+
+def test_an_answer_in_the_middle_of_others_that_fails_is_only_its_own(tmp_path):
+    with RowServer(faults={"schema": 0.0, "403": 0.1}, seed=3) as server:
+        answers = ask_all(server, 50)
+        counts = outcomes(server)
+    errors = [answer for answer in answers if answer.error]
+    assert len(errors) == counts["403"] > 0
+    assert {answer.kind for answer in errors} == {"status 403"}
+
+
+def test_a_cancelled_question_gives_its_place_back():
+    with RowServer(delay=0.05) as server:
+
+        async def run() -> Sequence[Answer]:
+            client = RowClient(base_url=server.base_url, concurrency=2)
+            tasks = [asyncio.create_task(client.ask(question(n))) for n in range(10)]
+            await tasks[0]
+            for task in tasks[1:6]:
+                task.cancel()
+            answers = await asyncio.gather(*tasks[6:])
+            assert client.pace().in_flight == 0
+            await client.close()
+            return answers
+
+        assert [answer.text for answer in asyncio.run(run())] == [
+            "row 6",
+            "row 7",
+            "row 8",
+            "row 9",
+        ]
+
+
+def test_no_more_are_in_flight_than_allowed():
+    with RowServer(delay=0.05) as server:
+        ask_all(server, 30, concurrency=3)
+        came = sorted(entry["at"] for entry in server.log())
+    # A fourth comes only when one of the three before it was answered.
+    assert all(later - at > 0.045 for at, later in zip(came, came[3:], strict=False))
+
+
+def test_two_clients_share_a_rate():
+    with RowServer(rate=300, minute=6.0, burst=10, states=True) as server:
+
+        async def run() -> None:
+            clients = [RowClient(base_url=server.base_url, minute=6.0) for _ in range(2)]
+            asked = (client.ask(question(n)) for n in range(75) for client in clients)
+            answers = await asyncio.gather(*asked)
+            assert all(answer.error is None for answer in answers)
+            for client in clients:
+                await client.close()
+
+        asyncio.run(run())
+        counts = outcomes(server)
+    assert counts["answered"] == 150
+    assert counts["429"] < 30

@@ -1,0 +1,90 @@
+"""What is learned of a server's limits: laws of the rates, the headers, and the file."""
+
+import math
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.rows.remote.limits import (
+    Knowledge,
+    Report,
+    SharedLimits,
+    Stated,
+    read_knowledge,
+    reset_time,
+    stated_limit,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1s", 1.0),
+        ("6m0s", 360.0),
+        ("120ms", 0.12),
+        ("2m59.56s", 179.56),
+        ("1h", 3600.0),
+        ("17", 17.0),
+        ("soon", None),
+        ("-3s", None),
+        ("", None),
+    ],
+)
+def test_durations_are_read(text, seconds):
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": text}
+    assert reset_time(headers) == seconds
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_header_is_read_or_ignored(limit, rest):
+    headers = {
+        "x-ratelimit-limit-requests": limit,
+        "x-ratelimit-remaining-requests": rest,
+        "x-ratelimit-reset-requests": rest,
+    }
+    stated = stated_limit(headers, "requests")
+    assert stated is None or 0 <= stated.remaining <= stated.limit
+    wait = reset_time(headers)
+    assert wait is None or wait >= 0
+
+
+@given(st.binary(max_size=200))
+def test_a_damaged_file_is_as_none(data):
+    known = read_knowledge(data)
+    assert known == Knowledge() or known.at >= 0
+
+
+def test_nothing_is_granted_during_a_pause_and_all_where_no_limit_is_known():
+    known = Knowledge()
+    assert known.update(Report(want=5), 1000.0).requests == math.inf
+    assert known.update(Report(want=5, refused=1, pause=3.0), 1001.0).pause == 3.0
+    assert known.update(Report(want=5), 1002.0).requests == 0
+    assert known.update(Report(want=5), 1004.5).pause == 0
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 5), st.integers(0, 50)), min_size=1, max_size=40))
+def test_no_more_is_granted_than_the_server_states(steps):
+    known, now, granted = Knowledge(), 1000.0, 0.0
+    known.update(Report(requests=Stated(60, 10)), now)
+    for seconds, want in steps:
+        now += seconds
+        granted += known.update(Report(want=want), now).requests
+    assert granted <= 10 + (now - 1000.0) + 1e-6  # 60 a minute is one a second
+
+
+def test_kernels_together_are_granted_what_the_server_states(tmp_path):
+    file, granted = tmp_path / "limits" / "x.json", []
+    SharedLimits(file).exchange(Report(requests=Stated(1, 100)))
+
+    def take():
+        limits = SharedLimits(file)
+        granted.extend(limits.exchange(Report(want=3)).requests for _ in range(20))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) <= 2  # one, and at most one more for the time that has passed

@@ -1,0 +1,241 @@
+"""One prompt over many rows, from the call to its table."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+from agent_magics import Agent
+from agent_magics.models.faults import Fault
+from agent_magics.protocol.errors import FatalError
+from tests.support.rows.echo import INPUT, OUTPUT, Echo
+
+PRICED = "gpt-5.5"
+
+
+@dataclass
+class Complaint:
+    kind: str
+    urgent: bool
+
+
+def rows(count):
+    return [f"row {number}" for number in range(count)]
+
+
+def say(prompt):
+    return json.dumps({"kind": prompt, "urgent": prompt.endswith("7")})
+
+
+def test_every_row_gets_its_answer():
+    model = Echo(say)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", rows(700), output=Complaint)
+    assert list(done.frame.columns) == ["kind", "urgent", "error", "tokens", "cost"]
+    assert list(done.frame["kind"]) == rows(700)
+    assert done.frame["urgent"].dtype == bool and done.frame["urgent"].sum() == 70
+    assert done.frame["error"].isna().all() and not len(done.failed)
+    assert done.usage.input_tokens == 700 * INPUT
+    assert done.frame["tokens"].sum() == 700 * (INPUT + OUTPUT)
+    assert sum(model.asked.values()) == 700
+
+
+def test_a_map_can_be_awaited_beside_others():
+    async def run():
+        with Agent(Echo()) as agent:
+            both = await asyncio.gather(
+                agent.map("a{{text}}", ["x", "y"]), agent.map("b{{text}}", ["z"])
+            )
+        return [list(done.frame["answer"]) for done in both]
+
+    assert asyncio.run(run()) == [["ax", "ay"], ["bz"]]
+
+
+def test_nothing_of_the_workspace_is_sent(tmp_path):
+    model = Echo()
+    with Agent(model, cwd=str(tmp_path)) as agent:
+        agent.map_sync("{{text}}", ["a"])
+    assert model.requests[0].instructions == ""
+
+
+def test_rows_that_ask_the_same_are_asked_once():
+    model = Echo(name=PRICED)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", ["a", "b"] * 900, ask_above=None)
+    assert model.asked == {"a": 1, "b": 1}
+    assert list(done.frame["answer"]) == ["a", "b"] * 900
+    assert done.frame["cost"].sum() == pytest.approx(done.cost)
+    assert done.progress.repeated == 1798
+
+
+def test_bad_rows_are_errors_of_their_own_and_not_asked():
+    model = Echo()
+    bad = [None, "\ud800", float("nan"), "x" * (5 << 20)]
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", ["good", *bad])
+    assert list(model.asked) == ["good"]
+    errors = list(done.frame["error"])
+    assert pd.isna(errors[0])
+    words = ["missing", "surrogate", "missing", "5,242,880 characters"]
+    assert all(word in error for word, error in zip(words, errors[1:], strict=True))
+    assert len(done.failed) == 4
+
+
+def test_an_unfit_answer_is_asked_for_once_more():
+    def stubborn(prompt):
+        return "nonsense" if prompt == "bad" else say(prompt)
+
+    model = Echo(stubborn)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", ["bad", "good"], output=Complaint)
+    assert model.asked == {"bad": 2, "good": 1}
+    assert "no Complaint, also after it was told why" in done.frame["error"][0]
+    assert done.frame["tokens"][0] == 2 * (INPUT + OUTPUT)
+
+
+def test_a_models_error_is_the_rows_and_can_be_tried_again():
+    down = True
+
+    def moody(prompt):
+        if down and prompt.endswith("3"):
+            raise Fault("The server is tired.", passing=True, reason="tired")
+        return prompt
+
+    model = Echo(moody)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", rows(30))
+        assert list(done.failed.index) == [3, 13, 23]
+        assert done.progress.kinds()["tired"].count == 3
+        down = False
+        done.retry()
+    assert list(done.frame["answer"]) == rows(30)
+    assert not len(done.failed)
+    assert sum(model.asked.values()) == 33
+
+
+def test_it_stops_where_nothing_works():
+    def broken(_):
+        raise Fault("The key is wrong.")
+
+    model = Echo(broken)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", rows(2000))
+    assert sum(model.asked.values()) < 300
+    assert "all failed (The key is wrong.)" in done.stopped
+    assert done.frame["error"].notna().all()
+    assert "not asked" in done.frame["error"].iloc[-1]
+
+
+@pytest.mark.parametrize(
+    ("budget", "most"),
+    [({"max_tokens": 12_000}, 100), ({"max_cost": 0.011}, 10), ({"max_errors": 5}, 70)],
+    ids=["tokens", "cost", "errors"],
+)
+def test_a_budget_ends_it_with_what_there_is(budget, most):
+    def moody(prompt):
+        if "max_errors" in budget and int(prompt.split()[1]) % 2:
+            raise Fault("No.")
+        return prompt
+
+    model = Echo(moody, name=PRICED)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", rows(600), ask_above=None, **budget)
+    assert 0 < sum(model.asked.values()) <= most
+    assert next(iter(budget)) in done.stopped
+    assert len(done.frame) == 600
+    assert done.frame["answer"].notna().sum() == done.progress.answered
+
+
+def test_a_deadline_ends_it():
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", rows(3000), deadline=1e-6)
+    assert "deadline" in done.stopped
+    assert len(done.frame) == 3000
+
+
+def test_a_limit_of_requests_is_kept():
+    model = Echo()
+    with Agent(model) as agent:
+        agent.map_sync("{{text}}", rows(100), concurrency=3)
+    assert model.most <= 3
+
+
+def test_the_person_is_asked_above_a_cost():
+    asked = []
+
+    def decide(question):
+        asked.append(question.target)
+        return "approve"
+
+    model = Echo(name=PRICED)
+    with Agent(model, on_question=decide) as agent:
+        done = agent.map_sync("{{text}}", rows(400), ask_above=0.1)
+    (question,) = asked
+    assert "400 rows will cost about 0.44 USD" in question
+    assert done.cost == pytest.approx(0.44) and not done.stopped
+
+
+@pytest.mark.parametrize("decision", ["deny", "abort"])
+def test_the_sample_alone_is_kept(decision):
+    model = Echo(name=PRICED)
+    with Agent(model, on_question=lambda question: decision) as agent:
+        done = agent.map_sync("{{text}}", rows(400), ask_above=0.1)
+    assert sum(model.asked.values()) == 50
+    assert done.frame["answer"].notna().sum() == 50
+
+
+@pytest.mark.parametrize("given", [{}, {"approval": "never"}], ids=["nobody", "never"])
+def test_above_it_nobody_is_asked_in_one_sentence(given):
+    model = Echo(name=PRICED)
+    with Agent(model, **given) as agent:
+        done = agent.map_sync("{{text}}", rows(400), ask_above=0.1)
+    assert sum(model.asked.values()) == 50
+    assert "above ask_above=0.1 USD, and " in done.stopped
+
+
+def test_a_model_of_unknown_price_asks_nothing():
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", rows(400), ask_above=1e-9)
+    assert not done.stopped and done.cost is None
+
+
+def test_into_writes_parts(tmp_path):
+    model = Echo(say)
+    with Agent(model) as agent:
+        done = agent.map_sync(
+            "{{text}}", (row for row in rows(20_500)), output=Complaint, into=tmp_path / "out"
+        )
+    names = [path.name for path in sorted((tmp_path / "out").iterdir())]
+    assert names == ["part-00000.parquet", "part-00001.parquet", "part-00002.parquet"]
+    table = pyarrow.parquet.read_table(tmp_path / "out")
+    assert table.column_names == ["row", "kind", "urgent", "error", "tokens", "cost"]
+    assert table["row"].to_pylist() == list(range(20_500))
+    assert table["kind"].to_pylist() == rows(20_500)
+    assert len(done.frame) == 20_500
+
+
+def test_parts_of_another_map_are_not_written_over(tmp_path):
+    with Agent(Echo()) as agent:
+        agent.map_sync("{{text}}", ["a"], into=tmp_path)
+        agent.map_sync("{{text}}", ["b"], into=tmp_path)
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync("{{text}}", ["a"], output=int, into=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nope": 1}, "no option 'nope'; there are: into"),
+        ({"concurrency": 0}, "concurrency=0"),
+        ({"max_cost": -1}, "max_cost=-1"),
+        ({"output": 3}, "output=3 is no type"),
+    ],
+)
+def test_bad_options_are_one_sentence(options, words):
+    model = Echo()
+    with Agent(model) as agent, pytest.raises(FatalError, match=words):
+        agent.map_sync("{{text}}", ["a"], **options)
+    assert not model.asked

@@ -1,0 +1,94 @@
+"""Prompts of rows: columns, missing values, and what cannot be sent."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage, InputText
+from agent_magics.rows.prompts import BadRow, Template, read_prompt
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_columns_stand_where_the_text_names_them():
+    prompt = read_prompt("{{ b }}-{{a}}-{{b}}", ["a", "b"])
+    assert prompt.names == ("b", "a")
+    assert prompt.fill(("2", "1")) == "2-1-2"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_value_is_never_read_as_a_marker(value):
+    assert Template("<{{text}}>").fill((value,)) == f"<{value}>"
+
+
+def test_a_backslash_keeps_braces():
+    assert Template(r"\{{x}} {{text}}").fill(("a",)) == "{{x}} a"
+
+
+def test_a_missing_column_is_named_with_those_that_are_there():
+    with pytest.raises(FatalError, match=r"'nope'.*there are: 'text', 'id'"):
+        read_prompt("{{nope}}", ["text", "id"])
+
+
+def test_a_prompt_without_a_column_is_refused():
+    with pytest.raises(FatalError, match="names no column"):
+        read_prompt("Which complaint is this?", ["text"])
+
+
+@pytest.mark.parametrize("value", [None, math.nan, pd.NA, pd.NaT], ids=repr)
+def test_a_missing_value_is_the_rows_error(value):
+    with pytest.raises(BadRow, match="text is missing"):
+        Template("{{text}}").fill((value,))
+
+
+def test_a_lone_surrogate_is_the_rows_error():
+    with pytest.raises(BadRow, match="surrogate at character 2"):
+        Template("{{text}}").fill(("a\ud800",))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (2.5, "2.5"),
+        (True, "True"),
+        ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
+        (pd.Timestamp("2024-03-01"), "2024-03-01T00:00:00"),
+    ],
+    ids=str,
+)
+def test_other_values_are_written_as_text(value, text):
+    assert Template("{{x}}").fill((value,)) == text
+
+
+def test_images_become_parts(tmp_path):
+    path = Path(tmp_path, "a.png")
+    path.write_bytes(PNG)
+    for value in (PNG, path):
+        first, image = Template("What is this? {{photo}}").fill((value,))
+        assert first == InputText("What is this? ")
+        assert isinstance(image, InputImage) and image.image_url.startswith(
+            "data:image/png;base64,"
+        )
+
+
+def test_bytes_that_are_no_image_are_the_rows_error():
+    with pytest.raises(BadRow, match="no PNG"):
+        Template("{{photo}}").fill((b"\x00\x01",))
+
+
+def test_a_function_gets_the_whole_row():
+    assert read_prompt(lambda row: row["a"] * 2, ["a"]).fill({"a": "x"}) == "xx"
+
+
+@pytest.mark.parametrize(
+    "function", [lambda row: row["nope"], lambda row: None], ids=["raises", "None"]
+)
+def test_what_a_function_does_wrong_is_the_rows_error(function):
+    with pytest.raises(BadRow, match="function"):
+        read_prompt(function, []).fill({})

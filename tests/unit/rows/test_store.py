@@ -1,0 +1,125 @@
+"""Answers on disk: found again, written in groups, and there after kill -9."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows import store
+from agent_magics.rows.store import AnswerFile, AnswerStore, Stored
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from agent_magics.rows.store import AnswerStore, Stored
+
+async def main():
+    kept = AnswerStore(Path(sys.argv[1]))
+    for number in range(100_000):
+        key = number.to_bytes(16)
+        kept.keep(key, Stored(b'"answer"', 1, 0.5), lambda error, n=number: print(n, flush=True))
+        await asyncio.sleep(0.0002)
+
+asyncio.run(main())
+"""
+
+
+async def keep(kept, *keys):
+    written = [asyncio.get_running_loop().create_future() for _ in keys]
+    for key, future in zip(keys, written, strict=True):
+        kept.keep(key, Stored(b'"a"', 3, 0.5), future.set_result)
+    return [await future for future in written]
+
+
+def test_answers_are_found_by_their_keys(tmp_path):
+    async def run():
+        kept = AnswerStore(tmp_path / "a.sqlite", "model")
+        assert await keep(kept, b"1", b"2", b"2") == [None, None, None]
+        found = await kept.find([b"1", b"3"])
+        await kept.close()
+        again = AnswerStore(tmp_path / "a.sqlite")
+        later = await again.find([b"2"])
+        await again.close()
+        return found, later, again.newest
+
+    found, later, newest = asyncio.run(run())
+    assert list(found) == [b"1"] and found[b"1"][:3] == (b'"a"', 3, 0.5)
+    assert later[b"2"].answer == b'"a"' and newest == 2
+
+
+def test_only_the_person_may_read_it(tmp_path):
+    AnswerFile(tmp_path / "mine" / "a.sqlite").close()
+    assert os.stat(tmp_path / "mine").st_mode & 0o077 == 0
+    assert os.stat(tmp_path / "mine" / "a.sqlite").st_mode & 0o077 == 0
+
+
+def test_many_keys_are_found_at_once(tmp_path):
+    file = AnswerFile(tmp_path / "a.sqlite")
+    keys = [number.to_bytes(16) for number in range(1800)]
+    file.write([(key, Stored(b"1", 0, None)) for key in keys])
+    assert len(file.find(keys)) == 1800
+    file.close()
+
+
+def test_the_oldest_go_when_it_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(store, "LOOK_AFTER", 0)
+    file = AnswerFile(tmp_path / "a.sqlite")
+    for number in range(300):
+        file.write([(number.to_bytes(16), Stored(bytes(1000), 0, None))])
+    assert file.size().bytes <= 1 << 17
+    assert list(file.find([(299).to_bytes(16), (0).to_bytes(16)])) == [(299).to_bytes(16)]
+    file.close()
+
+
+def test_what_is_no_store_is_one_sentence(tmp_path):
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(b"nonsense" * 1000)
+
+    async def run():
+        with pytest.raises(FatalError, match=r"a\.sqlite cannot be used"):
+            AnswerStore(path)
+
+    asyncio.run(run())
+    assert path.read_bytes().startswith(b"nonsense")
+
+
+def test_what_was_said_to_be_written_is_there_after_kill_9(tmp_path):
+    path = tmp_path / "a.sqlite"
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            last = 0
+            while last < 500:
+                last = int(writer.stdout.readline())
+            writer.send_signal(signal.SIGKILL)
+            told = [last, *map(int, writer.stdout.read().split())]
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            count = connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+        connection.close()
+        assert count > told[-1]
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
+    async def run():
+        kept = AnswerStore(tmp_path / "a.sqlite")
+        (before,) = await keep(kept, b"1")
+        thread, connection = kept._thread, kept._file._connection
+        pages = thread.submit(lambda: connection.execute("PRAGMA page_count").fetchone()[0])
+        limit = f"PRAGMA max_page_count = {pages.result()}"
+        thread.submit(lambda: connection.execute(limit).fetchone()).result()
+        (error,) = await keep(kept, bytes(100_000))
+        found = await kept.find([b"1", bytes(100_000)])
+        await kept.close()
+        return before, error, found
+
+    before, error, found = asyncio.run(run())
+    assert before is None and "disk is full" in str(error)
+    assert list(found) == [b"1"]

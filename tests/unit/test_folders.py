@@ -1,0 +1,42 @@
+"""The tree of the package: a subject a folder, found from its name."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import agent_magics
+
+PACKAGE = Path(agent_magics.__file__).parent
+PAGE = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
+MODULES = [file for file in PACKAGE.rglob("*.py") if not file.name.startswith("_")]
+
+
+def test_a_folder_has_at_most_fourteen_modules():
+    sizes = Counter(module.parent for module in MODULES)
+    assert not {str(folder): size for folder, size in sizes.items() if size > 14}
+
+
+def test_no_module_repeats_its_folder():
+    for module in MODULES:
+        folder = module.parent.name
+        assert not re.match(rf"{folder}_|{folder.removesuffix('s')}(_|$)", module.stem), module
+
+
+def test_each_folder_says_which_module_to_read_first():
+    for folder in {module.parent for module in MODULES} - {PACKAGE}:
+        first = (folder / "__init__.py").read_text("utf-8").split('"""')[1]
+        named = {name.rstrip("/") for name in re.findall(r"``([\w/]+)``", first)}
+        places = (folder / name for name in named)
+        assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), folder
+
+
+def test_the_index_leads_to_modules():
+    places = re.findall(r"^\| .+ \| `([\w/]+/)` \| `(\w+\.py)` \|$", PAGE, re.MULTILINE)
+    assert len(places) >= 20
+    assert not [place for place in places if not (PACKAGE / "".join(place)).is_file()]
+
+
+def test_the_map_has_a_line_for_each_folder():
+    names = set(re.findall(r"(?<![\w/])([a-z_]+)/(?=[\s,;]|$)", PAGE.split("```")[1], re.MULTILINE))
+    folders = {module.parent.name for module in MODULES} - {PACKAGE.name}
+    assert folders == names
