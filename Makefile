@@ -12,16 +12,26 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 LABEXTENSION := agent_magics/labextension
 LABEXTENSION_SOURCES := labextension/package.json $(wildcard labextension/package-lock.json \
-	labextension/tsconfig.json labextension/src/* labextension/src/*/* labextension/style/*)
+	labextension/tsconfig.json labextension/src/* labextension/src/*/* labextension/style/* \
+	labextension/schema/*)
 # The extension's bundler wants this; an older Node, or none, is made up for by a package.
 NODE_WILL_DO := { command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null 2>&1
 SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server) \
 	$(patsubst %,build/mcp/%.stamp,npm python)
-PYTEST := $(BIN)/python -m pytest --nbval --nbval-current-env \
-	--nbval-sanitize-with notebooks/sanitize.cfg --nbval-cell-timeout 120
 # Kernels of this environment only, whatever else is installed on the machine.
 ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
+# One file is one worker's, so that what its tests share is started once. A worker often waits for a
+# kernel or a page, so there is one more than there are processors.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest --numprocesses $(WORKERS) \
+	--dist loadfile --no-loadscope-reorder
+NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \
+	--nbval-cell-timeout 120
+# With neither browser nor sandbox, with the examples that are written down only, and not with those
+# that repeat something until chance would have shown it. (nbval's imports take each worker a second.)
+FAST := -p no:nbval tests/unit tests/turns --ignore=tests/unit/exec/launcher \
+	-m "not long and not soak and not hypothesis"
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Packages are installed uncompiled, so the first run must be allowed to keep what it compiles:
@@ -52,33 +62,53 @@ test: $(VENV)/test.stamp  ## Install what tests need and run all of them.
 	@$(MAKE) --keep-going --jobs=2 servers || [ -z "$${CI:-}" ]
 	@$(MAKE) labextension
 	@cd labextension && npm --silent test
-	@$(ISOLATED) $(PYTEST) $(PYTEST_ARGS) tests notebooks
+	@$(PYTEST) -m "not long" $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS)
+
+.PHONY: test-fast
+test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what needs neither browser, sandbox, random examples nor soaks.
+	@$(PYTEST) $(FAST) $(PYTEST_ARGS)
+
+.PHONY: test-long
+test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, other versions, Binder.
+	@$(PYTEST) -m long tests $(PYTEST_ARGS)
+
+.PHONY: test-changed
+test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.
+	@$(BIN)/python make/changed.py | xargs --no-run-if-empty $(PYTEST) $(PYTEST_ARGS)
+
+.PHONY: pytest
+pytest: $(VENV)/test.stamp labextension  ## Run the tests that PYTEST_ARGS names.
+	@$(PYTEST) -m "not long" $(PYTEST_ARGS)
 
 .PHONY: unstable
 unstable:  ## Run the few tests that failed again, alone: broken, or unstable?
-	@$(ISOLATED) $(BIN)/python make/unstable.py $(PYTEST)
+	@$(ISOLATED) $(BIN)/python make/unstable.py $(BIN)/python make/watched.py \
+		$(BIN)/python -m pytest $(NOTEBOOKS)
 
 .PHONY: kernels
 kernels: $(VENV)/test.stamp  ## Run the tests of live code with other versions of ipykernel.
-	@$(ISOLATED) $(BIN)/python make/kernels.py $(PYTEST_ARGS)
+	@$(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python make/kernels.py $(PYTEST_ARGS)
 
 .PHONY: attacks
 attacks: $(VENV)/test.stamp  ## Attack the sandbox; print what was tried, stopped and is open.
 	@$(BIN)/python make/system.py
-	@$(ISOLATED) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/attacks tests/launcher/test_everyday.py
+	@$(PYTEST) $(PYTEST_ARGS) tests/attacks tests/launcher/test_everyday.py
 
 .PHONY: lint
-lint: $(VENV)/lint.stamp  ## Check style, the floors' walls and the generated page.
+lint: $(VENV)/lint.stamp  ## Check style, types, the layers of imports and the generated page.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy
 	@$(BIN)/python docs/make_events.py --check
+	@$(BIN)/python docs/make_settings.py --check
 
 .PHONY: fmt
-fmt: $(VENV)/lint.stamp  ## Put the code into its format and write the generated page anew.
+fmt: $(VENV)/lint.stamp  ## Put the code into its format and write the generated pages anew.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 	@$(BIN)/python docs/make_events.py
+	@$(BIN)/python docs/make_settings.py
 
 .PHONY: check
 check: lint test  ## What CI runs: lint and test.
@@ -131,7 +161,7 @@ build/mcp/%.stamp: tests/mcp/%/requirements.txt make/servers.py | $(VENV)/made.s
 clean:  ## Remove everything that make made.
 	rm -rf $(VENV) build dist $(LABEXTENSION) labextension/lib labextension/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # -- the environment ---------------------------------------------------------------------------
 # A stamp is as old as the last install of its extras; only a change of pyproject.toml renews it.

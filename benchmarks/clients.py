@@ -1,4 +1,4 @@
-"""The clients that are compared: one way to build and run each; a measurement knows only names.
+"""Builds and runs the clients that are compared, by name.
 
 ``floor`` is `floor_content.Floor`; ``main``, ``inline``, ``pool`` and ``async`` are an `Agent`
 whose tools are plain ``@tool`` functions (run on the thread that waits), ``inline=True`` ones (run
@@ -22,7 +22,7 @@ MARKS = {
 def connect(
     subject: str, server: str, scenario: str, functions: list[Callable]
 ) -> Callable[[], str]:
-    """Return what runs `scenario` once on a new client and returns the final text."""
+    """Return a function that runs `scenario` once on a new client and returns the final text."""
     base_url = f"{server}/s/{scenario}/v1"
     # Each process imports only the client that it measures.
     if subject == "floor":
@@ -54,7 +54,7 @@ def connect(
 
 
 def awaitable(function: Callable) -> Callable:
-    """The coroutine function that does what `function` does."""
+    """Return a coroutine function that calls `function`."""
 
     @functools.wraps(function)
     async def wrapper(*args, **kwargs):
@@ -64,6 +64,6 @@ def awaitable(function: Callable) -> Callable:
 
 
 def log(server: str, scenario: str) -> list[list[float]]:
-    """Return and clear what the server was asked in `scenario`; also makes it write its answers."""
+    """Return and clear the server's log of `scenario`; also makes the server write its answers."""
     with urllib.request.urlopen(f"{server}/log/{scenario}") as answer:
         return json.load(answer)

@@ -1,9 +1,9 @@
-"""The floor: the least that a tool loop over the ``openai`` SDK can cost, written by hand.
+"""The floor: a minimal tool loop over the ``openai`` SDK, written by hand for comparison.
 
-The SDK keeps authentication, retries, time-outs and error classes. Gone round are its two slow
-paths: the request is posted as bytes that are kept from turn to turn, and the answer's events are
-cut out of the raw bytes, of which only text deltas and finished items are parsed. There are no
-events, no approvals, no record and no cancellation here: a ratio to this floor is their price.
+The SDK keeps authentication, retries, time-outs and error classes. Its two slow paths are bypassed:
+the request is posted as bytes that are kept from turn to turn, and the response's events are cut
+out of the raw bytes, of which only text deltas and finished items are parsed. There are no events,
+no approvals, no record and no cancellation here: a ratio to this floor is their price.
 """
 
 import asyncio
@@ -39,27 +39,27 @@ class Floor:
             adapter = TypeAdapter(function)
             self.tools[function.__name__] = adapter.validator.validate_json
             specs.append(self.spec(function.__name__, adapter.json_schema()))
-        begun = {"model": "gpt-4o", "stream": True, "tools": specs, self.history: []}
-        self.head = to_json(begun).removesuffix(b"]}")
+        head = {"model": "gpt-4o", "stream": True, "tools": specs, self.history: []}
+        self.head = to_json(head).removesuffix(b"]}")
 
     def spec(self, name: str, schema: dict) -> dict:
-        """A tool as the wire has it."""
+        """Return a tool's specification in the wire's form."""
         return {"type": "function", "name": name, "parameters": schema, "strict": False}
 
     async def run(self, prompt: str) -> str:
-        """Go round until an answer has no calls; return all text."""
+        """Request responses and run their calls until there are none; return all text."""
         history = bytearray(to_json({"role": "user", "content": prompt}))
         texts: list[str] = []
         while True:
             calls = await self.request(self.head + history + b"]}", texts)
             if not calls:
                 return "".join(texts)
-            history += b"," + self.said(calls)
+            history += b"," + self.history_of(calls)
             for output in await asyncio.gather(*map(self.call, calls)):
                 history += b"," + to_json(output)
 
     async def request(self, body: bytes, texts: list[str]) -> list[dict]:
-        """Post `body`, append the text of the answer to `texts`, return its calls."""
+        """Post `body`, append the text of the response to `texts`, return its calls."""
         calls, rest = [], b""
         response = await self.client.post(
             self.path, cast_to=object, content=body, options={"headers": HEADERS}, stream=True
@@ -74,7 +74,7 @@ class Floor:
         return calls
 
     def take(self, event: bytes, texts: list[str], calls: list[dict]) -> None:
-        """Keep what one event brings."""
+        """Add the text or the call of one event."""
         if event.startswith(DELTA):
             texts.append(from_json(event[len(DELTA) + 6 :])["delta"])
         elif event.startswith(DONE):
@@ -82,17 +82,17 @@ class Floor:
             if item["type"] == "function_call":
                 calls.append(item)
 
-    def said(self, calls: list[dict]) -> bytes:
-        """What the history keeps of an answer with `calls`."""
+    def history_of(self, calls: list[dict]) -> bytes:
+        """Return the history's items of a response with `calls`."""
         return b",".join(to_json({key: call[key] for key in KEPT}) for call in calls)
 
     async def call(self, call: dict) -> dict:
-        """Validate, run, write down."""
+        """Validate and run a call; return its output item."""
         value = await self.invoke(call["name"], call["arguments"])
         return {"type": "function_call_output", "call_id": call["call_id"], "output": value}
 
     async def invoke(self, name: str, arguments: str) -> str:
-        """Run one tool, on a thread where it waits."""
+        """Run one tool, on a thread if `pooled`."""
         invoke = self.tools[name]
         if self.pool is None:
             value = invoke(arguments)
@@ -102,16 +102,16 @@ class Floor:
 
 
 class ChatFloor(Floor):
-    """The same over Chat Completions, where every event has to be parsed to know what it is."""
+    """The floor over Chat Completions, where every event must be parsed to know its kind."""
 
     path, history = "/chat/completions", "messages"
 
     def spec(self, name: str, schema: dict) -> dict:
-        """A tool as the wire has it."""
+        """Return a tool's specification in the wire's form."""
         return {"type": "function", "function": {"name": name, "parameters": schema}}
 
     def take(self, event: bytes, texts: list[str], calls: list[dict]) -> None:
-        """Keep what one event brings."""
+        """Add the text or the call of one event."""
         if event == b"data: [DONE]":
             return
         for choice in from_json(event[6:])["choices"]:
@@ -125,12 +125,12 @@ class ChatFloor(Floor):
                     piece = part["function"]["arguments"]
                     calls[part["index"]]["function"]["arguments"] += piece
 
-    def said(self, calls: list[dict]) -> bytes:
-        """What the history keeps of an answer with `calls`."""
+    def history_of(self, calls: list[dict]) -> bytes:
+        """Return the history's items of a response with `calls`."""
         return to_json({"role": "assistant", "content": None, "tool_calls": calls})
 
     async def call(self, call: dict) -> dict:
-        """Validate, run, write down."""
+        """Validate and run a call; return its output item."""
         function = call["function"]
         value = await self.invoke(function["name"], function["arguments"])
         return {"role": "tool", "tool_call_id": call["id"], "content": value}

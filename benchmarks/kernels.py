@@ -1,4 +1,4 @@
-"""A real kernel to measure in: ipykernel in a process of its own, driven as a front end does."""
+"""Runs a real ipykernel in a process of its own for measurements, driven as by a front end."""
 
 import os
 import time
@@ -13,13 +13,13 @@ READY = 60.0  # seconds a kernel may take to come up
 
 
 class Notebook:
-    """A kernel and what it has said to us."""
+    """A kernel, and the messages that it has published."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient):
         self.manager, self.client = manager, client
 
     def send(self, code: str, person: bool = False) -> str:
-        """Run a cell without waiting; `person`: as a notebook with somebody before it does."""
+        """Start a cell without waiting; `person`: with a cell id, as a notebook front end sends."""
         content = {
             "code": code,
             "silent": False,
@@ -35,7 +35,7 @@ class Notebook:
         return message["header"]["msg_id"]
 
     def messages(self, request: str, limit: float = 60.0) -> Iterator[tuple[float, dict]]:
-        """Yield what is published for `request`, with the time of arrival, until idle."""
+        """Yield the messages published for `request`, with their time of arrival, until idle."""
         end = time.perf_counter() + limit
         while True:
             message = self.client.get_iopub_msg(timeout=max(0.0, end - time.perf_counter()))
@@ -74,13 +74,13 @@ def notebook(base_url: str, extension: str = "agent_magics") -> Iterator[Noteboo
 
 
 def running(command: str) -> int:
-    """How many processes of the name `command` work in the current folder (Linux)."""
+    """Return how many processes named `command` run in the current folder (Linux)."""
     found = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
             name, _, rest = (process / "stat").read_text("utf-8").partition("(")[2].rpartition(")")
             here = (process / "cwd").samefile(".")
-        except OSError:  # it has ended meanwhile, or is somebody else's
+        except OSError:  # it has ended meanwhile, or belongs to another user
             continue
         found += here and name == command and not rest.startswith(" Z")
     return found

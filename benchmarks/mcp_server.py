@@ -27,7 +27,7 @@ async def nap(i: int) -> str:
 
 
 def many(count: int) -> None:
-    """Add tools such as people's servers have: five parameters, some words about each."""
+    """Add tools of a usual size: five parameters with descriptions."""
 
     def act(title: str, body: str = "", labels: list[str] = [], limit: int = 20, dry: bool = False):  # noqa: B006 - a schema's default
         return title

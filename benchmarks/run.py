@@ -31,14 +31,14 @@ class Line:
 
     Attributes:
         row: the name that selects it on the command line.
-        measure: file in measures/ that takes it.
-        subject: which client, see clients.py.
-        figure: key of what the measurement printed.
-        limit: what is not to be passed, or None.
-        least: what is to be reached, or None.
-        times: what is to be reached as a ratio to the floor, or None. Where both are given either
-            will do: the limit was written on a faster machine, where it is that many floors.
-        best: take the best of all rounds, not the median.
+        measure: the file in measures/ that measures it.
+        subject: the client, see clients.py.
+        figure: the key of the printed figure.
+        limit: the upper bound of the figure, or None.
+        least: the lower bound of the figure, or None.
+        times: the upper bound as a ratio to the floor, or None. Where both are given either one is
+            enough: the limit was set on a faster machine, where it is that many floors.
+        best: whether to take the best of all rounds rather than the median.
     """
 
     row: str
@@ -52,10 +52,10 @@ class Line:
     best: bool = False
 
 
-def lines_of(row: str, program: str, *told: tuple) -> list[Line]:
-    """The lines of one row; each is told as (subject, figure, title, and named goals)."""
+def lines_of(row: str, program: str, *figures: tuple) -> list[Line]:
+    """Return the lines of one row, each given as (subject, figure, title, and named goals)."""
     lines = []
-    for subject, figure, title, *goals in told:
+    for subject, figure, title, *goals in figures:
         lines.append(Line(row, program, subject, figure, title, **(goals[0] if goals else {})))
     return lines
 
@@ -120,6 +120,12 @@ LINES = [
         ("call", "cpu_us", "`await agent.call(...)`, CPU us", BEST),
     ),
     *lines_of(
+        "tokens",
+        "tokens",
+        ("first", "tokens", "instructions and tools of a first request, tokens", {"limit": 4000}),
+        ("values", "tokens", "the longest text of a large value, tokens", {"limit": 400}),
+    ),
+    *lines_of(
         "hops",
         "hopping",
         ("floor", "wall_us", "a bare way to a thread and back, wall us", BEST),
@@ -157,6 +163,14 @@ LINES = [
         ),
         ("starting", "first_ms", "the same, the first such turn of a process, ms", {"limit": 20}),
         ("deferred", "tokens", "200 tools of a server: tokens in a request", {"limit": 600}),
+    ),
+    *lines_of(
+        "resume",
+        "resuming",
+        ("floor", "wall_ms", "the record of 1,000 turns parsed as JSON, ms", BEST),
+        ("ours", "wall_ms", "the same resumed, ms", {"limit": 200, **BEST}),
+        ("list", "wall_ms", "10,000 conversations listed, ms", {"limit": 100, **BEST}),
+        ("list", "first_ms", "the same without an index, ms", BEST),
     ),
     *lines_of(
         "interrupt",
@@ -237,7 +251,7 @@ def measure(line: Line, server: str, home: str) -> dict:
 
 
 def take_rounds(lines: list[Line], rounds: int) -> dict[str, list[dict]]:
-    """Measure every subject `rounds` times; the result is by "measure/subject", a list."""
+    """Measure every subject `rounds` times; return lists by "measure/subject"."""
     takes = {f"{line.measure}/{line.subject}": line for line in lines}
     taken: dict[str, list[dict]] = {name: [] for name in takes}
     with scripted_server() as server, tempfile.TemporaryDirectory() as home:
@@ -253,7 +267,7 @@ def take_rounds(lines: list[Line], rounds: int) -> dict[str, list[dict]]:
 
 
 def summary(line: Line, taken: dict[str, list[dict]]) -> dict:
-    """The line's figure, its spread and its ratio to the floor."""
+    """Return the line's figure, its spread and its ratio to the floor."""
     mine = taken[f"{line.measure}/{line.subject}"]
     broken = next((figures["error"] for figures in mine if "error" in figures), None)
     if broken:
@@ -281,28 +295,28 @@ def summary(line: Line, taken: dict[str, list[dict]]) -> dict:
 
 
 def growth(mine: list[dict]) -> float:
-    """The best late turns over the best early ones; the best ratio would only show the noise."""
+    """Return the best late turns over the best early ones; the best ratio would only show noise."""
     return min(take["last_ms"] for take in mine) / min(take["first_ms"] for take in mine)
 
 
 def ratio_to_floor(line: Line, taken: dict[str, list[dict]]) -> float | None:
-    """The median of the ratios within rounds, or the ratio of the best; None without a floor."""
+    """Return the median of the ratios within rounds, or the ratio of the best; None if no floor."""
     mine = taken[f"{line.measure}/{line.subject}"]
     floor = taken.get(f"{line.measure}/floor", [])
     pairs = [
-        (ours[line.figure], theirs[line.figure])
-        for ours, theirs in zip(mine, floor, strict=False)
-        if theirs.get(line.figure)
+        (figure[line.figure], base[line.figure])
+        for figure, base in zip(mine, floor, strict=False)
+        if base.get(line.figure)
     ]
     if not pairs:
         return None
     if line.best:
-        return min(ours for ours, _ in pairs) / min(theirs for _, theirs in pairs)
-    return median(ours / theirs for ours, theirs in pairs)
+        return min(figure for figure, _ in pairs) / min(base for _, base in pairs)
+    return median(figure / base for figure, base in pairs)
 
 
 def table(summaries: list[dict]) -> str:
-    """The Markdown table."""
+    """Return the Markdown table."""
     rows = [
         "| measurement | figure | lowest to highest | x floor | goal | met |",
         "|---|---|---|---|---|---|",
@@ -322,7 +336,7 @@ def table(summaries: list[dict]) -> str:
 
 
 def circumstances(rounds: int) -> str:
-    """When, where and with what this was measured."""
+    """Return when, where and with what this was measured."""
     return f"{machine(VERSIONS)}; {rounds} rounds; `python {shlex.join(sys.argv)}`"
 
 

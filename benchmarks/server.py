@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from wires import WIRES, Said, plain, streamed, whole
+from wires import WIRES, Content, plain, streamed, whole
 
 PACE = 0.002
 ROUNDS_OF_YES = 10
@@ -44,12 +44,12 @@ OUTPUTS = {
 
 @dataclass
 class Scenario:
-    """What is said after how many outputs, and what was asked.
+    """The scripted responses by the number of outputs, and a log of the requests.
 
     Attributes:
-        streams: by wire and number of outputs, the chunks of the answer.
-        wholes: the same for requests that ask for no stream.
-        counted: which kind of output is counted, where it is not the wire's own.
+        streams: by wire and number of outputs, the chunks of the response.
+        wholes: the same for requests without streaming.
+        counted: the kind of output that is counted, where it is not the wire's own.
         pace: seconds between chunks.
     """
 
@@ -62,55 +62,55 @@ class Scenario:
 
 @cache
 def scenario(name: str) -> Scenario:
-    """Write all answers of the scenario called `name`; ``KeyError`` if there is none."""
+    """Build all responses of the scenario called `name`; ``KeyError`` if there is none."""
     kind, count, dialect = re.fullmatch(r"([a-z]+)(\d*)(?:\.(bash|steps))?", name).groups()
     answers = dict(_in_dialect(_script(kind, int(count or 0)), dialect))
     pace = PACE if kind == "paced" else 0.0
     streams, wholes = {}, {}
     for wire in WIRES:
-        for outputs, said in answers.items():
-            chunks = streamed(said, wire)
+        for outputs, scripted in answers.items():
+            chunks = streamed(scripted, wire)
             streams[wire, outputs] = chunks if pace else [b"".join(chunks)]
-            wholes[wire, outputs] = whole(said, wire)
+            wholes[wire, outputs] = whole(scripted, wire)
     return Scenario(streams, wholes, "steps" if dialect == "steps" else "", pace)
 
 
-def _script(kind: str, many: int) -> dict[int, Said]:
-    """What is said after how many outputs."""
+def _script(kind: str, many: int) -> dict[int, Content]:
+    """Return the responses by the number of outputs."""
     if kind in ("loop", "large"):
-        said = {i: Said(i, ((TOOLS[kind], {"a": i, "b": 1}),)) for i in range(many)}
-        return {**said, many: Said(many, pieces=("All ", "done."))}
+        scripted = {i: Content(i, ((TOOLS[kind], {"a": i, "b": 1}),)) for i in range(many)}
+        return {**scripted, many: Content(many, pieces=("All ", "done."))}
     if kind in ("par", "apar"):
         calls = tuple((TOOLS[kind], {"i": i}) for i in range(many))
-        return {0: Said(0, calls), many: Said(many, pieces=("Rested.",))}
+        return {0: Content(0, calls), many: Content(many, pieces=("Rested.",))}
     if kind == "deltas":
-        return {0: Said(0, (("mark", {}),)), 1: Said(1, pieces=("word ",) * many)}
+        return {0: Content(0, (("mark", {}),)), 1: Content(1, pieces=("word ",) * many)}
     if kind == "text":
-        return {0: Said(0, pieces=("word ",) * many)}
+        return {0: Content(0, pieces=("word ",) * many)}
     if kind == "yes":
         call = ("shell", {"command": ["yes"], "timeout_ms": 60_000})
-        return {i: Said(i, (call,)) for i in range(ROUNDS_OF_YES)}
+        return {i: Content(i, (call,)) for i in range(ROUNDS_OF_YES)}
     if kind == "paced":
         pieces = tuple(f"word{i} " if i % 12 else f"word{i}\n\n" for i in range(many))
-        return {0: Said(0, pieces=pieces)}
+        return {0: Content(0, pieces=pieces)}
     raise KeyError(kind)
 
 
-def _in_dialect(answers: dict[int, Said], dialect: str | None) -> Iterable[tuple[int, Said]]:
-    """The same answers as a client with a dialect of its own must hear them."""
-    for step, (outputs, said) in enumerate(answers.items()):
+def _in_dialect(answers: dict[int, Content], dialect: str | None) -> Iterable[tuple[int, Content]]:
+    """Convert the responses for a client with a dialect of its own."""
+    for step, (outputs, scripted) in enumerate(answers.items()):
         if dialect == "bash":
-            calls = tuple(("bash", {"command": name}) for name, _ in said.calls)
-            yield outputs, Said(said.number, calls or (("bash", {"command": "submit"}),))
-        elif dialect == "steps" and not said.calls and step:
-            end = ("final_answer", {"answer": "".join(said.pieces)})
-            yield step, Said(said.number, (end,))
+            calls = tuple(("bash", {"command": name}) for name, _ in scripted.calls)
+            yield outputs, Content(scripted.number, calls or (("bash", {"command": "submit"}),))
+        elif dialect == "steps" and not scripted.calls and step:
+            end = ("final_answer", {"answer": "".join(scripted.pieces)})
+            yield step, Content(scripted.number, (end,))
         else:
-            yield (step if dialect == "steps" else outputs), said
+            yield (step if dialect == "steps" else outputs), scripted
 
 
 class Connection(asyncio.Protocol):
-    """One client: whole requests in, prepared bytes out."""
+    """One client connection: reads whole requests, writes prepared bytes."""
 
     def __init__(self) -> None:
         self.received = bytearray()

@@ -1,4 +1,4 @@
-"""What surrounds a measurement: the scripted server, a clean environment, the machine."""
+"""Sets up measurements: the scripted server, a clean environment, the machine's description."""
 
 import datetime
 import importlib.metadata
@@ -17,7 +17,7 @@ STEPS = 300_000  # of the loop that shows how fast the machine is
 
 @contextmanager
 def scripted_server() -> Iterator[str]:
-    """Run server.py while the block runs; yields its address."""
+    """Run server.py inside this context; yield its address."""
     command = [sys.executable, str(HERE / "server.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -27,7 +27,7 @@ def scripted_server() -> Iterator[str]:
 
 
 def environment(home: str, *path: Path) -> dict[str, str]:
-    """What a measurement sees: an empty home, `path`, no proxy, no key, bytecode kept."""
+    """Return the environment of a measurement: an empty home, `path`, no proxy, no key."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -38,7 +38,7 @@ def environment(home: str, *path: Path) -> dict[str, str]:
 
 
 def machine(packages: Iterable[str]) -> str:
-    """When and where this runs, with which versions of `packages`."""
+    """Return the date, the machine, and the versions of `packages`."""
     found = []
     for name in packages:
         try:
@@ -54,12 +54,12 @@ def machine(packages: Iterable[str]) -> str:
 
 
 def load_average() -> float:
-    """How many processes wanted to run in the last minute; 0 where the system does not tell."""
+    """Return the load average of the last minute; 0 where the system does not report it."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def speed() -> float:
-    """CPU ms that a fixed loop takes, the best of three: how fast the machine is just now."""
+    """Return the CPU ms of a fixed loop, the best of three, as a measure of the machine's speed."""
     taken = []
     for _ in range(3):
         began, total, seen = time.process_time(), 0, {}

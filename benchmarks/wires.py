@@ -1,4 +1,4 @@
-"""Answers of a model as bytes, on both wires, streamed or whole: written before they are asked.
+"""Builds a model's responses as bytes, for both wires, streamed or whole, before they are needed.
 
 Their shape and size follow the live API: one HTTP chunk for each server-sent event, the whole
 response object in the first and the last event, arguments in pieces of 8 characters.
@@ -28,11 +28,11 @@ CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the model says in one answer.
+class Content:
+    """The content of one response of the model.
 
     Attributes:
-        number: which answer of the scenario this is; makes the ids.
+        number: the number of the response in the scenario; part of the ids.
         calls: name and arguments of each tool call.
         pieces: the text, a delta for each piece.
     """
@@ -42,29 +42,29 @@ class Said:
     pieces: tuple[str, ...] = ()
 
 
-def streamed(said: Said, wire: str) -> list[bytes]:
-    """The HTTP chunks of an answer as server-sent events, head and end included."""
-    written = (_Responses if wire == "responses" else _Chat)(said.number)
-    written.write(said)
+def streamed(content: Content, wire: str) -> list[bytes]:
+    """Return the HTTP chunks of a response as server-sent events, with head and end."""
+    written = (_Responses if wire == "responses" else _Chat)(content.number)
+    written.write(content)
     return [HEAD, *written.chunks, END]
 
 
-def whole(said: Said, wire: str) -> bytes:
-    """The same answer to a request without ``stream``."""
+def whole(content: Content, wire: str) -> bytes:
+    """Return the response to a request without ``stream``."""
     if wire == "responses":
-        written = _Responses(said.number)
-        written.write(said)
+        written = _Responses(content.number)
+        written.write(content)
         return plain(written.response("completed", USAGE))
-    message = {"role": "assistant", "content": "".join(said.pieces) or None, "refusal": None}
-    calls = [_chat_call(said.number, i, *call) for i, call in enumerate(said.calls)]
+    message = {"role": "assistant", "content": "".join(content.pieces) or None, "refusal": None}
+    calls = [_chat_call(content.number, i, *call) for i, call in enumerate(content.calls)]
     if calls:
         message["tool_calls"] = calls
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(said)}
-    return plain({**_chat_base(said.number), "choices": [choice], "usage": CHAT_USAGE})
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(content)}
+    return plain({**_chat_base(content.number), "choices": [choice], "usage": CHAT_USAGE})
 
 
 def plain(value: object, status: bytes = b"200 OK") -> bytes:
-    """An HTTP answer with `value` as JSON."""
+    """Return an HTTP response with `value` as JSON."""
     body = _compact(value)
     return PLAIN % (status, len(body)) + body
 
@@ -82,19 +82,19 @@ def _chunk(event: bytes) -> bytes:
 
 @dataclass
 class _Responses:
-    """One streamed response, event by event."""
+    """One streamed response of the Responses API, event by event."""
 
     number: int
     chunks: list[bytes] = field(default_factory=list)
     output: list[dict] = field(default_factory=list)
 
-    def write(self, said: Said) -> None:
+    def write(self, content: Content) -> None:
         self.event("response.created", response=self.response("in_progress"))
         self.event("response.in_progress", response=self.response("in_progress"))
-        for name, arguments in said.calls:
+        for name, arguments in content.calls:
             self.call(name, arguments)
-        if said.pieces:
-            self.text(said.pieces)
+        if content.pieces:
+            self.text(content.pieces)
         self.event("response.completed", response=self.response("completed", USAGE))
 
     def event(self, kind: str, **fields) -> None:
@@ -102,7 +102,7 @@ class _Responses:
         self.chunks.append(_chunk(b"event: %s\ndata: %s\n\n" % (kind.encode(), data)))
 
     def response(self, status: str, usage: dict | None = None) -> dict:
-        """The response object that the first two events and the last one carry."""
+        """Return the response object that the first two events and the last one carry."""
         return {
             "id": f"resp_{self.number}",
             "object": "response",
@@ -136,7 +136,7 @@ class _Responses:
         }
 
     def call(self, name: str, arguments: dict) -> None:
-        """One function call: added, its arguments in pieces, done."""
+        """Add one function call: added, its arguments in pieces, done."""
         index = len(self.output)
         item_id, text = f"fc_{self.number}_{index}", json.dumps(arguments)
         item = {
@@ -159,7 +159,7 @@ class _Responses:
         self.output.append(item)
 
     def text(self, pieces: tuple[str, ...]) -> None:
-        """One message, a delta for each piece."""
+        """Add one message, a delta for each piece."""
         index, item_id, whole_text = len(self.output), f"msg_{self.number}", "".join(pieces)
         item = {"id": item_id, "type": "message", "role": "assistant", "status": "in_progress"}
         where = {"item_id": item_id, "output_index": index, "content_index": 0}
@@ -182,19 +182,19 @@ class _Responses:
 
 @dataclass
 class _Chat:
-    """One streamed completion, chunk by chunk."""
+    """One streamed Chat Completions response, chunk by chunk."""
 
     number: int
     chunks: list[bytes] = field(default_factory=list)
 
-    def write(self, said: Said) -> None:
-        opening = {"role": "assistant", "content": None if said.calls else "", "refusal": None}
+    def write(self, content: Content) -> None:
+        opening = {"role": "assistant", "content": None if content.calls else "", "refusal": None}
         self.event([self.choice(opening)])
-        for piece in said.pieces:
+        for piece in content.pieces:
             self.event([self.choice({"content": piece})])
-        for index, (name, arguments) in enumerate(said.calls):
+        for index, (name, arguments) in enumerate(content.calls):
             self.call(index, name, arguments)
-        self.event([self.choice({}, _finish(said))])
+        self.event([self.choice({}, _finish(content))])
         self.event([], CHAT_USAGE)
         self.chunks.append(_chunk(b"data: [DONE]\n\n"))
 
@@ -207,7 +207,7 @@ class _Chat:
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
 
     def call(self, index: int, name: str, arguments: dict) -> None:
-        """One tool call: its id and name, then its arguments in pieces."""
+        """Add one tool call: its id and name, then its arguments in pieces."""
         made = _chat_call(self.number, index, name, arguments)
         text = made["function"].pop("arguments")
         made["function"]["arguments"] = ""
@@ -233,5 +233,5 @@ def _chat_call(number: int, index: int, name: str, arguments: dict) -> dict:
     return {"id": f"call_{number}_{index}", "type": "function", "function": function}
 
 
-def _finish(said: Said) -> str:
-    return "tool_calls" if said.calls else "stop"
+def _finish(content: Content) -> str:
+    return "tool_calls" if content.calls else "stop"

@@ -1,4 +1,4 @@
-"""How Sphinx builds this documentation: MyST pages, one per subject."""
+"""Configures Sphinx for this documentation: MyST pages, one per subject."""
 
 from agent_magics import _version
 

@@ -1,6 +1,6 @@
-"""Write docs/events.md from the source of the events and ops, so that the page cannot lag behind.
+"""Writes docs/events.md from the source of the events and ops, so that the page is never stale.
 
-`python docs/make_events.py` writes the page; with `--check` it only tells whether it is current.
+`python docs/make_events.py` writes the page; with `--check` it only reports whether it is current.
 """
 
 import ast
@@ -14,9 +14,10 @@ HEAD = """\
 
 <!-- Written by docs/make_events.py from agent_magics/protocol; do not edit. -->
 
-Out of the engine go **events**, into it come **ops**; nothing else crosses its wall. All are
-frozen dataclasses that go to JSON and back. `result.events` holds a run's events in order,
-`on_event` hooks see them as they happen, and a session's rollout is one event per line.
+The engine reports what happens as **events**, and takes requests as **ops**. Both are frozen
+dataclasses that convert to JSON and back. `result.events` holds a run's events in order,
+`on_event` hooks get them as they happen, and the record of a session has one event per line,
+among the entries of `agent_magics.protocol.records`.
 """
 
 
@@ -32,7 +33,7 @@ def row(field: ast.AnnAssign) -> str:
 
 
 def described(noun: ast.ClassDef) -> list[str]:
-    """Return the lines of the docstring, its list of attributes as a Markdown list."""
+    """Return the lines of the docstring, with its attributes as a Markdown list."""
     lines = []
     for line in (ast.get_docstring(noun) or "").splitlines():
         if line == "Attributes:":
@@ -72,7 +73,11 @@ def page() -> str:
 
 
 def main() -> int:
-    """Write the page, or with `--check` tell whether it is as it would be written."""
+    """Write the page, or with `--check` compare it.
+
+    Returns:
+        The exit status: 1 where the page is stale.
+    """
     text = page()
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(text, encoding="utf-8")

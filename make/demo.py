@@ -1,4 +1,4 @@
-"""Execute one notebook in a real kernel of this environment and show what came of it."""
+"""Executes a notebook in a real kernel of this environment and shows the result."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ ITEM = "application/vnd.agent-magics.item+json"
 
 
 def load_exporter() -> Any:
-    """Return what writes the page; importing it takes as long as the kernel's start."""
+    """Return the HTML exporter; importing it takes as long as the kernel's start."""
     from nbconvert import HTMLExporter  # noqa: PLC0415 - done while the kernel starts
 
     return HTMLExporter()
 
 
 def execute(source: Path) -> tuple[nbformat.NotebookNode, Exception | None]:
-    """Run the notebook in its own folder; return it with its outputs, and what stopped it."""
+    """Run the notebook in its own folder; return it with its outputs, and the error if any."""
     notebook = nbformat.read(source, as_version=4)
     client = NotebookClient(
         notebook,
@@ -58,7 +58,7 @@ def save(notebook: nbformat.NotebookNode, stem: Path, exporter: Any) -> tuple[Pa
 
 
 def main(source: Path, folder: Path) -> int:
-    """Execute `source`, write the results into `folder`, print where they are and the answer."""
+    """Execute `source`, write the results into `folder`, print their paths and the answer."""
     started = time.perf_counter()
     print(f"executing {source} in a kernel of {sys.prefix}", flush=True)
     with ThreadPoolExecutor(max_workers=1) as meanwhile:

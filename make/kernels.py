@@ -1,8 +1,8 @@
-"""Runs the tests of live code with other versions of ipykernel than the newest, which `test` takes.
+"""Runs the tests of live code with older versions of ipykernel; `make test` uses the newest.
 
-Each version has an environment of its own that holds nothing but it; all else is taken from the
-environment that this program runs in. Where tests failed, all of that version run once more: a
-kernel that hangs fails those behind it too, so that they cannot be told apart.
+Each version has an environment of its own that holds nothing but it; all other packages are those
+of the environment that this program runs in. Where tests failed, all tests of that version run once
+more: a kernel that hangs also fails the tests after it, so that they cannot be told apart.
 """
 
 import site
@@ -28,7 +28,7 @@ TESTS = [
         "ways_to_run",
     )
 ]
-TRIES = 2  # an index may be away for a moment
+TRIES = 2  # an index may be unreachable for a moment
 MOST = 3  # failures; what hangs costs half a minute each
 
 

@@ -1,7 +1,7 @@
-"""Installs servers that the tests start into an environment of their own.
+"""Installs the servers that tests start into an environment of their own.
 
-What is wanted stands in one folder: requirements.txt, and where there are packages of npm also
-package.json with its lock; its requirements then name the Node that installs and runs them.
+One folder holds what to install: requirements.txt, and for packages of npm also package.json with
+its lock; its requirements then name the Node that installs and runs them.
 """
 
 import os
@@ -11,25 +11,25 @@ import sys
 import venv
 from pathlib import Path
 
-TRIES = 2  # an index may be away for a moment
+TRIES = 2  # an index may be unreachable for a moment
 INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 
 
 def install(source: Path, folder: Path) -> str:
-    """Make the environment anew; return "" or what pip or npm said when it failed."""
+    """Create the environment; return "" or the output of pip or npm when it failed."""
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     python = str(folder / "bin" / "python")
-    # Every package is named with its version, so none is looked for that is not.
+    # Every package is pinned, so no dependency is resolved.
     wanted = ("--no-deps", "--requirement", str(source / "requirements.txt"))
-    for packages in (("--upgrade", "pip"), wanted):
-        if said := run([python, *INSTALL, *packages], folder=Path()):
-            return said
+    for words in ((*INSTALL, "--upgrade", "pip"), (*INSTALL, *wanted), ("-m", "pip", "check")):
+        if error := run([python, *words], folder=Path()):
+            return error
     return install_npm(source, folder) if (source / "package.json").exists() else ""
 
 
 def install_npm(source: Path, folder: Path) -> str:
-    """Install exactly what the lock says; packages run nothing meanwhile."""
+    """Install exactly the locked packages; no install scripts run."""
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(source / name, folder / name)
     programs = folder.resolve() / "bin"
@@ -38,7 +38,7 @@ def install_npm(source: Path, folder: Path) -> str:
 
 
 def run(command: list[str], *, folder: Path) -> str:
-    """Run a command; return "" or the end of what it said when it failed."""
+    """Run a command; return "" or the end of its output when it failed."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -54,13 +54,13 @@ def run(command: list[str], *, folder: Path) -> str:
 
 
 def main(source: Path, folder: Path) -> int:
-    """Install what a folder wants; say in one line that it is missing where that cannot be done."""
-    said = ""
+    """Install what a folder names; print one line where that is not possible."""
+    error = ""
     for _ in range(TRIES):
-        said = install(source, folder)
-        if not said:
+        error = install(source, folder)
+        if not error:
             return 0
-    print(f"{said}\n{source} could not be installed; tests need it", file=sys.stderr)
+    print(f"{error}\n{source} could not be installed; tests need it", file=sys.stderr)
     return 1
 
 

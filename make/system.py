@@ -1,4 +1,4 @@
-"""See that the programs which the tests start are there; install them where that is allowed."""
+"""Checks for the programs that tests start; installs missing ones where that is allowed."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ NEEDED = {
 
 
 def missing() -> list[str]:
-    """Return the packages of which no program is on the path."""
+    """Return the packages whose programs are not on the path."""
     return [
         package
         for package, programs in NEEDED.items()
@@ -32,12 +32,12 @@ def missing() -> list[str]:
 
 
 def may_install() -> bool:
-    """Tell whether this is root on a system with apt."""
+    """Return whether this is root on a system with apt."""
     return hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install(packages: list[str]) -> None:
-    """Install system packages; what apt says is shown only when it fails."""
+    """Install system packages; show apt's output only when it fails."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (
         ["apt-get", "update", "-qq"],
@@ -59,7 +59,7 @@ def install(packages: list[str]) -> None:
 
 
 def main() -> int:
-    """Install or name what is missing; fail only in CI, where nothing may be skipped."""
+    """Install or name missing packages; fail only in CI, where nothing may be skipped."""
     wanted = missing()
     if wanted and may_install():
         print(f"installing for the tests with apt-get: {' '.join(wanted)}", flush=True)

@@ -1,4 +1,4 @@
-"""What a command costs: a sandboxed `true`, 100 MB of output, an interrupt, thousands in a row."""
+"""Measures commands: a sandboxed `true`, 100 MB of output, an interrupt, thousands in a row."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def agent_at(tier: str):
 
 
 def bare_spawn() -> float:
-    """Milliseconds of starting /bin/true and collecting it."""
+    """Measure the milliseconds to start /bin/true and wait for it."""
     began = time.perf_counter()
     pid = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(pid, 0)
@@ -44,7 +44,7 @@ def bare_spawn() -> float:
 
 
 def time_commands(tier: str) -> dict[str, float]:
-    """How much longer `exec_command` takes than a bare spawn, in pairs taken side by side."""
+    """Measure how much longer `exec_command` takes than a bare spawn, in adjacent pairs."""
     agent = agent_at(tier)
     over, bare = [], []
 
@@ -62,7 +62,7 @@ def time_commands(tier: str) -> dict[str, float]:
 
 
 def read_bare() -> float:
-    """Seconds in which a bare `os.read` loop takes the same output."""
+    """Measure the seconds in which a bare `os.read` loop reads the same output."""
     reader, writer = os.pipe()
     began = time.perf_counter()
     actions = [(os.POSIX_SPAWN_DUP2, writer, 1)]
@@ -78,16 +78,16 @@ def read_bare() -> float:
 
 
 def flood() -> dict[str, float]:
-    """100 MB through a command, against the bare loop; memory and messages meanwhile."""
+    """Measure 100 MB through a command against the bare loop, with memory and messages."""
     agent = agent_at("1")
     script = Path(agent.config.cwd) / "write.py"
     script.write_text(WRITE, encoding="utf-8")
-    told: list[float] = []
+    times: list[float] = []
     emit = agent.session.outbox.emit
 
     def count(turn_id, kind, **fields) -> None:
         if kind.__name__ == "ExecCommandOutputDelta":
-            told.append(time.monotonic())
+            times.append(time.monotonic())
         emit(turn_id, kind, **fields)
 
     agent.session.outbox.emit = count
@@ -106,12 +106,12 @@ def flood() -> dict[str, float]:
     return {
         "of_bare": median(bare) / median(ours),
         "grown_mb": grown / 1024,
-        "per_second": len(told) / seconds,
+        "per_second": len(times) / seconds,
     }
 
 
 def interrupt() -> dict[str, float]:
-    """Milliseconds from the interrupt to the death of a command that prints at full speed."""
+    """Measure the milliseconds from an interrupt to the death of a command that prints."""
     agent = agent_at("1")
     taken = []
     for _ in range(5):
@@ -123,7 +123,7 @@ def interrupt() -> dict[str, float]:
             work = asyncio.create_task(agent.call("exec_command", {"cmd": script}))
             pid = int(await asyncio.to_thread(mark.read_text, "utf-8"))
             handle = os.pidfd_open(pid)
-            await asyncio.sleep(0.5)  # it has long been printing
+            await asyncio.sleep(0.5)  # it has been printing for a while
             began = time.perf_counter()
             work.cancel()
             await asyncio.to_thread(select.select, [handle], [], [], 10)
@@ -139,7 +139,7 @@ def interrupt() -> dict[str, float]:
 
 
 def soak() -> dict[str, float]:
-    """What thousands of commands leave behind: descriptors, processes, threads, memory."""
+    """Measure what thousands of commands leave behind: descriptors, processes, threads, memory."""
     agent = agent_at("1")
 
     async def run(count: int) -> None:
@@ -159,7 +159,7 @@ def soak() -> dict[str, float]:
 
 
 def holdings() -> dict[str, float]:
-    """What this process and its launcher hold."""
+    """Return the descriptors, processes, threads and memory of this process and its launcher."""
     children = _children(os.getpid())
     memory = [_resident(pid) for pid in (os.getpid(), *children)]
     held = [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in (os.getpid(), *children)]

@@ -1,4 +1,4 @@
-"""What a long streamed answer costs: CPU time of all threads from a first call to the text."""
+"""Measures a long streamed answer: CPU time of all threads from a first call to the text."""
 
 import json
 import sys

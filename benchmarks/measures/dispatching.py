@@ -1,10 +1,9 @@
-"""What one call of a tool with five typed fields costs: JSON text in, text out, no HTTP.
+"""Measures one call of a tool with five typed fields: JSON text in, text out, no HTTP.
 
 ``floor`` is pydantic alone: validate the JSON, call, write the result. ``inline``, ``async`` and
-``pool`` stop at `ToolRouter.dispatch_tool_call`; ``events`` adds the events of the call and the
-rollout on disk; ``call`` is the whole of `Agent.call`, with its turn and its way to the engine's
-thread and back.
-The figure is the best batch: CPU time of all threads per call, in microseconds.
+``pool`` stop at `ToolCallRuntime.dispatch`; ``events`` adds the events of the call and the record
+on disk; ``call`` is the whole of `Agent.call`, with its turn and its way to the engine's thread and
+back. The figure is the best batch: CPU time of all threads per call, in microseconds.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ def five(
 
 
 def floor() -> Callable[[], Awaitable[str]]:
-    """Pydantic alone."""
+    """Return a call through pydantic alone."""
     from pydantic import TypeAdapter  # noqa: PLC0415
     from pydantic_core import to_json  # noqa: PLC0415
 
@@ -60,23 +59,23 @@ def floor() -> Callable[[], Awaitable[str]]:
 
 
 def machinery(subject: str, emit: Callable, function: Callable = five):
-    """The router with `function` on it, and the context of a turn."""
+    """Return the runtime that runs calls of `function`, and the context of a turn."""
     from agent_magics import tool  # noqa: PLC0415
-    from agent_magics.dispatch.approval import ApprovalStore  # noqa: PLC0415
-    from agent_magics.dispatch.context import TurnContext  # noqa: PLC0415
-    from agent_magics.dispatch.function import FunctionToolHandler  # noqa: PLC0415
+    from agent_magics.approval.requirement import ApprovalStore  # noqa: PLC0415
+    from agent_magics.dispatch.handlers.function import FunctionToolHandler  # noqa: PLC0415
     from agent_magics.dispatch.orchestrator import ToolOrchestrator  # noqa: PLC0415
+    from agent_magics.dispatch.pipeline import ToolCallRuntime  # noqa: PLC0415
     from agent_magics.dispatch.registry import ToolRegistryBuilder  # noqa: PLC0415
     from agent_magics.dispatch.router import ToolRouter  # noqa: PLC0415
+    from agent_magics.dispatch.turn.context import TurnContext  # noqa: PLC0415
     from agent_magics.protocol.config import ApprovalPolicy, RunConfig  # noqa: PLC0415
 
     function = awaitable(function) if subject == "async" else function
     function = tool(**MARKS.get(subject, MARKS["inline"]))(function)
     builder = ToolRegistryBuilder()
-    builder.push_spec(function.spec)
+    builder.push_spec_with_parallel_support(function.spec, False)
     builder.register_handler(function.__name__, FunctionToolHandler(function))
     specs, registry = builder.build()
-    router = ToolRouter(specs, registry, ToolOrchestrator(ApprovalStore()))
     turn = TurnContext(
         session_id="s",
         turn_id="t",
@@ -90,49 +89,48 @@ def machinery(subject: str, emit: Callable, function: Callable = five):
         messages=tuple,
         main_thread=None,
     )
-    return router, turn
+    runtime = ToolCallRuntime(ToolRouter(specs, registry), turn, ToolOrchestrator(ApprovalStore()))
+    return runtime, turn
 
 
 def dispatch(
     subject: str, function: Callable = five, text: str = TEXT
 ) -> Callable[[], Awaitable[str]]:
-    """The router alone."""
-    router, turn = machinery(subject, lambda kind, **fields: None, function)
-    from agent_magics.dispatch.context import ToolContext  # noqa: PLC0415
+    """Return a call through the stages alone."""
+    runtime, turn = machinery(subject, lambda kind, **fields: None, function)
+    from agent_magics.dispatch.call import CallInProgress  # noqa: PLC0415
     from agent_magics.protocol.items import FunctionCall  # noqa: PLC0415
 
     name = function.__name__
     item = FunctionCall("call_1", name, text)
 
     async def once() -> str:
-        context = ToolContext(turn, "call_1", name)
-        output = await router.dispatch_tool_call(router.build_tool_call(item), context)
+        call = CallInProgress(runtime.router.build_tool_call(item), turn)
+        output = await runtime.dispatch(call)
         return output.text
 
     return once
 
 
 def with_events(folder: Path) -> Callable[[], Awaitable[str]]:
-    """The call's events and the rollout too."""
-    from agent_magics.dispatch.parallel import ToolCallRuntime  # noqa: PLC0415
+    """Return a call with its events and the record on disk."""
     from agent_magics.engine.session import Session  # noqa: PLC0415
     from agent_magics.engine.thread import shared_engine  # noqa: PLC0415
     from agent_magics.protocol.items import FunctionCall  # noqa: PLC0415
 
     session = Session(shared_engine(), "bench", folder)
-    router, turn = machinery("inline", emit=partial(session.outbox.emit, "t"))
-    runtime = ToolCallRuntime(router, turn)
+    runtime, _ = machinery("inline", emit=partial(session.outbox.emit, "t"))
     item = FunctionCall("call_1", "five", TEXT)
 
     async def once() -> str:
-        output = await runtime.start(router.build_tool_call(item))
+        output = await runtime.start(runtime.router.build_tool_call(item))
         return output.text
 
     return once
 
 
 def whole_call() -> Callable[[], Awaitable[str]]:
-    """`Agent.call` as a person uses it."""
+    """Return a call through `Agent.call`."""
     from agent_magics import Agent, tool  # noqa: PLC0415
 
     agent = Agent(model="gpt-4o", tools=[tool(inline=True)(five)], api_key="x", approval="never")
@@ -144,7 +142,7 @@ def whole_call() -> Callable[[], Awaitable[str]]:
 
 
 async def measure(once: Callable[[], Awaitable[str]], size: int) -> dict[str, float]:
-    """Run batches; the first is warm-up and is thrown away."""
+    """Run batches and return the best; the first is a warm-up and is discarded."""
     assert json.loads(await once()) == ARGUMENTS, await once()
     cpu, wall = [], []
     for _ in range(BATCHES + 1):
@@ -157,7 +155,7 @@ async def measure(once: Callable[[], Awaitable[str]], size: int) -> dict[str, fl
 
 
 def on_the_engine(folder: Path) -> dict[str, float]:
-    """Measure with events where calls run: on the engine's own loop."""
+    """Measure with events on the engine's own loop, where calls run."""
     from agent_magics.engine.thread import shared_engine  # noqa: PLC0415
 
     return shared_engine().spawn(measure(with_events(folder), BATCH)).result()

@@ -1,4 +1,4 @@
-"""How much is sent to the front end while a model writes: messages a second, and bytes in all."""
+"""Measures what is sent to the front end while a model writes: messages a second, and bytes."""
 
 import json
 import sys

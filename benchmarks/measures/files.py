@@ -1,4 +1,4 @@
-"""What searching and reading files costs: beside a bare `rg`, and at the end of a long file."""
+"""Measures searching and reading files: against a bare `rg`, and at the end of a long file."""
 
 import json
 import os
@@ -23,14 +23,14 @@ WORDS = [f"{word}{end}" for word in ("value", "frame", "import", "row") for end 
 
 
 def text_of(lines: int) -> bytes:
-    """Return lines of words, always the same."""
+    """Return lines of words, the same in each run."""
     some = random.Random(7)
     rows = (" ".join(some.choices(WORDS, k=some.randint(3, 14))) for _ in range(lines))
     return ("\n".join(rows) + "\n").encode()
 
 
 def make_project(root: Path) -> None:
-    """Make a gigabyte as people who work with data have it: sources, and data files of 1-40 MB."""
+    """Make a gigabyte like a data project: sources, and data files of 1-40 MB."""
     some, text, total = random.Random(7), text_of(60_000), 0
     for number in range(SOURCES):
         path = root / f"src/p{number // 200}/m{number // 20 % 10}/f{number}.py"
@@ -65,7 +65,7 @@ def make_small(root: Path) -> None:
 
 @contextmanager
 def tree_of(make, ripgrep: str):
-    """Make a tree in a folder of its own, read once so that the disk is not measured."""
+    """Make a tree in a folder of its own, and read it once, so that the disk is not measured."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         make(Path(folder))
         subprocess.run([ripgrep, "-c", "nothing_is_called_this", folder], check=False)
@@ -73,7 +73,7 @@ def tree_of(make, ripgrep: str):
 
 
 def time_search(make, with_ripgrep: bool) -> dict[str, float]:
-    """How much longer `grep_files` takes than a bare rg, in pairs taken side by side."""
+    """Measure how much longer `grep_files` takes than a bare rg, in adjacent pairs."""
     from agent_magics.tools import grep_files  # noqa: PLC0415 - no part of what reading costs
 
     ripgrep = shutil.which("rg")
@@ -98,11 +98,12 @@ def time_search(make, with_ripgrep: bool) -> dict[str, float]:
 
 
 def time_read() -> dict[str, float]:
-    """What 100 lines at the end of a file of a gigabyte cost, as a model reads them."""
-    from agent_magics.app import PathJudge  # noqa: PLC0415 - only here
-    from agent_magics.dispatch.context import ToolContext, TurnContext  # noqa: PLC0415 - only here
+    """Measure reading 100 lines at the end of a file of a gigabyte, as a model does."""
+    from agent_magics.dispatch.context import ToolContext  # noqa: PLC0415 - only here
+    from agent_magics.dispatch.turn.context import TurnContext  # noqa: PLC0415 - only here
     from agent_magics.protocol.config import RunConfig  # noqa: PLC0415 - only here
     from agent_magics.tools import read_file  # noqa: PLC0415 - only here
+    from agent_magics.tools.files.path_judge import PathJudge  # noqa: PLC0415 - only here
 
     def none(*_, **__):
         raise AssertionError
@@ -136,7 +137,7 @@ def time_read() -> dict[str, float]:
 
 
 def memory_mb() -> float:
-    """The most memory this process has had so far, in MB."""
+    """Return the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,7 +1,7 @@
-"""What a call costs that goes to another thread and back, beside a bare way there and back.
+"""Measures calls that go to another thread and back, against a bare thread switch.
 
 ``floor`` is `loop.run_in_executor` with a function of five fields. ``pool`` is a sync parallel tool
-through `ToolRouter.dispatch_tool_call`. ``nested`` is a real kernel in which live code makes 1,000
+through `ToolCallRuntime.dispatch`. ``nested`` is a real kernel in which live code makes 1,000
 calls: each goes from the main thread to the engine's loop and back, with its events and the record.
 The figure is the best batch, in microseconds of wall time per call.
 """
@@ -45,7 +45,7 @@ print(done.text)
 
 
 def hop() -> Callable[[], Awaitable[str]]:
-    """Nothing but the way to a thread and back."""
+    """Return a call that only switches to a thread and back."""
     loop = asyncio.get_running_loop()
     work = partial(five, **ARGUMENTS)
 
@@ -56,7 +56,7 @@ def hop() -> Callable[[], Awaitable[str]]:
 
 
 async def measure_here(subject: str) -> dict[str, float]:
-    """Measure what needs no kernel."""
+    """Measure a subject that needs no kernel."""
     return await measure(hop() if subject == "floor" else dispatch("pool"), SIZE)
 
 

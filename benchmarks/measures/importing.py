@@ -1,4 +1,4 @@
-"""What an import costs over the bare interpreter: time, memory, and what it drags along."""
+"""Measures an import against the bare interpreter: time, memory, and the modules it loads."""
 
 # Nothing else may be imported before the measurement: it would be missing from the figure.
 import sys
@@ -23,7 +23,7 @@ HEAVY = (
 
 
 def resident() -> float:
-    """Memory of this process in MB, where the system tells it."""
+    """Return the memory of this process in MB, where the system reports it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - pathlib is measured
             return int(file.read().split()[1]) * 4096 / 1e6

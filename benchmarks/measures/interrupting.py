@@ -1,4 +1,4 @@
-"""How soon the prompt is back when a tool that streams at full speed is interrupted, twice."""
+"""Measures how soon the prompt is back after an interrupt of a tool that streams, twice."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def interrupt_once(kernel: Notebook) -> dict[str, float]:
     deadline = time.perf_counter() + STARTING
     while not running("yes"):
         if time.perf_counter() > deadline:
-            raise SystemExit("the command has not started: " + _said(kernel))
+            raise SystemExit("the command has not started: " + _published(kernel))
         time.sleep(0.05)
     time.sleep(STREAMING)
     began = time.perf_counter()
@@ -31,13 +31,13 @@ def interrupt_once(kernel: Notebook) -> dict[str, float]:
     return {"idle_ms": (idle - began) * 1e3, "prompt_ms": (prompt - began) * 1e3, "left": left}
 
 
-def _said(kernel: Notebook) -> str:
-    """What the kernel has published so far, short."""
-    said = []
+def _published(kernel: Notebook) -> str:
+    """Return the beginning of what the kernel has published so far."""
+    texts = []
     while kernel.client.iopub_channel.msg_ready():
         content = kernel.client.get_iopub_msg(timeout=1)["content"]
-        said.append(str(content.get("text") or content.get("evalue") or content.get("data") or ""))
-    return " ".join(filter(None, said))[-400:].replace("\n", " ")
+        texts.append(str(content.get("text") or content.get("evalue") or content.get("data") or ""))
+    return " ".join(filter(None, texts))[-400:].replace("\n", " ")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""What ``%load_ext agent_magics`` costs in an IPython shell that is already up.
+"""Measures ``%load_ext agent_magics`` in an IPython shell that is already running.
 
-The extension warms ``openai`` up on a thread of its own, so three figures matter: the wall time
-until the prompt is back, the CPU time that the process used until then, and all CPU time until it
-is calm again.
+The extension imports ``openai`` on a thread of its own, so three figures matter: the wall time
+until the prompt is back, the CPU time of the process until then, and all CPU time until the thread
+has ended.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Tools of MCP servers: a call beside the SDK's own client, naps side by side, starts, and tokens.
+"""Measures tools of MCP servers: calls against the SDK's own client, naps, starts, tokens.
 
 Subjects: ``floor`` is the SDK's client; ``call`` is `Agent.call`; ``naps`` are 16 calls in one
 answer; ``starting`` is a turn while five servers start, one of which hangs; ``deferred`` is what
-200 tools put into the first request.
+200 tools add to the first request.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def entry(*words: str, **more: Any) -> dict[str, Any]:
 
 
 async def floor() -> dict[str, float]:
-    """One call after the other with the SDK's client: ms, the median batch."""
+    """Measure calls one after the other with the SDK's client: ms, the median batch."""
     from mcp.client.client import Client  # noqa: PLC0415 - only this subject's own
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415
 
@@ -37,7 +37,7 @@ async def floor() -> dict[str, float]:
 
 
 async def call() -> dict[str, float]:
-    """The same through `Agent.call`: checked, judged, recorded, with its events."""
+    """Measure the same through `Agent.call`: checked, judged, recorded, with its events."""
     from agent_magics import Agent  # noqa: PLC0415
 
     with Agent(tools=[], mcp_servers={"measured": entry()}) as agent:
@@ -58,7 +58,7 @@ async def batches(make: Callable[[], Any]) -> dict[str, float]:
 
 
 async def naps() -> dict[str, float]:
-    """16 calls of 50 ms in one answer: from the answer to the next request, ms."""
+    """Measure 16 calls of 50 ms in one answer: from the answer to the next request, ms."""
     from agent_magics import Agent, Call, ScriptedModel  # noqa: PLC0415
 
     asked: list[float] = []
@@ -81,9 +81,9 @@ async def naps() -> dict[str, float]:
 
 
 async def starting() -> dict[str, float]:
-    """How much later a turn ends that begins with five servers starting than one without, ms.
+    """Measure how many ms longer a turn takes that begins with five starting servers.
 
-    The first agent with servers also has the SDK imported, beside its turn.
+    The first agent with servers also imports the SDK, beside its turn.
     """
     from agent_magics import Agent, ScriptedModel  # noqa: PLC0415
 
@@ -106,9 +106,9 @@ async def starting() -> dict[str, float]:
 
 
 async def deferred() -> dict[str, float]:
-    """What 200 tools of a server put into a request, at four characters a token."""
+    """Measure what 200 tools of a server add to a request, at four characters a token."""
     from agent_magics import Agent, ScriptedModel  # noqa: PLC0415
-    from agent_magics.models.responses_wire import encode_tools  # noqa: PLC0415
+    from agent_magics.models.wires.responses.items import encode_tools  # noqa: PLC0415
     from agent_magics.protocol.codec import to_json  # noqa: PLC0415
 
     async def size(servers: dict[str, Any] | None) -> int:
@@ -124,8 +124,8 @@ async def deferred() -> dict[str, float]:
                 await asyncio.sleep(0.5)
             else:
                 raise SystemExit("the tools did not join")
-            told = [item for item in request.history.items if getattr(item, "role", "") != "user"]
-            items = [to_json(item) for item in told if type(item).__name__ == "UserMessage"]
+            notes = [item for item in request.history.items if getattr(item, "role", "") != "user"]
+            items = [to_json(item) for item in notes if type(item).__name__ == "UserMessage"]
             return len(encode_tools(request.tools)) + len(json.dumps(items))
 
     more = await size({"measured": entry(str(TOOLS))}) - await size(None)

@@ -1,4 +1,4 @@
-"""How long 16 calls of a blocking 50 ms tool in one answer take together."""
+"""Measures how long 16 calls of a blocking 50 ms tool in one answer take together."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import time
 from clients import connect, log
 
 CALLS = 16
-begun: list[float] = []
+started: list[float] = []
 ended: list[float] = []
 
 
@@ -17,7 +17,7 @@ def nap(i: int) -> str:
     Args:
         i: which call this is.
     """
-    begun.append(time.perf_counter())
+    started.append(time.perf_counter())
     time.sleep(0.05)
     ended.append(time.perf_counter())
     return f"nap {i}"
@@ -30,7 +30,7 @@ def main() -> None:
     connect(subject, server, scenario, [nap])()
     run = connect(subject, server, scenario, [nap])
     log(server, scenario)
-    begun.clear()
+    started.clear()
     ended.clear()
     text = run()
     asked = log(server, scenario)
@@ -38,7 +38,7 @@ def main() -> None:
     assert [row[3] for row in asked] == [0, CALLS], asked
     figures = {
         "gap_ms": (asked[1][0] - asked[0][1]) * 1e3,
-        "tools_ms": (max(ended) - min(begun)) * 1e3,
+        "tools_ms": (max(ended) - min(started)) * 1e3,
         "after_ms": (asked[1][0] - max(ended)) * 1e3,
     }
     print(json.dumps(figures))

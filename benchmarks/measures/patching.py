@@ -1,9 +1,9 @@
-"""1,000 hunks in a file of 100,000 lines, beside `git apply`; and a patch of one line as a call.
+"""Measures 1,000 hunks in a file of 100,000 lines, against `git apply`; and a one-line patch call.
 
-``floor`` is `git apply` of the unified diff, a process of its own as everybody runs it. ``own`` is
-our format and ``unified`` the same diff as git's, through the engine of `apply_patch`: read,
-matched and written. ``call`` is `await agent.call("apply_patch", ...)` of one line in a small file.
-The figure is the best of a few, wall ms.
+``floor`` is `git apply` of the unified diff, in a process of its own. ``own`` is our format and
+``unified`` the same diff as git's, through the engine of `apply_patch`: read, matched and written.
+``call`` is `await agent.call("apply_patch", ...)` of one line in a small file. The figure is the
+best of a few, wall ms.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ PLACES = [number * LINES // HUNKS + 37 for number in range(HUNKS)]
 
 
 def own_patch() -> str:
-    """The patch in our format."""
+    """Return the patch in our format."""
     lines = ["*** Begin Patch", "*** Update File: a.txt"]
     for place in PLACES:
         lines += ["@@", *(f" {line}" for line in OLD[place - AROUND : place])]
@@ -32,7 +32,7 @@ def own_patch() -> str:
 
 
 def git_patch() -> str:
-    """The same as git writes it."""
+    """Return the patch as git writes it."""
     lines = ["diff --git a/a.txt b/a.txt", "--- a/a.txt", "+++ b/a.txt"]
     size = 2 * AROUND + 1
     for place in PLACES:
@@ -45,7 +45,7 @@ def git_patch() -> str:
 
 
 def best_of(folder: Path, once: Callable[[], object]) -> float:
-    """The least wall ms of `once`; the file is made anew before each."""
+    """Return the least wall ms of `once`; the file is created again before each."""
     wanted = list(OLD)
     for place in PLACES:
         wanted[place] = f"changed {place}"
@@ -60,19 +60,19 @@ def best_of(folder: Path, once: Callable[[], object]) -> float:
 
 
 def large(subject: str, folder: Path) -> float:
-    """1,000 hunks."""
+    """Measure 1,000 hunks."""
     if subject == "floor":
         (folder / "a.diff").write_text(git_patch(), encoding="utf-8")
         command = ["git", "apply", "a.diff"]
         return best_of(folder, lambda: subprocess.run(command, cwd=folder, check=True))
-    from agent_magics.backends.patch import plan_patch, read_patch  # noqa: PLC0415
+    from agent_magics.patch.plan import plan_patch, read_patch  # noqa: PLC0415
 
     text = own_patch() if subject == "own" else git_patch()
     return best_of(folder, lambda: plan_patch(read_patch(text), folder.joinpath).apply())
 
 
 async def call(folder: Path) -> float:
-    """One line."""
+    """Measure a patch of one line."""
     from agent_magics import Agent  # noqa: PLC0415
 
     agent = Agent("gpt-4o", tools=["apply_patch"], cwd=folder, approval="never", api_key="x")

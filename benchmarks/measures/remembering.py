@@ -1,7 +1,7 @@
-"""What a kernel has grown by after a conversation of 1,000 turns in one cell: MB of memory.
+"""Measures the memory that a conversation of 1,000 turns in one cell adds to a kernel, in MB.
 
-The kernel is an ipykernel of its own, driven as a front end does. The base is the same kernel when
-it is up and has run a cell. ``ours`` loads the extension and runs an agent cell; ``floor`` awaits
+The kernel is an ipykernel of its own, driven as by a front end. The base is the same kernel when it
+has started and run a cell. ``ours`` loads the extension and runs an agent cell; ``floor`` awaits
 floor_content.Floor in the cell.
 """
 
@@ -37,13 +37,13 @@ FLOOR = (
 
 
 def memory(kernel: Notebook) -> float:
-    """Resident memory of the kernel's process in MB."""
+    """Return the resident memory of the kernel's process in MB."""
     texts = [message["content"].get("text", "") for message in kernel.run(SIZE)]
     return int("".join(texts).split("SIZE")[1]) / 1e6
 
 
 def main() -> None:
-    """Run the conversation; print what the kernel has grown by."""
+    """Run the conversation; print by how much the kernel has grown."""
     subject, server = sys.argv[1:3]
     prepare, converse = FLOOR if subject == "floor" else OURS
     with notebook(f"{server}/s/loop{TURNS}/v1", extension="") as kernel:

@@ -1,4 +1,4 @@
-"""What a turn of the tool loop costs, and whether it costs more when the conversation is long.
+"""Measures a turn of the tool loop, at the beginning and at the end of a long conversation.
 
 The tool notes the CPU time of the process at each call: the difference of two notes is one whole
 turn (output, request, streamed answer, call), of all threads, without start-up.
@@ -35,7 +35,7 @@ def main() -> None:
     log(server, scenario)
     run = connect(subject, server, scenario, [add])
     notes.clear()
-    begun, wall = time.process_time(), time.perf_counter()
+    cpu_start, wall = time.process_time(), time.perf_counter()
     text = run()
     ended, wall = time.process_time(), time.perf_counter() - wall
     asked = log(server, scenario)
@@ -48,8 +48,8 @@ def main() -> None:
         "first_ms": first,
         "last_ms": last,
         "growth": last / first,
-        "start_ms": (notes[0] - begun) * 1e3,
-        "whole_cpu_ms": (ended - begun) * 1e3,
+        "start_ms": (notes[0] - cpu_start) * 1e3,
+        "whole_cpu_ms": (ended - cpu_start) * 1e3,
         "wall_ms": wall * 1e3 / TURNS,
         "last_body_kb": asked[-1][2] / 1024,
     }

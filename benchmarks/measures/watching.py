@@ -1,9 +1,9 @@
-"""What it costs to see what a command changes in a workspace of 10,000 files, beside `git status`.
+"""Measures the scan for a command's changes in a workspace of 10,000 files, against `git status`.
 
-``floor`` is `git status` in that folder, a process of its own. ``git`` and ``plain`` are the two
-looks around a command that changes three files, in a repository and in a folder without one;
-``first`` is the first look of a kernel in a repository, ``copying`` the first in a folder without
-one, which copies all of it. The figure is wall ms; of the looks and of git the best of a few.
+``floor`` is `git status` in that folder, in a process of its own. ``git`` and ``plain`` are the two
+scans around a command that changes three files, in a repository and in a folder without one;
+``first`` is the first scan of a kernel in a repository, ``copying`` the first in a folder without
+one, which copies all of it. The figure is wall ms; of the scans and of git the best of a few.
 """
 
 import json
@@ -18,7 +18,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign
 
 
 def make_tree(root: Path) -> None:
-    """10,000 small files in 400 folders."""
+    """Make 10,000 small files in 400 folders."""
     for number in range(FOLDERS):
         folder = root / f"d{number % 20}/e{number}"
         folder.mkdir(parents=True)
@@ -27,7 +27,7 @@ def make_tree(root: Path) -> None:
 
 
 def change(root: Path, number: int) -> None:
-    """What the command does."""
+    """Make the changes of the command."""
     (root / "d0/e0/f0.py").write_text(f"x = {number}\n", encoding="utf-8")
     (root / f"d1/e1/new{number}.py").write_text("new\n", encoding="utf-8")
     (root / f"d2/e2/f{number}.py").unlink()
@@ -42,7 +42,7 @@ def measure(subject: str, root: Path) -> float:
             subprocess.run(["git", "status", "--short"], cwd=root, capture_output=True, check=True)
             spans.append(time.perf_counter() - began)
         return min(spans) * 1e3
-    from agent_magics.backends.workspace import WorkspaceMemory  # noqa: PLC0415
+    from agent_magics.file_history.workspace import WorkspaceMemory  # noqa: PLC0415
 
     memory = WorkspaceMemory(str(root))
     began = time.perf_counter()

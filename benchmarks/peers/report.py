@@ -1,4 +1,4 @@
-"""The figures of the comparison as Markdown: medians, ratios within rounds, and their range."""
+"""Writes the comparison as Markdown: medians, ratios within rounds, and their range."""
 
 import ast
 from statistics import median
@@ -9,7 +9,7 @@ DRIFT = 0.15  # share by which the machine's speed may change while a row is mea
 
 
 def constants(code: str) -> dict:
-    """The top-level names of a module that are plain values, read without running it."""
+    """Return the top-level names of a module with plain values, read without running it."""
     found: dict = {}
     for node in ast.parse(code).body:
         target = node.target if isinstance(node, ast.AnnAssign) else None
@@ -25,7 +25,7 @@ def constants(code: str) -> dict:
 
 
 class _Names(ast.NodeTransformer):
-    """Puts values in the place of names that are already known."""
+    """Replaces names by values that are already known."""
 
     def __init__(self, known: dict):
         self.known = known
@@ -39,7 +39,7 @@ def _with_names(value: ast.AST, known: dict) -> ast.AST:
 
 
 class Figures:
-    """What was measured, by row and subject, as {round: figure}."""
+    """The measured figures by row and subject, as {round: figure}."""
 
     def __init__(self, found: dict):
         self.found = found
@@ -52,19 +52,19 @@ class Figures:
         }
 
     def failure(self, row: Row, subject: str) -> str:
-        """Why there is no figure."""
+        """Return why there is no figure."""
         for one in self.found["taken"]:
             if (one["take"], one["subject"]) == (row.take, subject) and "error" in one:
                 return one["error"]
         return self.found["without"][row.name].get(subject, "")
 
     def ratios(self, row: Row, subject: str, base: str) -> list[float]:
-        """`subject` over `base`, round by round."""
-        mine, theirs = self.of(row, subject), self.of(row, base)
-        return [mine[number] / theirs[number] for number in mine if theirs.get(number)]
+        """Return the ratios of `subject` to `base`, by round."""
+        figures, others = self.of(row, subject), self.of(row, base)
+        return [figures[number] / others[number] for number in figures if others.get(number)]
 
     def best(self, row: Row, subjects: list[str]) -> str | None:
-        """Which of `subjects` has the least median."""
+        """Return which of `subjects` has the least median."""
         known = [subject for subject in subjects if self.of(row, subject)]
         return min(known, key=lambda one: median(self.of(row, one).values()), default=None)
 
@@ -72,7 +72,7 @@ class Figures:
 def page(
     found: dict, rows: list[Row], subjects: list[str], titles: dict, not_streaming: tuple
 ) -> str:
-    """The whole page."""
+    """Return the whole page."""
     figures = Figures(found)
     parts = [
         "# agent-magics beside other agent libraries",
@@ -92,7 +92,7 @@ def page(
 
 
 def drifted(found: dict) -> dict[str, list[int]]:
-    """Rounds in which the machine's speed changed while a row was measured, by measurement."""
+    """Return the rounds in which the machine's speed changed during a row, by measurement."""
     marked: dict[str, list[int]] = {}
     for one in found["speeds"]:
         if abs(one["after"] / one["before"] - 1) > DRIFT:
@@ -109,15 +109,15 @@ def _circumstances(found: dict) -> str:
         f"- load average {found['load'][0]:.1f} before, {found['load'][1]:.1f} after; a fixed loop "
         f"took {found['speed'][0]:.1f} ms before and {found['speed'][1]:.1f} ms after "
         f"({min(speeds):.1f} to {max(speeds):.1f} between)",
-        *(f"- {peer}: {told}" for peer, told in found["versions"].items()),
+        *(f"- {peer}: {text}" for peer, text in found["versions"].items()),
         "- what each row measures, and what to trust: [benchmarks/README.md](../README.md)",
     ]
     marked = drifted(found)
     if marked:
-        told = "; ".join(f"{name} in {_numbers(rounds)}" for name, rounds in sorted(marked.items()))
+        text = "; ".join(f"{name} in {_numbers(rounds)}" for name, rounds in sorted(marked.items()))
         lines.append(
             f"- **the machine's speed changed** by more than {DRIFT:.0%} while these were taken "
-            f"(marked * below): {told}"
+            f"(marked * below): {text}"
         )
     return "\n".join(lines)
 
@@ -154,7 +154,7 @@ def _goals(figures: Figures, rows: list[Row], titles: dict, not_streaming: tuple
 
 
 def _verdict(figures: Figures, row: Row, best: str | None) -> tuple[str, str]:
-    """The goals of a row in words, and which of them are met."""
+    """Return the goals of a row as text, and which of them are met."""
     goals = []
     if row.most is not None:
         value = median(figures.of(row, OURS).values())
@@ -163,7 +163,7 @@ def _verdict(figures: Figures, row: Row, best: str | None) -> tuple[str, str]:
         ratios = figures.ratios(row, OURS, base) if base else []
         if limit is not None and ratios:
             goals.append((f"<= {limit:.2g} x {name}", median(ratios) <= limit))
-    words = "; ".join(told for told, _ in goals)
+    words = "; ".join(text for text, _ in goals)
     return words, "; ".join("yes" if met else "**no**" for _, met in goals)
 
 
@@ -189,7 +189,7 @@ def _times_cell(figures: Figures, row: Row, subject: str) -> str:
 
 
 def _gaps(figures: Figures, rows: list[Row], subjects: list[str], titles: dict) -> str:
-    """The reasons behind each "-", those with the same reason together."""
+    """Return the reasons behind each "-", grouped by reason."""
     lines = []
     for row in rows:
         reasons: dict[str, list[str]] = {}
@@ -197,9 +197,9 @@ def _gaps(figures: Figures, rows: list[Row], subjects: list[str], titles: dict) 
             if not figures.of(row, subject):
                 why = figures.failure(row, subject) or "no figure"
                 reasons.setdefault(why, []).append(titles.get(subject, subject))
-        told = "; ".join(f"{', '.join(who)}: {why}" for why, who in reasons.items())
-        if told:
-            lines.append(f"- {row.title}: {told}")
+        text = "; ".join(f"{', '.join(who)}: {why}" for why, who in reasons.items())
+        if text:
+            lines.append(f"- {row.title}: {text}")
     return "\n".join(lines)
 
 

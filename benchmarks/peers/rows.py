@@ -1,4 +1,4 @@
-"""The rows of the comparison: what is measured, of whom, and what our goals are."""
+"""Defines the rows of the comparison: the measurement, its subjects, and our goals."""
 
 from dataclasses import dataclass
 
@@ -28,12 +28,12 @@ class Row:
     """One row.
 
     Attributes:
-        name: what selects it on the command line, together with the rows of the same measurement.
-        title: what the figure is.
+        name: selects it on the command line, together with the rows of the same measurement.
+        title: the figure's title.
         unit: of the figure; "x" for a ratio.
         measure: function of worker.py, or a program of measures/ for "memory".
         wire: "responses", "chat", or "" for the first that a subject has.
-        figure: key of what the measurement prints.
+        figure: the key of the printed figure.
         to_peer: our goal as a share of the best peer.
         to_floor: our goal as a multiple of floor_content.
         most: our goal in the row's unit.
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def take(self) -> str:
-        """The measurement; rows that share one are measured together."""
+        """The id of the measurement; rows that share one are measured together."""
         return f"{self.measure}-{self.wire}" if self.wire else self.measure
 
 

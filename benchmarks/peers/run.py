@@ -46,9 +46,9 @@ FIVE = '''def five_{number}(
 
 
 def reason_against(row: Row, subject: str) -> str:
-    """Why `subject` is not measured in `row`, or nothing."""
-    if told := dict(row.without).get(subject):
-        return told
+    """Return why `subject` is not measured in `row`, or ""."""
+    if reason := dict(row.without).get(subject):
+        return reason
     adapter = _adapter(subject)
     if row.wire and row.wire not in adapter["WIRES"]:
         return f"speaks only {' and '.join(adapter['WIRES'])}"
@@ -57,8 +57,8 @@ def reason_against(row: Row, subject: str) -> str:
     return adapter["CANNOT"].get(row.name, "")
 
 
-def _adapter(subject: str, read: dict[str, dict] = {}) -> dict:  # noqa: B006 - what was read
-    """The plain constants of an adapter, without importing it: it needs another environment."""
+def _adapter(subject: str, read: dict[str, dict] = {}) -> dict:  # noqa: B006 - a cache
+    """Return an adapter's constants without importing it, since it needs another environment."""
     if subject not in read:
         code = (HERE / "adapters" / f"{subject}.py").read_text("utf-8")
         read[subject] = report.constants(code)
@@ -95,9 +95,9 @@ def measure(row: Row, subject: str, server: str, home: str) -> dict:
 
 
 def take_rounds(rows: list[Row], subjects: list[str], rounds: int) -> dict:
-    """Measure; the result has each figure with its round, and how fast the machine was.
+    """Measure; return each figure with its round, and the machine's speed.
 
-    An interrupt, also that of ``timeout``, ends it early with what there is.
+    An interrupt, also that of ``timeout``, ends it early with the figures so far.
     """
     takes = {row.take: row for row in rows}
     jobs = {
@@ -106,7 +106,7 @@ def take_rounds(rows: list[Row], subjects: list[str], rounds: int) -> dict:
     }
     total, began = rounds * sum(map(len, jobs.values())), time.monotonic()
     taken, speeds = [], []
-    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell may have told us to ignore the first
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell may have set the first to be ignored
         signal.signal(ending, signal.default_int_handler)
     with scripted_server() as server, tempfile.TemporaryDirectory() as home:
         write_tools(Path(home, "hundred_tools.py"))
@@ -124,7 +124,7 @@ def take_rounds(rows: list[Row], subjects: list[str], rounds: int) -> dict:
 
 
 def shuffled(rounds: int, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Each round with its measurements, in a new order."""
+    """Yield each round with its measurements, in random order."""
     for number in range(1, rounds + 1):
         for name in random.sample(sorted(names), len(names)):
             yield number, name
@@ -173,10 +173,10 @@ def main() -> None:
     print(text)
 
 
-def _chosen(parser: argparse.ArgumentParser, told: str | None, known: list[str]) -> list[str]:
-    if told is None:
+def _chosen(parser: argparse.ArgumentParser, option: str | None, known: list[str]) -> list[str]:
+    if option is None:
         return known
-    names = told.split(",")
+    names = option.split(",")
     if unknown := set(names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(known)}")
     return names

@@ -1,4 +1,4 @@
-"""The peers' own environments: where they are, how they are made, which versions they hold."""
+"""Makes the peers' own environments, and reports their versions."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ NICE = ["nice"] if os.name == "posix" else []
 
 
 def python_of(peer: str) -> Path:
-    """The interpreter of a peer's environment."""
+    """Return the interpreter of a peer's environment."""
     return BUILD / peer / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def install(peers: list[str]) -> None:
-    """Make or complete the environments of `peers`; what is compiled here no import pays for."""
+    """Make or complete the environments of `peers`, with bytecode compiled."""
     # An image may forbid bytecode, and an import without it measures the compiler.
     surroundings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
@@ -39,11 +39,11 @@ def install(peers: list[str]) -> None:
 
 
 def versions(peer: str) -> str:
-    """What is installed of what is pinned, or what is missing."""
+    """Return the installed versions of the pinned packages, or what is missing."""
     names = [requirement.split("==")[0].split("[")[0] for requirement in PINNED[peer]]
-    told = "import sys; from importlib.metadata import version as v; "
-    told += "print(', '.join(f'{n} {v(n)}' for n in sys.argv[1:]))"
+    program = "import sys; from importlib.metadata import version as v; "
+    program += "print(', '.join(f'{n} {v(n)}' for n in sys.argv[1:]))"
     done = subprocess.run(
-        [str(python_of(peer)), "-c", told, *names], capture_output=True, text=True, check=False
+        [str(python_of(peer)), "-c", program, *names], capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "not whole"

@@ -1,4 +1,4 @@
-"""One measurement of one subject, in a fresh process of its own environment: prints a JSON object.
+"""Takes one measurement of one subject in a process of its own environment; prints a JSON object.
 
 `worker.py SUBJECT MEASURE WIRE SERVER`; SUBJECT is a module of adapters/, MEASURE a function below.
 """
@@ -29,7 +29,7 @@ BATCH, BATCHES = 400, 8
 
 
 class Subject:
-    """An adapter at one wire of one server, with one event loop for its whole process."""
+    """An adapter with one wire and one server, and one event loop for the whole process."""
 
     def __init__(self, name: str, wire: str, server: str):
         self.adapter = importlib.import_module(f"adapters.{name}")
@@ -38,17 +38,17 @@ class Subject:
         self.runner = asyncio.Runner()
 
     def connect(self, scenario: str, tools: list[Callable], turns: int) -> Callable[[], str]:
-        """A new agent; returns what runs it to its final text."""
+        """Make a new agent; return a function that runs it to its final text."""
         base_url = f"{self.server}/s/{scenario}{self.dialect}/v1"
         run = self.adapter.connect(self.wire, base_url, tools, turns)
         return lambda: self.result_of(run())
 
     def result_of(self, value):
-        """The value, or what it becomes when it is awaited."""
+        """Return the value, awaited if it is awaitable."""
         return self.runner.run(_awaited(value)) if inspect.isawaitable(value) else value
 
     def log(self, scenario: str) -> list[list[float]]:
-        """Return and clear what the server was asked; also makes it write its answers."""
+        """Return and clear the server's log; also makes the server write its answers."""
         with urllib.request.urlopen(f"{self.server}/log/{scenario}{self.dialect}") as answer:
             return json.load(answer)
 
@@ -61,7 +61,7 @@ async def _awaited(value):
 
 
 def loop(subject: Subject, kind: str, tool: Callable, turns: int) -> tuple[list[float], dict]:
-    """CPU time in ms of each turn of a conversation, after a short one; and its last request."""
+    """Measure each turn of a conversation after a short one: CPU ms; also wall ms and body size."""
     subject.connect(f"{kind}{COLD_TURNS}", [tool], COLD_TURNS)()
     scenario = f"{kind}{turns}"
     subject.log(scenario)
@@ -79,7 +79,7 @@ def loop(subject: Subject, kind: str, tool: Callable, turns: int) -> tuple[list[
 
 
 def turns(subject: Subject) -> dict:
-    """200 turns with a trivial tool: CPU ms a turn; the last 50 turns over the first 50."""
+    """Measure 200 turns with a trivial tool: CPU ms a turn; the last 50 turns over the first 50."""
     each, more = loop(subject, "loop", functions.add, TURNS)
     first, last = fmean(each[:50]), fmean(each[-50:])
     return {
@@ -91,7 +91,7 @@ def turns(subject: Subject) -> dict:
 
 
 def thousand(subject: Subject) -> dict:
-    """1,000 turns: CPU ms of the last 20 over the first 20."""
+    """Measure 1,000 turns: CPU ms of the last 20 over the first 20."""
     each, more = loop(subject, "loop", functions.add, LONG)
     first, last = fmean(each[:LONG_END]), fmean(each[-LONG_END:])
     return {
@@ -103,7 +103,7 @@ def thousand(subject: Subject) -> dict:
 
 
 def large(subject: Subject) -> dict:
-    """50 turns of which each adds an output of 50 KB: CPU ms a turn."""
+    """Measure 50 turns of which each adds an output of 50 KB: CPU ms a turn."""
     each, more = loop(subject, "large", functions.read_log, LARGE_TURNS)
     whole = len(functions.LOG) * LARGE_TURNS / 1024
     carried = more["last_body_kb"] / whole
@@ -112,7 +112,7 @@ def large(subject: Subject) -> dict:
 
 
 def deltas(subject: Subject) -> dict:
-    """One answer of 20,000 deltas: CPU s, from a first tool call on where there is one."""
+    """Measure one answer of 20,000 deltas: CPU s, from a first tool call on where there is one."""
     kind, tools, rounds = "deltas", [functions.mark], 1
     if subject.dialect:  # its agent cannot be measured so; see the adapter
         kind, tools, rounds = "text", [], 0
@@ -129,19 +129,19 @@ def deltas(subject: Subject) -> dict:
 
 
 def cold(subject: Subject) -> dict:
-    """Import, client, schemas and five turns, from the first line of this file: wall s."""
+    """Measure import, client, schemas and five turns, from the first line of this file: wall s."""
     text = subject.connect(f"loop{COLD_TURNS}", [functions.add], COLD_TURNS)()
     assert text.strip().endswith("All done."), text[:200]
     return {"wall_s": time.perf_counter() - BEGUN, "cpu_s": time.process_time()}
 
 
 def parallel_async(subject: Subject) -> dict:
-    """16 calls of an async tool that waits 50 ms: wall ms from the answer to the next request."""
+    """Measure 16 calls of an async 50 ms tool: wall ms from the answer to the next request."""
     return _side_by_side(subject, "apar", functions.nap_async)
 
 
 def parallel_sync(subject: Subject) -> dict:
-    """The same with a tool that blocks its thread."""
+    """Measure the same with a tool that blocks its thread."""
     return _side_by_side(subject, "par", functions.nap)
 
 
@@ -162,7 +162,7 @@ def _side_by_side(subject: Subject, kind: str, tool: Callable) -> dict:
 
 
 def dispatch(subject: Subject) -> dict:
-    """One call with five typed fields, JSON text in, text out, no HTTP: CPU us, the best batch."""
+    """Measure one call with five typed fields, JSON in, text out, no HTTP: CPU us, best batch."""
     once = subject.adapter.dispatcher(functions.five, json.dumps(functions.FIVE))
     found = once()
     plain = not inspect.isawaitable(found)
@@ -187,7 +187,7 @@ def dispatch(subject: Subject) -> dict:
 
 
 def tools(subject: Subject) -> dict:
-    """100 different five-field functions made tools with their schemas: CPU ms."""
+    """Measure making 100 five-field functions tools with their schemas: CPU ms."""
     path = Path(os.environ["BENCH_TOOLS"])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -203,7 +203,7 @@ def tools(subject: Subject) -> dict:
 
 
 def imports(subject: Subject) -> dict:
-    """The statement that a program begins with: wall ms, and memory in MB where it is told."""
+    """Measure the import statement of a program: wall ms, and memory in MB if known."""
     known, before = len(sys.modules), _resident()
     began, began_cpu = time.perf_counter(), time.process_time()
     exec(subject.adapter.IMPORT, {})
@@ -213,7 +213,7 @@ def imports(subject: Subject) -> dict:
 
 
 def _resident() -> float:
-    """Memory of this process in MB; 0 where the system has no /proc."""
+    """Return the memory of this process in MB; 0 where the system has no /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except OSError:
@@ -236,7 +236,7 @@ MEASURES = {
 
 
 def main() -> None:
-    """Measure, print, and leave without waiting for threads that a peer has left."""
+    """Measure, print, and exit without waiting for threads that a peer has left."""
     name, measure, wire, server = sys.argv[1:5]
     figures = MEASURES[measure](Subject(name, wire, server))
     print("\nFIGURES " + json.dumps(figures), flush=True)

@@ -1,4 +1,4 @@
-"""One module a subject: how it is imported, built, run and asked for a single call.
+"""One module per subject: its import, agent, run and single call.
 
 Each has ``IMPORT`` (the statement a program begins with), ``WIRES``, ``CANNOT`` (row to reason) and
 

@@ -31,7 +31,7 @@ def connect(wire, base_url, functions, turns):
 
 
 def dispatcher(function, text):
-    """It does not check arguments. There is no public way to make one call."""
+    """Call the function without a check of arguments: there is no public way to make one call."""
     from chatlas import ChatOpenAI
     from chatlas._content import ContentToolRequest
 

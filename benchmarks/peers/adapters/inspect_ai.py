@@ -18,7 +18,7 @@ CANNOT: dict[str, str] = {}
 
 
 def make_tool(function):
-    """Its tools must be async; one that blocks goes to a thread."""
+    """Make a tool, which must be async; a blocking function runs on a thread."""
     from inspect_ai.tool import ToolDef
 
     @functools.wraps(function)

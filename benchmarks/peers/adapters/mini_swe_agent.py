@@ -43,8 +43,8 @@ def connect(wire, base_url, functions, turns):
         def execute(self, action, cwd="", *, timeout=None):
             command = action["command"]
             if command == "submit":
-                said = {"exit_status": "Submitted", "submission": "All done."}
-                raise Submitted({"role": "exit", "content": "All done.", "extra": said})
+                result = {"exit_status": "Submitted", "submission": "All done."}
+                raise Submitted({"role": "exit", "content": "All done.", "extra": result})
             output = str(known[command](*ARGUMENTS[command]))
             return {"output": output, "returncode": 0, "exception_info": ""}
 

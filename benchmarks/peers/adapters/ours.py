@@ -44,8 +44,8 @@ def connect(wire, base_url, functions, turns, **marks):
 
 
 def make_tool(function):
-    """Schema, handler and validator; a first call would build the last, so one is prepared."""
-    from agent_magics.dispatch.function import FunctionToolHandler
+    """Build schema, handler and validator, the last one by preparing a call."""
+    from agent_magics.dispatch.handlers.function import FunctionToolHandler
     from agent_magics.protocol.tools import FunctionPayload, ToolCall
 
     made = decorated(function)
@@ -58,7 +58,7 @@ def make_tool(function):
 
 @functools.cache
 def context():
-    """What a call is handed; one for all, so that its making is not measured."""
+    """Return a call's context, shared by all calls, so that making it is not measured."""
     from measures.dispatching import five, machinery
 
     from agent_magics.dispatch.context import ToolContext
@@ -68,7 +68,7 @@ def context():
 
 
 def dispatcher(function, text):
-    """The router without HTTP, events and rollout, as in measures/dispatching.py."""
+    """Return a call through the router without HTTP and events, as in measures/dispatching.py."""
     from measures.dispatching import dispatch
 
     return dispatch("inline", function, text)

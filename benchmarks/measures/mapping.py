@@ -1,0 +1,202 @@
+"""Measures one prompt over many rows: rows a second and CPU a row, a server 200 ms away.
+
+    python benchmarks/measures/mapping.py SUBJECT [ROWS]
+
+The server is a process of its own. SUBJECT is ``aiohttp`` (posts bytes and parses the answers, and
+nothing else), ``openai`` (AsyncOpenAI as its documentation shows it, with a typed answer),
+``client`` (our HTTP client alone), ``ours`` (`agent.map`, checked and durable) or ``parts`` (the
+same, written to Parquet files as it goes).
+"""
+
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pydantic
+
+HERE = Path(__file__).resolve().parent.parent
+IN_FLIGHT = 500
+WARM = 1000
+PROMPT = (
+    "Which complaint is this? Name its topic in a word, tell whether the customer is angry, and "
+    "give the reason in a sentence. Answer with one JSON object.\n\n"
+)
+
+
+class Complaint(pydantic.BaseModel):
+    """What a customer complains about."""
+
+    topic: str
+    angry: bool
+    reason: str
+
+
+def text(number: int) -> str:
+    """Return the text of a row, of some 400 characters."""
+    return f"Order {number}: " + "the parcel came late and the box was open. " * 9
+
+
+def request(number: int) -> dict:
+    """Return the body of a request of some 900 bytes."""
+    schema = {**Complaint.model_json_schema(), "additionalProperties": False}
+    shape = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    return {
+        "model": "gpt-4o-mini",
+        "store": False,
+        "text": {"format": shape},
+        "input": [{"role": "user", "content": PROMPT + text(number)}],
+    }
+
+
+async def side_by_side(ask: Callable, numbers: range) -> None:
+    """Call ``ask`` for each number, `IN_FLIGHT` at a time."""
+    todo = iter(numbers)
+
+    async def work() -> None:
+        for number in todo:
+            await ask(number)
+
+    await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+
+
+def run_aiohttp(address: str) -> Callable[[range], None]:
+    import aiohttp  # noqa: PLC0415 - only this subject's
+
+    head, tail = json.dumps(request(0)).split(json.dumps(PROMPT + text(0)))
+    loop = asyncio.new_event_loop()
+
+    async def connect() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+    session = loop.run_until_complete(connect())
+    headers = {"content-type": "application/json", "authorization": "Bearer x"}
+
+    async def ask(number: int) -> None:
+        data = (head + json.dumps(PROMPT + text(number)) + tail).encode()
+        async with session.post(f"{address}/responses", data=data, headers=headers) as reply:
+            json.loads(await reply.read())
+
+    return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
+
+
+def run_openai(address: str) -> Callable[[range], None]:
+    import openai  # noqa: PLC0415 - only this subject's
+
+    loop = asyncio.new_event_loop()
+    limits = openai.DefaultAsyncHttpxClient(limits=_limits(IN_FLIGHT))
+    client = openai.AsyncOpenAI(base_url=address, api_key="x", http_client=limits)
+
+    async def ask(number: int) -> None:
+        reply = await client.responses.parse(
+            model="gpt-4o-mini", input=PROMPT + text(number), text_format=Complaint, store=False
+        )
+        assert reply.output_parsed.topic == "delivery"
+
+    return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
+
+
+def _limits(count: int) -> object:
+    import httpx2  # noqa: PLC0415 - only this subject's
+
+    return httpx2.Limits(max_connections=count, max_keepalive_connections=count)
+
+
+def run_client(address: str) -> Callable[[range], None]:
+    from agent_magics.protocol.items import UserMessage  # noqa: PLC0415 - only this subject's
+    from agent_magics.rows.asking import Question, Terms  # noqa: PLC0415 - only this subject's
+    from agent_magics.rows.remote.client import RowClient  # noqa: PLC0415 - only this subject's
+
+    client = RowClient(base_url=address, api_key="x", concurrency=IN_FLIGHT)
+    terms = Terms("gpt-4o-mini", "", request(0)["text"]["format"]["schema"])
+    loop = asyncio.new_event_loop()
+
+    async def ask(number: int) -> None:
+        question = Question(str(number), (UserMessage(PROMPT + text(number)),), terms)
+        answer = await client.ask(question)
+        assert answer.error is None, answer.error
+
+    return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
+
+
+def run_ours(address: str, **options: object) -> Callable[[range], None]:
+    from agent_magics import Agent  # noqa: PLC0415 - only this subject's
+
+    agent = Agent(base_url=address, api_key="x", model="gpt-4o-mini")
+
+    def run(numbers: range) -> None:
+        rows = ({"text": text(number)} for number in numbers)
+        done = agent.map_sync(
+            PROMPT + "{{text}}",
+            rows if options else list(rows),
+            output=Complaint,
+            concurrency=IN_FLIGHT,
+            ask_above=None,
+            **options,
+        )
+        assert not len(done.failed), done.report()
+
+    return run
+
+
+def run_parts(address: str) -> Callable[[range], None]:
+    folder = Path(tempfile.mkdtemp(dir=os.environ["HOME"]))
+    counter = iter(range(1_000_000))
+    return lambda numbers: run_ours(address, into=str(folder / str(next(counter))))(numbers)
+
+
+SUBJECTS = {
+    "aiohttp": run_aiohttp,
+    "openai": run_openai,
+    "client": run_client,
+    "ours": run_ours,
+    "parts": run_parts,
+}
+
+
+def far_server() -> Iterator[str]:
+    """Run the server; yield its address."""
+    command = [sys.executable, str(HERE / "row_server.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        process.kill()
+
+
+def memory() -> float:
+    """Return the most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Run the subject once with few rows and once with all; print its figures."""
+    subject, count = sys.argv[1], int(sys.argv[2])
+    server = far_server()
+    address = next(server)
+    run = SUBJECTS[subject](address)
+    run(range(-WARM, 0))
+    before, cpu, began = memory(), time.process_time(), time.perf_counter()
+    run(range(count))
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    with urllib.request.urlopen(address.replace("/v1", "/times")) as reply:
+        came = json.load(reply)[1:]
+    next(server, None)
+    part = max(1, len(came) // 10)
+    figures = {
+        "rows_s": count / wall,
+        "cpu_ms": cpu / count * 1e3,
+        # Without the first thousand, in which the number in flight still grows.
+        "growth": (came[-1] - came[-1 - part]) / (came[1 + part] - came[1]),
+        "memory_mb": memory() - before,
+    }
+    print(json.dumps(figures), flush=True)
+    os._exit(0)  # connections that are open would only be complained of
+
+
+main()
