@@ -14,6 +14,8 @@ from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.tools import STRUCTURE
 from tests.support.needs import require
 
+pytestmark = pytest.mark.soak
+
 SECRET, NAME = "hunter2-hunter2", "payroll"
 RULE = '[[rule]]\npermission = "read"\npattern = "{pattern}"\ndecision = "{decision}"\n'
 
