@@ -256,6 +256,9 @@ class _Protocol(LanguageServerProtocol):
 
     def _parse_request(self, data: dict[str, Any]) -> Any:
         method = data["method"]
+        if data.get("id") in self._request_futures:  # pygls would confuse the two
+            self.log.note("a request with the id of one of ours was ignored")
+            return None
         if not isinstance(method, str) or method not in self.fm.features:
             return _Refusal(data["id"], str(method)) if "id" in data else None
         try:

@@ -22,7 +22,7 @@ from agent_magics.symbols.servers.connection import Connection, RequestFailed, S
 from agent_magics.symbols.servers.documents import Documents
 
 if TYPE_CHECKING:
-    from agent_magics.symbols.servers.server import LanguageServer
+    from agent_magics.symbols.servers.lifecycle import LanguageServer
 
 ASKING_FAILED = (RequestFailed, ServerLost)
 
