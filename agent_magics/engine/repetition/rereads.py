@@ -28,5 +28,6 @@ def say_once(call: CallItem, content: Content, history: History) -> Content:
         return content
     if len(content) < _SHORTEST:
         return content
-    near = (item for item in islice(reversed(history.sent), _NEAR) if isinstance(item, ToolCallOutput))
-    return SAME.format(name=call.name) if any(item.output == content for item in near) else content
+    near = islice(reversed(history.sent), _NEAR)
+    is_there = any(isinstance(each, ToolCallOutput) and each.output == content for each in near)
+    return SAME.format(name=call.name) if is_there else content
