@@ -23,7 +23,7 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt
+from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
@@ -250,8 +250,11 @@ class NotebookAgents:
     def _prompt(self, options: Any, cell: str) -> str:
         """Return the text for the model: the named prompt, then the cell's own text."""
         namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
-        named = read_prompt(options.prompt, workspace, namespace) if options.prompt else ""
-        prompt = "\n\n".join(filter(None, (named, interpolate(cell.strip(), namespace))))
+        words, text = options.prompt, cell.strip()
+        if not words:
+            words, text = split_prompt(text, workspace)
+        named = read_prompt(words, workspace, namespace) if words else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
         if not prompt:
             raise FatalError("The cell is empty: write what the agent should do below %%agent.")
         return prompt

@@ -2,14 +2,18 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { IAgentMagics, PageTools } from './api.js';
 import { callAttention } from './attention.js';
+import { PromptCompleter } from './completion.js';
 import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
+import { showProse } from './prompts.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
 import { Work } from './work.js';
@@ -19,8 +23,11 @@ export * from './api.js';
 /** How a question's widget tells what the person did, where the kernel could not hear it. */
 const QUESTION = 'agent-magics-question';
 
-/** The runs of all notebooks in this page. */
+const COMPLETE = 'completer:invoke-notebook';
+
+/** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
+const links = new Set<Link>();
 
 const link: JupyterFrontEndPlugin<IAgentMagics> = {
   id: 'agent-magics:link',
@@ -30,8 +37,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
   provides: IAgentMagics,
   activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
     const tools = new PageTools();
-    const links = new Set<Link>();
-    const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
     passShortcuts();
     tracker.forEach(follow);
@@ -76,8 +82,31 @@ const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const prompts: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:prompts',
+  description: 'Shows the prompts of agent cells as prose, and completes what they mention.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry, IEditorLanguageRegistry],
+  optional: [ICompletionProviderManager],
+  activate: (
+    app: JupyterFrontEnd,
+    registry: IEditorExtensionRegistry,
+    languages: IEditorLanguageRegistry,
+    completion: ICompletionProviderManager | null
+  ): void => {
+    completion?.registerProvider(
+      new PromptCompleter(widget => [...links].find(link => link.panel === widget))
+    );
+    showProse(registry, languages, () => {
+      if (completion !== null && app.commands.hasCommand(COMPLETE)) {
+        void app.commands.execute(COMPLETE);
+      }
+    });
+  }
+};
+
 /** Keep a link to whichever kernel a notebook has. */
-function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
+function followKernel(panel: NotebookPanel, tools: PageTools): void {
   let link: Link | null = null;
   const renew = (): void => {
     if (link !== null) {
@@ -99,4 +128,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
   renew();
 }
 
-export default [link, commands];
+export default [link, commands, prompts];

@@ -16,6 +16,8 @@ const VERSION = 1;
 /** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
 const SUBSHELL_LIMIT = 5_000;
 const INFO_LIMIT = 2_000;
+/** Milliseconds for the kernel's answer to a question of the page. */
+const ANSWER_LIMIT = 2_000;
 /** Milliseconds in which a cell that was moved is back. */
 const MOVING = 300;
 /** What a notebook holds, or a cell that is run, where agent_magics may be loaded. */
@@ -54,6 +56,27 @@ export class Link {
   /** Hand over what the person did with a question in this page. */
   answer(id: string, content: Json): void {
     this._send({ type: 'question', id, content });
+  }
+
+  get panel(): NotebookPanel {
+    return this._panel;
+  }
+
+  /**
+   * Ask the kernel something; it answers while it is busy, too.
+   *
+   * @returns null where agent_magics is not loaded there, or does not answer in time.
+   */
+  async ask(about: string, fields: { [key: string]: Json }, limit = ANSWER_LIMIT): Promise<Wish | null> {
+    if (!this._isOpen) {
+      return null;
+    }
+    const id = UUID.uuid4();
+    const answer = new Promise<Wish>(resolve => this._asked.set(id, resolve));
+    this._send({ type: 'ask', id, about, ...fields });
+    const came = await within(limit, answer);
+    this._asked.delete(id);
+    return came ? answer : null;
   }
 
   dispose(): void {
@@ -278,6 +301,9 @@ export class Link {
       case 'unheard':
         this._feet.giveBack(String(data.cell), String(data.text));
         break;
+      case 'answer':
+        this._asked.get(String(data.id))?.(data);
+        break;
       case 'call':
         void this._call(data);
         break;
@@ -308,6 +334,7 @@ export class Link {
     }
   }
 
+  private _asked = new Map<string, (answer: Wish) => void>();
   private _cells = new Set<string>();
   private _counting: ReturnType<typeof setTimeout> | undefined;
   private _comm: Comm | null = null;
