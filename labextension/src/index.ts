@@ -2,6 +2,8 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
 import { IRunningSessionManagers } from '@jupyterlab/running';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -11,10 +13,12 @@ import { IAgentMagics, PageTools } from './api.js';
 import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
 import { addCommands, CATEGORY, goToCell, goToRun, goToWork } from './commands.js';
+import { PromptCompleter } from './completion.js';
 import { Elsewhere } from './elsewhere.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
 import { AgentsPanel } from './panel.js';
+import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
@@ -25,8 +29,11 @@ export * from './api.js';
 /** How a question's widget tells what the person did, where the kernel could not hear it. */
 const QUESTION = 'agent-magics-question';
 
-/** The runs of all notebooks in this page. */
+const COMPLETE = 'completer:invoke-notebook';
+
+/** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
+const links = new Set<Link>();
 /** What their kernels tell, and those of other notebooks. */
 const around = new Around();
 
@@ -38,8 +45,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
   provides: IAgentMagics,
   activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
     const tools = new PageTools();
-    const links = new Set<Link>();
-    const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
     passShortcuts();
     tracker.forEach(follow);
@@ -140,8 +146,31 @@ const panel: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const prompts: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:prompts',
+  description: 'Shows the prompts of agent cells as prose, and completes what they mention.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry, IEditorLanguageRegistry],
+  optional: [ICompletionProviderManager],
+  activate: (
+    app: JupyterFrontEnd,
+    registry: IEditorExtensionRegistry,
+    languages: IEditorLanguageRegistry,
+    completion: ICompletionProviderManager | null
+  ): void => {
+    completion?.registerProvider(
+      new PromptCompleter(widget => [...links].find(link => link.panel === widget))
+    );
+    showProse(registry, languages, () => {
+      if (completion !== null && app.commands.hasCommand(COMPLETE)) {
+        void app.commands.execute(COMPLETE);
+      }
+    });
+  }
+};
+
 /** Keep a link to whichever kernel a notebook has. */
-function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
+function followKernel(panel: NotebookPanel, tools: PageTools): void {
   let link: Link | null = null;
   const renew = (): void => {
     if (link !== null) {
@@ -163,4 +192,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
   renew();
 }
 
-export default [link, commands, panel];
+export default [link, commands, prompts, panel];

@@ -174,7 +174,7 @@ export class Line {
 }
 
 /** Whether something came about in so many milliseconds. */
-function within(limit: number, coming: Promise<unknown>): Promise<boolean> {
+export function within(limit: number, coming: Promise<unknown>): Promise<boolean> {
   return new Promise(resolve => {
     const late = setTimeout(() => resolve(false), limit);
     const came = (done: boolean): void => {

@@ -1,17 +1,20 @@
 /** The line between one open notebook and its kernel, once agent_magics is loaded there. */
 
 import type { Json, Kernel, Message, NotebookPanel } from '@jupyterlab/notebook';
+import { UUID } from '@lumino/coreutils';
 
 import type { PageTools } from './api.js';
 import type { Around } from './around.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
-import { Line } from './line.js';
+import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
 import { settleAll } from './settle.js';
 import type { Work } from './work.js';
 
 const VERSION = 1;
+/** Milliseconds for the kernel's answer to a question of the page. */
+const ANSWER_LIMIT = 2_000;
 /** Milliseconds in which a cell that was moved is back. */
 const MOVING = 300;
 /** What a notebook holds, or a cell that is run, where agent_magics may be loaded. */
@@ -48,6 +51,27 @@ export class Link {
   /** Hand over what the person did with a question in this page. */
   answer(id: string, content: Json): void {
     this._line.send({ type: 'question', id, content });
+  }
+
+  get panel(): NotebookPanel {
+    return this._panel;
+  }
+
+  /**
+   * Ask the kernel something; it answers while it is busy, too.
+   *
+   * @returns null where agent_magics is not loaded there, or does not answer in time.
+   */
+  async ask(about: string, fields: { [key: string]: Json }, limit = ANSWER_LIMIT): Promise<Wish | null> {
+    if (!this._line.isOpen) {
+      return null;
+    }
+    const id = UUID.uuid4();
+    const answer = new Promise<Wish>(resolve => this._asked.set(id, resolve));
+    this._line.send({ type: 'ask', id, about, ...fields });
+    const came = await within(limit, answer);
+    this._asked.delete(id);
+    return came ? answer : null;
   }
 
   dispose(): void {
@@ -191,6 +215,9 @@ export class Link {
       case 'unheard':
         this._feet.giveBack(String(data.cell), String(data.text));
         break;
+      case 'answer':
+        this._asked.get(String(data.id))?.(data);
+        break;
       case 'call':
         void this._call(data);
         break;
@@ -221,6 +248,7 @@ export class Link {
     }
   }
 
+  private _asked = new Map<string, (answer: Wish) => void>();
   private _cells = new Set<string>();
   private _counting: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;

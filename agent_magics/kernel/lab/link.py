@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.kernel.interrupt import interruptible
+from agent_magics.protocol.errors import FatalError, error_text
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"
@@ -107,6 +108,7 @@ class LabLink:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
         on_watch: called when a page begins to watch, on any thread; see ``kernel.overview``.
+        answers: what answers the questions of pages, by their subject; called on any thread.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -118,6 +120,7 @@ class LabLink:
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
         self.on_watch: Callable[[], object] = bool
+        self.answers: dict[str, Callable[[Data], Data]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._was_linked = False
         self._pinged = threading.Event()
@@ -215,6 +218,8 @@ class LabLink:
                 self._pinged.set()
             case {"type": "bye"}:
                 self.drop(page)
+            case {"type": "ask", "id": str(which), "about": str(about)}:
+                page.say("answer", id=which, **self._answer(about, data))
             case {"cell": str(cell)}:
                 self._hear_foot(page, cell, data)
             case {"type": "gone", "cells": [*cells]}:
@@ -225,6 +230,12 @@ class LabLink:
                 receive = self._questions.get(which)
                 if receive is not None:
                     receive(content)
+            case _:
+                self._hear_reply(data)
+
+    def _hear_reply(self, data: Any) -> None:
+        """Hand over what a page replies to the kernel."""
+        match data:
             case {"type": "reply", "id": str(which)} if which in self._wishes:
                 _, answer = self._wishes.pop(which)
                 _hand_over(answer, data)
@@ -240,6 +251,15 @@ class LabLink:
             case {"type": "watch", "words": str() | None as words}:
                 page.watching = words
                 self.on_watch()
+
+    def _answer(self, about: str, question: Data) -> Data:
+        """Return the answer to a page's question; one without an answer must not raise here."""
+        try:
+            return self.answers[about](question)
+        except FatalError as error:
+            return {"refused": str(error)}
+        except Exception as error:
+            return {"refused": f"the kernel cannot answer about {about}: {error_text(error)}"}
 
     def _hear_foot(self, page: Page, cell: str, data: Data) -> None:
         """Hand over what is said at the foot of a cell; words for one that has ended go back."""
