@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent_magics.app import Agent
     from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
+    from agent_magics.kernel.overview import Overview
 
 
 @magics_class
@@ -35,6 +36,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         super().__init__(shell=shell)
         # From now on pages of JupyterLab are let in.
         self.lab = LabLink(getattr(shell, "kernel", None))
+        self.lab.on_watch = lambda: self._overview.watch()
         self.lab.answers["complete"] = self._complete_for_page
         self.lab.answers["paste"] = self._save_pasted
 
@@ -46,6 +48,13 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         module = importlib.import_module("agent_magics.kernel.notebook")
         agents: NotebookAgents = module.NotebookAgents(self.shell, self)
         return agents
+
+    @functools.cached_property
+    def _overview(self) -> "Overview":
+        """What the agents do, for pages that watch."""
+        module = importlib.import_module("agent_magics.kernel.overview")
+        overview: Overview = module.Overview(self.lab, lambda: vars(self).get("notebook"))
+        return overview
 
     @property
     def agents(self) -> "dict[str, Agent]":
