@@ -9,8 +9,8 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.lifecycle import LanguageServer, ServerState
+from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.specs import ServerSpec
 
 MOST_SERVERS = 4  # that run at once

@@ -146,8 +146,11 @@ class ProjectServers:
         found = provider.manager.get(provider.spec, provider.language, provider.root)
         return provider if found is not None else None
 
-    def missing(self, language: str) -> str:
-        """Return one sentence on why a language has no server; "" where it has one."""
+    def missing(self, path: Path) -> str:
+        """Return one sentence on why a file has no provider; see `SymbolProviders`."""
+        language = language_of(path)
+        if not language:
+            return f"Files such as {path.name} have no language server."
         if language in self._table and self._table[language] is None:
             return f"The setting language_servers turns off the server of {language}."
         if find_server(language, self._table) is None:
