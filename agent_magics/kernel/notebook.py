@@ -65,6 +65,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
         self._page_tools = PageTools(settings.lab)
+        settings.lab.stop_agent = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
@@ -95,6 +96,11 @@ class NotebookAgents:
             self._bind_servers(self.agent_named(self.settings.name))
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+
+    def _stop_sub_agent(self, record: str) -> None:
+        """Stop the sub-agent whose record has this id; from any thread."""
+        for agent in tuple(self.agents.values()):
+            agent.session.engine.post(agent.sub_agents.stop_by_person, record)
 
     # -- cells -------------------------------------------------------------------------------------
 

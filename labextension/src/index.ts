@@ -8,6 +8,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { IAgentMagics, PageTools } from './api.js';
 import { callAttention } from './attention.js';
 import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
+import { STOP_AGENT } from './draw.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
 import { settleAll } from './settle.js';
@@ -43,6 +44,10 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
           link.answer(String(id), content ?? null);
         }
       }
+    });
+    document.addEventListener(STOP_AGENT, event => {
+      const id = String((event as CustomEvent).detail);
+      links.forEach(link => link.stopAgent(id)); // a kernel that does not know it ignores it
     });
     // A page that goes says so, where it can: the kernel need not wait for it then.
     window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));

@@ -13,6 +13,8 @@ import type { Work } from './work.js';
 const TARGET = 'agent_magics';
 const CONTROL = 'agent_magics_message';
 const VERSION = 1;
+/** The class of a notebook whose kernel hears this page: rows at work can be stopped. */
+const LINKED = 'am-linked';
 /** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
 const SUBSHELL_LIMIT = 5_000;
 const INFO_LIMIT = 2_000;
@@ -56,8 +58,14 @@ export class Link {
     this._send({ type: 'question', id, content });
   }
 
+  /** Stop the sub-agent whose record has this id. */
+  stopAgent(id: string): void {
+    this._send({ type: 'stop_agent', id });
+  }
+
   dispose(): void {
     this._isDisposed = true;
+    this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
@@ -152,6 +160,7 @@ export class Link {
     this._comms.clear();
     if (comm !== undefined) {
       this._comm = comm;
+      this._panel.node.classList.add(LINKED);
       await this._findWay(comm);
       this._send({ type: 'ping' });
       this._sendTools(); // some may have come or gone since the knock

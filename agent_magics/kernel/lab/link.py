@@ -101,6 +101,7 @@ class LabLink:
     Attributes:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
+        stop_agent: stops the sub-agent whose record has an id; from any thread.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -111,6 +112,7 @@ class LabLink:
         self._calls: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
+        self.stop_agent: Callable[[str], object] = bool
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._was_linked = False
         self._pinged = threading.Event()
@@ -203,6 +205,8 @@ class LabLink:
                 self.drop(page)
             case {"cell": str(cell)}:
                 self._hear_foot(page, cell, data)
+            case {"type": "stop_agent", "id": str(which)}:
+                self.stop_agent(which)
             case {"type": "gone", "cells": [*cells]}:
                 self._stop_in(cells, page.client)
             case {"type": "tools"}:
