@@ -4,7 +4,8 @@ import asyncio
 import atexit
 import keyword
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -22,7 +23,7 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt
+from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
@@ -39,6 +40,7 @@ from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
+from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.result import MapResult
 from agent_magics.settings.sources import Source
 from agent_magics.settings.table import settings_in
@@ -65,7 +67,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
         self._page_tools = PageTools(settings.lab)
-        settings.lab.stop_agent = self._stop_sub_agent
+        settings.lab.answers["stop_agent"] = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
@@ -97,10 +99,11 @@ class NotebookAgents:
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
 
-    def _stop_sub_agent(self, record: str) -> None:
-        """Stop the sub-agent whose record has this id; from any thread."""
+    def _stop_sub_agent(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Stop the sub-agent whose record has the id that a page names; from any thread."""
         for agent in tuple(self.agents.values()):
-            agent.session.engine.post(agent.sub_agents.stop_by_person, record)
+            agent.session.engine.post(agent.sub_agents.stop_by_person, str(wish.get("id")))
+        return {}
 
     # -- cells -------------------------------------------------------------------------------------
 
@@ -171,7 +174,7 @@ class NotebookAgents:
 
     def _map_blocking(self, options: Any, cell: str) -> None:
         """Run a ``%%agent --map`` cell that blocks."""
-        run, asked = self._prepare_map(options, cell)
+        run, asked = self._prepare_map(options, cell, blocks=True)
         try:
             self._bind_map(run.run_blocking(**asked), options)
         except FatalError as error:
@@ -195,7 +198,9 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
-    def _prepare_map(self, options: Any, cell: str) -> tuple[MapCell, dict[str, Any]]:
+    def _prepare_map(
+        self, options: Any, cell: str, *, blocks: bool = False
+    ) -> tuple[MapCell, dict[str, Any]]:
         _check_into(options)
         namespace = self.shell.user_ns
         try:
@@ -209,7 +214,14 @@ class NotebookAgents:
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
-        return MapCell(self.shell, self.host, agent), asked
+        return MapCell(self.shell, self.host, agent, blocks=blocks), asked
+
+    def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
+        """Return what shows a call of `Agent.map` in the cell that makes it."""
+        is_cell = threading.current_thread() is threading.main_thread()
+        if not is_cell:
+            return Watcher()
+        return MapCell(self.shell, self.host, agent, blocks=blocks, is_call=True)
 
     def _bind_map(self, result: MapResult, options: Any) -> None:
         self.shell.user_ns["_agent"] = result
@@ -245,8 +257,11 @@ class NotebookAgents:
     def _prompt(self, options: Any, cell: str) -> str:
         """Return the text for the model: the named prompt, then the cell's own text."""
         namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
-        named = read_prompt(options.prompt, workspace, namespace) if options.prompt else ""
-        prompt = "\n\n".join(filter(None, (named, interpolate(cell.strip(), namespace))))
+        words, text = options.prompt, cell.strip()
+        if not words:
+            words, text = split_prompt(text, workspace)
+        named = read_prompt(words, workspace, namespace) if words else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
         if not prompt:
             raise FatalError("The cell is empty: write what the agent should do below %%agent.")
         return prompt

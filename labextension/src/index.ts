@@ -2,15 +2,19 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { IAgentMagics, PageTools } from './api.js';
 import { callAttention } from './attention.js';
+import { PromptCompleter } from './completion.js';
 import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
 import { STOP_AGENT } from './draw.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
+import { showProse } from './prompts.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
 import { Work } from './work.js';
@@ -20,8 +24,11 @@ export * from './api.js';
 /** How a question's widget tells what the person did, where the kernel could not hear it. */
 const QUESTION = 'agent-magics-question';
 
-/** The runs of all notebooks in this page. */
+const COMPLETE = 'completer:invoke-notebook';
+
+/** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
+const links = new Set<Link>();
 
 const link: JupyterFrontEndPlugin<IAgentMagics> = {
   id: 'agent-magics:link',
@@ -31,8 +38,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
   provides: IAgentMagics,
   activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
     const tools = new PageTools();
-    const links = new Set<Link>();
-    const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
     passShortcuts();
     tracker.forEach(follow);
@@ -47,7 +53,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
     });
     document.addEventListener(STOP_AGENT, event => {
       const id = String((event as CustomEvent).detail);
-      links.forEach(link => link.stopAgent(id)); // a kernel that does not know it ignores it
+      links.forEach(link => void link.ask('stop_agent', { id })); // others do not know it
     });
     // A page that goes says so, where it can: the kernel need not wait for it then.
     window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));
@@ -81,8 +87,31 @@ const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const prompts: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:prompts',
+  description: 'Shows the prompts of agent cells as prose, and completes what they mention.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry, IEditorLanguageRegistry],
+  optional: [ICompletionProviderManager],
+  activate: (
+    app: JupyterFrontEnd,
+    registry: IEditorExtensionRegistry,
+    languages: IEditorLanguageRegistry,
+    completion: ICompletionProviderManager | null
+  ): void => {
+    completion?.registerProvider(
+      new PromptCompleter(widget => [...links].find(link => link.panel === widget))
+    );
+    showProse(registry, languages, () => {
+      if (completion !== null && app.commands.hasCommand(COMPLETE)) {
+        void app.commands.execute(COMPLETE);
+      }
+    });
+  }
+};
+
 /** Keep a link to whichever kernel a notebook has. */
-function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
+function followKernel(panel: NotebookPanel, tools: PageTools): void {
   let link: Link | null = null;
   const renew = (): void => {
     if (link !== null) {
@@ -104,4 +133,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
   renew();
 }
 
-export default [link, commands];
+export default [link, commands, prompts];

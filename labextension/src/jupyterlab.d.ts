@@ -19,6 +19,8 @@ declare module '@jupyterlab/application' {
       }
     ): unknown;
     notifyCommandChanged(id?: string): void;
+    hasCommand(id: string): boolean;
+    execute(id: string): Promise<unknown>;
   }
 
   export interface JupyterFrontEnd {
@@ -156,7 +158,9 @@ declare module '@jupyterlab/notebook' {
     readonly iopubMessage: ISignal<Kernel, Message>;
     readonly statusChanged: ISignal<Kernel, string>;
     readonly anyMessage: ISignal<Kernel, { msg: Message; direction: 'send' | 'recv' }>;
+    readonly status: string;
     createComm(target: string, id?: string): Comm;
+    requestComplete(content: { code: string; cursor_pos: number }): Promise<Message>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
   }
 
@@ -210,4 +214,160 @@ declare module '@jupyterlab/notebook' {
   }
 
   export const INotebookTracker: Token<INotebookTracker>;
+}
+
+declare module '@jupyterlab/codemirror' {
+  import type { Extension } from '@codemirror/state';
+  import type { Parser } from '@lezer/highlight';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  /** What an editor edits: the model of a cell, of a file. */
+  export interface EditorModel {
+    /** Of cells. */
+    readonly type?: string;
+    mimeType: string;
+    readonly mimeTypeChanged: ISignal<EditorModel, unknown>;
+    readonly sharedModel: { getSource(): string };
+  }
+
+  export interface IEditorExtensionRegistry {
+    addExtension(extension: {
+      name: string;
+      factory: (options: { model: EditorModel }) => unknown;
+    }): void;
+  }
+
+  export interface IEditorLanguageRegistry {
+    getLanguage(
+      language: string
+    ): Promise<{ support?: { language: { parser: Parser } } } | null>;
+  }
+
+  export const IEditorExtensionRegistry: Token<IEditorExtensionRegistry>;
+  export const IEditorLanguageRegistry: Token<IEditorLanguageRegistry>;
+
+  export namespace EditorExtensionRegistry {
+    function createImmutableExtension(extension: Extension): unknown;
+  }
+}
+
+declare module '@jupyterlab/completer' {
+  import type { Token } from '@lumino/coreutils';
+  import type { EditorModel } from '@jupyterlab/codemirror';
+  import type { Kernel } from '@jupyterlab/notebook';
+
+  export interface CompletionContext {
+    readonly widget: object;
+    readonly editor?: { readonly model: EditorModel } | null;
+    readonly session?: { readonly kernel: Kernel | null } | null;
+  }
+
+  /** Offsets are in characters, not in code units. */
+  export interface CompletionReply {
+    start: number;
+    end: number;
+    items: { label: string; insertText: string; type?: string }[];
+  }
+
+  export interface CompletionProvider {
+    readonly identifier: string;
+    readonly rank: number;
+    readonly renderer: null;
+    isApplicable(context: CompletionContext): Promise<boolean>;
+    fetch(
+      request: { text: string; offset: number },
+      context: CompletionContext
+    ): Promise<CompletionReply>;
+  }
+
+  export interface ICompletionProviderManager {
+    registerProvider(provider: CompletionProvider): void;
+  }
+
+  export const ICompletionProviderManager: Token<ICompletionProviderManager>;
+}
+
+declare module '@codemirror/state' {
+  export const Prec: { highest(extension: Extension): Extension };
+
+  export type Extension = { readonly extension: Extension } | readonly Extension[];
+
+  export interface EditorState {
+    readonly doc: {
+      readonly length: number;
+      sliceString(from: number, to: number): string;
+      toString(): string;
+    };
+    readonly selection: { readonly main: { readonly head: number } };
+  }
+
+  export interface Range<T> {
+    readonly value: T;
+  }
+}
+
+declare module '@codemirror/view' {
+  import type { EditorState, Extension, Range } from '@codemirror/state';
+
+  export type DecorationSet = object;
+
+  export class Decoration {
+    static mark(spec: { class: string }): Decoration;
+    static set(marks: readonly Range<Decoration>[], sort?: boolean): DecorationSet;
+    range(from: number, to: number): Range<Decoration>;
+  }
+
+  export interface ViewUpdate {
+    readonly docChanged: boolean;
+    readonly startState: EditorState;
+    readonly state: EditorState;
+    readonly transactions: readonly { isUserEvent(event: string): boolean }[];
+  }
+
+  export interface PluginValue {
+    update?(update: ViewUpdate): void;
+    destroy?(): void;
+  }
+
+  export class ViewPlugin {
+    static define<T extends PluginValue>(
+      create: (view: EditorView) => T,
+      spec?: { decorations?: (value: T) => DecorationSet }
+    ): Extension;
+  }
+
+  export class EditorView {
+    readonly state: EditorState;
+    dispatch(spec: { selection?: { anchor: number } }): void;
+    static readonly contentAttributes: {
+      of(attributes: (view: EditorView) => { [name: string]: string } | null): Extension;
+    };
+    static readonly updateListener: { of(listener: (update: ViewUpdate) => void): Extension };
+  }
+}
+
+declare module '@codemirror/language' {
+  import type { EditorState } from '@codemirror/state';
+  import type { Tag } from '@lezer/highlight';
+
+  export function highlightingFor(state: EditorState, tags: readonly Tag[]): string | null;
+}
+
+declare module '@lezer/highlight' {
+  export interface Tag {
+    readonly id: number;
+  }
+
+  export interface Parser {
+    parse(text: string): object;
+  }
+
+  export const tags: { readonly keyword: Tag; readonly operator: Tag; readonly string: Tag };
+
+  export function highlightTree(
+    tree: object,
+    highlighter: { style(tags: readonly Tag[]): string | null },
+    put: (from: number, to: number, classes: string) => void
+  ): void;
 }

@@ -18,6 +18,8 @@ const LINKED = 'am-linked';
 /** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
 const SUBSHELL_LIMIT = 5_000;
 const INFO_LIMIT = 2_000;
+/** Milliseconds for the kernel's answer to a question of the page. */
+const ANSWER_LIMIT = 2_000;
 /** Milliseconds in which a cell that was moved is back. */
 const MOVING = 300;
 /** What a notebook holds, or a cell that is run, where agent_magics may be loaded. */
@@ -58,9 +60,25 @@ export class Link {
     this._send({ type: 'question', id, content });
   }
 
-  /** Stop the sub-agent whose record has this id. */
-  stopAgent(id: string): void {
-    this._send({ type: 'stop_agent', id });
+  get panel(): NotebookPanel {
+    return this._panel;
+  }
+
+  /**
+   * Ask the kernel something; it answers while it is busy, too.
+   *
+   * @returns null where agent_magics is not loaded there, or does not answer in time.
+   */
+  async ask(about: string, fields: { [key: string]: Json }, limit = ANSWER_LIMIT): Promise<Wish | null> {
+    if (!this._isOpen) {
+      return null;
+    }
+    const id = UUID.uuid4();
+    const answer = new Promise<Wish>(resolve => this._asked.set(id, resolve));
+    this._send({ type: 'ask', id, about, ...fields });
+    const came = await within(limit, answer);
+    this._asked.delete(id);
+    return came ? answer : null;
   }
 
   dispose(): void {
@@ -287,6 +305,9 @@ export class Link {
       case 'unheard':
         this._feet.giveBack(String(data.cell), String(data.text));
         break;
+      case 'answer':
+        this._asked.get(String(data.id))?.(data);
+        break;
       case 'call':
         void this._call(data);
         break;
@@ -317,6 +338,7 @@ export class Link {
     }
   }
 
+  private _asked = new Map<string, (answer: Wish) => void>();
   private _cells = new Set<string>();
   private _counting: ReturnType<typeof setTimeout> | undefined;
   private _comm: Comm | null = null;

@@ -57,9 +57,8 @@ def test_what_is_not_at_work_is_not_stopped(kernel: Kernel) -> None:
 def test_a_page_stops_it_by_its_record_alone(kernel: Kernel) -> None:
     _begin(kernel)
     lab = "get_ipython().magics_manager.registry['AgentMagics'].lab"
-    page = "type('Page', (), {'client': ''})()"
     for which in ("'explore-1-not'", f"{CHILDREN}['explore-1'].id"):
-        kernel.run(f"{lab}._receive({page}, {{'type': 'stop_agent', 'id': {which}}}, 'subshell')")
+        assert kernel.value(f"{lab}.answers['stop_agent']({{'id': {which}}})") == "{}"
     kernel.run(WAIT)
     assert kernel.value(f"{CHILDREN}['explore-1'].problem") == "stopped by the person"
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.kernel.interrupt import interruptible
+from agent_magics.protocol.errors import FatalError, error_text
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"
@@ -101,7 +102,7 @@ class LabLink:
     Attributes:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
-        stop_agent: stops the sub-agent whose record has an id; from any thread.
+        answers: what answers the questions of pages, by their subject; called on any thread.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -112,7 +113,7 @@ class LabLink:
         self._calls: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
-        self.stop_agent: Callable[[str], object] = bool
+        self.answers: dict[str, Callable[[Data], Data]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._was_linked = False
         self._pinged = threading.Event()
@@ -203,10 +204,10 @@ class LabLink:
                 self._pinged.set()
             case {"type": "bye"}:
                 self.drop(page)
+            case {"type": "ask", "id": str(which), "about": str(about)}:
+                page.say("answer", id=which, **self._answer(about, data))
             case {"cell": str(cell)}:
                 self._hear_foot(page, cell, data)
-            case {"type": "stop_agent", "id": str(which)}:
-                self.stop_agent(which)
             case {"type": "gone", "cells": [*cells]}:
                 self._stop_in(cells, page.client)
             case {"type": "tools"}:
@@ -215,12 +216,27 @@ class LabLink:
                 receive = self._questions.get(which)
                 if receive is not None:
                     receive(content)
+            case _:
+                self._hear_reply(data)
+
+    def _hear_reply(self, data: Any) -> None:
+        """Hand over what a page replies to the kernel."""
+        match data:
             case {"type": "reply", "id": str(which)} if which in self._wishes:
                 _, answer = self._wishes.pop(which)
                 _hand_over(answer, data)
             case {"type": "result", "call_id": str(which)} if which in self._calls:
                 _, finish = self._calls.pop(which)
                 finish(data)
+
+    def _answer(self, about: str, question: Data) -> Data:
+        """Return the answer to a page's question; one without an answer must not raise here."""
+        try:
+            return self.answers[about](question)
+        except FatalError as error:
+            return {"refused": str(error)}
+        except Exception as error:
+            return {"refused": f"the kernel cannot answer about {about}: {error_text(error)}"}
 
     def _hear_foot(self, page: Page, cell: str, data: Data) -> None:
         """Hand over what is said at the foot of a cell; words for one that has ended go back."""
