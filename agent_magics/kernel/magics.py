@@ -24,6 +24,7 @@ from agent_magics.kernel.transform import AwaitTopLevelCell
 if TYPE_CHECKING:
     from agent_magics.app import Agent
     from agent_magics.kernel.notebook import NotebookAgents
+    from agent_magics.kernel.overview import Overview
 
 
 @magics_class
@@ -34,6 +35,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         super().__init__(shell=shell)
         # From now on pages of JupyterLab are let in.
         self.lab = LabLink(getattr(shell, "kernel", None))
+        self.lab.on_watch = lambda: self._overview.watch()
         self.lab.answers["complete"] = self._complete_for_page
 
     # -- the magics --------------------------------------------------------------------------------
@@ -44,6 +46,13 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         module = importlib.import_module("agent_magics.kernel.notebook")
         agents: NotebookAgents = module.NotebookAgents(self.shell, self)
         return agents
+
+    @functools.cached_property
+    def _overview(self) -> "Overview":
+        """What the agents do, for pages that watch."""
+        module = importlib.import_module("agent_magics.kernel.overview")
+        overview: Overview = module.Overview(self.lab, lambda: vars(self).get("notebook"))
+        return overview
 
     @property
     def agents(self) -> "dict[str, Agent]":

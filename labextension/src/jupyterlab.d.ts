@@ -6,7 +6,10 @@
  */
 
 declare module '@jupyterlab/application' {
+  import type { Kernel } from '@jupyterlab/notebook';
   import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+  import type { Widget } from '@lumino/widgets';
 
   export interface CommandRegistry {
     addCommand(
@@ -18,6 +21,7 @@ declare module '@jupyterlab/application' {
         isEnabled: () => boolean;
       }
     ): unknown;
+    execute(id: string, args?: object): Promise<unknown>;
     notifyCommandChanged(id?: string): void;
     hasCommand(id: string): boolean;
     execute(id: string): Promise<unknown>;
@@ -25,7 +29,29 @@ declare module '@jupyterlab/application' {
 
   export interface JupyterFrontEnd {
     readonly commands: CommandRegistry;
-    readonly shell: { activateById(id: string): void };
+    readonly shell: {
+      activateById(id: string): void;
+      add(widget: Widget, area: string, options: { rank: number }): void;
+    };
+    readonly serviceManager: {
+      readonly sessions: {
+        readonly runningChanged: ISignal<unknown, SessionModel[]>;
+        running(): IterableIterator<SessionModel>;
+      };
+      readonly kernels: { connectTo(options: { model: { id: string; name: string } }): Kernel };
+      readonly contents: { get(path: string, options: { content: boolean }): Promise<FileModel> };
+    };
+  }
+
+  export interface SessionModel {
+    readonly path: string;
+    readonly type: string;
+    readonly kernel: { readonly id: string; readonly name: string } | null;
+  }
+
+  export interface FileModel {
+    /** Of a notebook: as nbformat has it. */
+    readonly content: { cells?: { source: string | string[] }[] } | null;
   }
 
   export interface JupyterFrontEndPlugin<T> {
@@ -58,6 +84,58 @@ declare module '@jupyterlab/apputils' {
       }
     ): string;
     function dismiss(id: string): void;
+  }
+}
+
+declare module '@jupyterlab/running' {
+  import type { LabIcon } from '@jupyterlab/ui-components';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  export interface IRunningItem {
+    open(): void;
+    shutdown(): void;
+    icon(): LabIcon;
+    label(): string;
+    labelTitle(): string;
+    detail(): string;
+  }
+
+  export interface IRunningSessionManagers {
+    add(manager: {
+      name: string;
+      running(): IRunningItem[];
+      shutdownAll(): void;
+      refreshRunning(): void;
+      runningChanged: ISignal<unknown, unknown>;
+      shutdownLabel: string;
+      shutdownAllLabel: string;
+      shutdownAllConfirmationText: string;
+    }): unknown;
+  }
+
+  export const IRunningSessionManagers: Token<IRunningSessionManagers>;
+}
+
+declare module '@jupyterlab/translation' {
+  import type { Token } from '@lumino/coreutils';
+
+  export interface TranslationBundle {
+    __(text: string, ...values: (string | number)[]): string;
+    _n(one: string, many: string, count: number, ...values: (string | number)[]): string;
+  }
+
+  export interface ITranslator {
+    load(domain: string): TranslationBundle;
+  }
+
+  export const ITranslator: Token<ITranslator>;
+  export const nullTranslator: ITranslator;
+}
+
+declare module '@jupyterlab/ui-components' {
+  export class LabIcon {
+    constructor(options: { name: string; svgstr: string });
   }
 }
 
@@ -136,6 +214,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface Future {
     readonly done: Promise<unknown>;
+    onIOPub: (message: Message) => void;
   }
 
   export interface Comm {
@@ -162,6 +241,12 @@ declare module '@jupyterlab/notebook' {
     createComm(target: string, id?: string): Comm;
     requestComplete(content: { code: string; cursor_pos: number }): Promise<Message>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
+    requestExecute(content: {
+      code: string;
+      store_history: boolean;
+      allow_stdin: boolean;
+    }): Future;
+    dispose(): void;
   }
 
   export interface SessionContext {
