@@ -105,7 +105,8 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         """Return the front end for `Agent` objects of this process."""
         serving = importlib.import_module("agent_magics.kernel.commands.serving")
         serve_host = functools.partial(serving.NotebookServeHost, self.notebook)
-        return FrontEnd(self.notebook.host, self.notebook.live_kernel, serve_host)
+        notebook = self.notebook
+        return FrontEnd(notebook.host, notebook.live_kernel, serve_host, notebook.map_watcher)
 
     def close(self) -> None:
         """Close the agents, if there are any, and the connections to pages."""

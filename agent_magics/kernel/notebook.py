@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import keyword
 import sys
+import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
+from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.result import MapResult
 from agent_magics.settings.sources import Source
 from agent_magics.settings.table import settings_in
@@ -165,7 +167,7 @@ class NotebookAgents:
 
     def _map_blocking(self, options: Any, cell: str) -> None:
         """Run a ``%%agent --map`` cell that blocks."""
-        run, asked = self._prepare_map(options, cell)
+        run, asked = self._prepare_map(options, cell, blocks=True)
         try:
             self._bind_map(run.run_blocking(**asked), options)
         except FatalError as error:
@@ -189,7 +191,9 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
-    def _prepare_map(self, options: Any, cell: str) -> tuple[MapCell, dict[str, Any]]:
+    def _prepare_map(
+        self, options: Any, cell: str, *, blocks: bool = False
+    ) -> tuple[MapCell, dict[str, Any]]:
         _check_into(options)
         namespace = self.shell.user_ns
         try:
@@ -203,7 +207,14 @@ class NotebookAgents:
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
-        return MapCell(self.shell, self.host, agent), asked
+        return MapCell(self.shell, self.host, agent, blocks=blocks), asked
+
+    def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
+        """Return what shows a call of `Agent.map` in the cell that makes it."""
+        is_cell = threading.current_thread() is threading.main_thread()
+        if not is_cell:
+            return Watcher()
+        return MapCell(self.shell, self.host, agent, blocks=blocks, is_call=True)
 
     def _bind_map(self, result: MapResult, options: Any) -> None:
         self.shell.user_ns["_agent"] = result
