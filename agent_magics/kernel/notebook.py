@@ -203,7 +203,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None

@@ -10,6 +10,7 @@ from typing import Any
 import distributed
 
 from agent_magics.rows.job import Job
+from agent_magics.rows.mapping import Watcher
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def kill_worker(client: distributed.Client, number: int = 0) -> None:
     os.kill(processes[number % len(processes)], signal.SIGKILL)
 
 
-class When:
+class When(Watcher):
     """Calls a function with a map's job, on a thread, as soon as so many rows are done.
 
     Args:
@@ -45,22 +46,19 @@ class When:
 
     def __init__(self, counts: Sequence[int], act: Callable[[Job], object]) -> None:
         self._counts, self._act = counts, act
+        self._over = threading.Event()
 
-    @contextmanager
-    def __call__(self, job: Job) -> Iterator[None]:
-        over = threading.Event()
+    def begin(self, job: Job) -> None:
+        self._thread = threading.Thread(target=self._wait, args=(job,))
+        self._thread.start()
 
-        def wait() -> None:
-            for count in self._counts:
-                while job.progress.done < count:
-                    if over.wait(0.01):
-                        return
-                self._act(job)
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
 
-        thread = threading.Thread(target=wait)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def _wait(self, job: Job) -> None:
+        for count in self._counts:
+            while job.progress.done < count:
+                if self._over.wait(0.01):
+                    return
+            self._act(job)

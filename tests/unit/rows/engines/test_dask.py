@@ -45,10 +45,10 @@ def agent_for(server, **given):
     return Agent(base_url=server.base_url, api_key=KEY, model=MODEL, **given)
 
 
-def run(agent, given, engine, watch, **options):
-    """Run a map that `watch` sees."""
+def run(agent, given, engine, watcher, **options):
+    """Run a map that `watcher` sees."""
     options = {"engine": engine, "ask_above": None, **options}
-    return agent.mapping("{{text}}", given, output=None, options=options, watch=watch).wait_sync()
+    return agent.mapping("{{text}}", given, output=None, options=options).wait_sync(watcher)
 
 
 def rows(number):

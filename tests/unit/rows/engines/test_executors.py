@@ -57,9 +57,9 @@ def test_a_broken_pool_ends_it_with_what_there_is():
     with RowServer(delay=0.05) as server, agent_for(server) as agent:
         with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
             options = {"engine": pool, "concurrency": 10, "ask_above": None}
-            done = agent.mapping(
-                "{{text}}", rows(500), output=None, options=options, watch=When([100], kill)
-            ).wait_sync()
+            done = agent.mapping("{{text}}", rows(500), output=None, options=options).wait_sync(
+                When([100], kill)
+            )
         assert "cannot ask" in done.stopped
         kept = int(done.frame["answer"].notna().sum())
         assert 100 <= kept < 500
