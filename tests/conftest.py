@@ -30,10 +30,11 @@ DEAR = ("browser", "servers", "launcher", "attacks", "kernel", "mcp")
 SHARING = ("browser", "kernel")
 # How the threads are named that a process keeps: the loop of all agents, its executor, the pump of
 # all commands, threads for tools, which wait a while for the next one, who looks after files, and
-# the one on which Dask reads and writes large messages.
+# those on which Dask and fsspec wait for the network.
 LASTING = (
     *("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire"),
     "Dask-Offload",
+    "fsspecIO",
 )
 
 

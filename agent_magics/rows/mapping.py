@@ -172,7 +172,7 @@ class RowMapping:
 
     async def _run(self, ask: Callable[[Quote], Awaitable[str]], watcher: Watcher) -> MapResult:
         plan = self.plan
-        sink = self._sink()
+        sink = await asyncio.to_thread(self._sink)  # a URL may take a while
         async with AsyncExitStack() as open_ones:
             asker = await self._asker()
             open_ones.push_async_callback(asker.close)
@@ -188,7 +188,7 @@ class RowMapping:
     def _sink(self) -> Collected | Parts:
         into = self._options.get("into")
         if into is not None:
-            return Parts(Path(into).expanduser(), self.plan.columns, self.plan.digest)
+            return Parts(into, self.plan.columns, self.plan.digest)
         return Collected(self.plan.columns, self.plan.source.count or 0)
 
     async def _asker(self) -> Asker:
