@@ -69,6 +69,8 @@ async def edit_symbol(
         RespondToModel: there is no such symbol, or the code does not fit; nothing was changed.
     """
     named = await find_one(name_path, path, ctx)
+    if named.file.cells:
+        raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
         changes = await _renaming(named, text, ctx)
         places = sum(len(edits) for _, edits in changes)

@@ -1,6 +1,6 @@
 """``symbols``: the classes, functions and variables of a file, a folder, or with a name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,13 +16,19 @@ from agent_magics.tools.files.access import (
     count_fitting,
     require_at_least,
 )
+from agent_magics.tools.structure.live import OF_IPYTHON, LiveName, find_live, namespace_of
 from agent_magics.tools.structure.names import (
     NamedSymbol,
     find_all,
     found_by_servers,
+    in_open_notebook,
     named_symbols,
+    one_file,
+    tree_of,
 )
-from agent_magics.tools.structure.sources import parsed_symbols, scan, symbols_of
+from agent_magics.tools.structure.sources import parsed_symbols, scan
+
+_MOST_LIVE = 20  # names of the live kernel
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -62,11 +68,25 @@ async def symbols(
         found = [inner for each in chosen for inner in _with_inner(each, _depth(guard, depth, 1))]
     elif query:
         found = await run_on_thread(_with_name, path, query, ctx)
+        found += [e for e in await in_open_notebook(path, ctx) if _holds(e, query)]
         found = found or await found_by_servers(query, ctx)
     else:
         found = await _below(path, guard, depth, ctx)
     page, _ = guard.cap_items(found)
-    return Symbols(page, len(found), name_path or query or path, guard)
+    live = live_matches(query, found, ctx) if query else ()
+    return Symbols(page, len(found), name_path or query or path, guard, live)
+
+
+def live_matches(
+    query: str, found: Sequence[NamedSymbol], ctx: ToolContext | None
+) -> tuple[LiveName, ...]:
+    """Return the names that hold `query` and exist in the live kernel alone."""
+    static = {each.name_path for each in found}
+    present = [name for name in namespace_of(ctx) if type(name) is str and name[:1] != "_"]
+    names = sorted(name for name in present if name not in static and name not in OF_IPYTHON)
+    fitting = [name for name in names if query.lower() in name.lower()]
+    described = (find_live(name, ctx) for name in fitting[:_MOST_LIVE])
+    return tuple(each for each in described if each is not None)
 
 
 def _depth(guard: OutputGuard, depth: int | None, otherwise: int) -> int:
@@ -82,25 +102,28 @@ def _with_inner(named: NamedSymbol, depth: int) -> Iterator[NamedSymbol]:
 
 
 def _with_name(path: str, query: str, ctx: ToolContext | None) -> list[NamedSymbol]:
-    sought = query.lower()
     return [
         each
         for file in scan(path, ctx)
-        if sought in file.text.lower()
+        if query.lower() in file.text.lower()
         for each in named_symbols(file, parsed_symbols(file))
-        if sought in each.symbol.name.lower()
+        if _holds(each, query)
     ]
+
+
+def _holds(named: NamedSymbol, query: str) -> bool:
+    return query.lower() in named.symbol.name.lower()
 
 
 async def _below(
     path: str, guard: OutputGuard, depth: int | None, ctx: ToolContext | None
 ) -> list[NamedSymbol]:
-    files = await run_on_thread(lambda: list(scan(path, ctx)))
-    levels = _depth(guard, depth, 1 if len(files) == 1 else 0)
-    if len(files) == 1:  # whatever is wrong with it is reported
-        trees = [(files[0], await symbols_of(files[0], ctx))]
+    file = await one_file(path, ctx)
+    levels = _depth(guard, depth, 0 if file is None else 1)
+    if file is not None:  # whatever is wrong with it is reported
+        trees = [(file, await tree_of(file, ctx))]
     else:
-        trees = await run_on_thread(lambda: [(file, parsed_symbols(file)) for file in files])
+        trees = await run_on_thread(lambda: [(f, parsed_symbols(f)) for f in scan(path, ctx)])
     return [
         each for file, tree in trees for each in named_symbols(file, tree) if each.depth <= levels
     ]
@@ -115,12 +138,14 @@ class Symbols(Readable):
         total: how many there are.
         wanted: what was asked for.
         guard: the requested page.
+        live: names that exist in the live kernel alone.
     """
 
     found: list[NamedSymbol]
     total: int
     wanted: str
     guard: OutputGuard
+    live: tuple[LiveName, ...] = ()
 
     def __iter__(self) -> Iterator[NamedSymbol]:
         return iter(self.found)
@@ -133,15 +158,16 @@ class Symbols(Readable):
         return {"total": self.total}
 
     def _text(self, budget: int) -> str:
+        live = [str(each).partition("\n")[0] for each in self.live]
         if not self.found:
-            return f"No symbols for {self.wanted}."
+            return "\n".join(live) or f"No symbols for {self.wanted}."
         blocks = list(self._blocks())
         count = count_fitting(blocks, budget - FOR_NOTES)
         if count == 1 and len(blocks[0]) > budget - FOR_NOTES:
             cut = blocks[0][: budget - FOR_NOTES].rpartition("\n")[0]
             blocks[0] = f"{cut}\n… cut: read_file shows the rest"
         rest = self.guard.overflow(count, self.total, "narrow path or query for others")
-        return "\n".join((*blocks[:count], *([] if rest is None else [str(rest)])))
+        return "\n".join((*blocks[:count], *live, *([] if rest is None else [str(rest)])))
 
     def _blocks(self) -> Iterator[str]:
         """Yield the text of each symbol, the file's name above the first of each file."""

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.files.paths import resolve_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
-from agent_magics.symbols.provider import Range, Symbol
+from agent_magics.symbols.provider import Symbol
+from agent_magics.tools.structure.notebooks import (
+    is_notebook,
+    notebook_symbols,
+    read_notebook,
+    read_open_notebook,
+)
 from agent_magics.tools.structure.sources import (
     SourceFile,
+    folder_of,
     parsed_symbols,
     read_result,
     read_source,
@@ -45,16 +53,10 @@ class NamedSymbol:
     @property
     def lines(self) -> str:
         """Its first and last line, from 1: "12-40", or "12"."""
-        return lines_of(self.symbol.range)
+        return self.file.lines(self.symbol.range)
 
     def __str__(self) -> str:
         return f"{self.file.shown}:{self.lines} {self.name_path}"
-
-
-def lines_of(place: Range) -> str:
-    """Return the lines of a range, from 1: "12-40", or "12"."""
-    first, last = place.start.line + 1, place.end.line + 1
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def named_symbols(
@@ -133,23 +135,43 @@ async def find_all(name_path: str, path: str, ctx: ToolContext | None) -> list[N
 
 async def _candidates(name: str, path: str, ctx: ToolContext | None) -> list[NamedSymbol]:
     """Return all symbols of the files at or below `path` in which a name stands."""
-    file = await run_on_thread(_one_file, path, ctx)
+    file = await one_file(path, ctx)
     if file is not None:
-        return list(named_symbols(file, await symbols_of(file, ctx)))
+        return list(named_symbols(file, await tree_of(file, ctx)))
     found: list[NamedSymbol] = await run_on_thread(_parsed, path, name, ctx)
+    found += await in_open_notebook(path, ctx)
     if not any(each.symbol.name == name for each in found):
         found += [e for e in await found_by_servers(name, ctx) if e.symbol.name == name]
     return found
 
 
-def _one_file(path: str, ctx: ToolContext | None) -> SourceFile | None:
-    """Return the file that a path argument names; None for a folder."""
+async def one_file(path: str, ctx: ToolContext | None) -> SourceFile | None:
+    """Return the file that a path argument names; None for a folder.
+
+    Raises:
+        RespondToModel: it may not be read, or is missing.
+    """
+    if is_notebook(path):
+        return await read_notebook(path, ctx)
     try:
-        return read_source(path, ctx)
+        return await run_on_thread(read_source, path, ctx)  # type: ignore[no-any-return]
     except RespondToModel as error:
         if "is a folder" in str(error):
             return None
         raise
+
+
+async def tree_of(file: SourceFile, ctx: ToolContext | None) -> tuple[Symbol, ...]:
+    """Return the symbols of a file or notebook as a tree."""
+    return notebook_symbols(file) if file.cells else await symbols_of(file, ctx)
+
+
+async def in_open_notebook(path: str, ctx: ToolContext | None) -> list[NamedSymbol]:
+    """Return the symbols of the open notebook, where it stands in a folder."""
+    file = await read_open_notebook(ctx)
+    if file is None or not file.path.is_relative_to(resolve_path(path, folder_of(ctx))):
+        return []
+    return list(named_symbols(file, notebook_symbols(file)))
 
 
 def _parsed(path: str, name: str, ctx: ToolContext | None) -> list[NamedSymbol]:

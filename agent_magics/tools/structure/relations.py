@@ -12,7 +12,7 @@ from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
-from agent_magics.symbols.provider import Call, Location, Position, Symbol, SymbolProvider
+from agent_magics.symbols.provider import Call, Location, Position, Range, Symbol, SymbolProvider
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,
@@ -20,9 +20,11 @@ from agent_magics.tools.files.access import (
     count_fitting,
     number_of,
 )
-from agent_magics.tools.structure.names import NamedSymbol, find_one, lines_of
+from agent_magics.tools.structure.live import find_live
+from agent_magics.tools.structure.names import NamedSymbol, find_one
 from agent_magics.tools.structure.sources import (
     SourceFile,
+    provider_for,
     read_result,
     read_source,
     server_for,
@@ -50,8 +52,9 @@ class Place:
     location: Location
 
     def __str__(self) -> str:
-        line = self.location.range.start.line
-        return f"{self.file.shown}:{line + 1}: {self.file.line(line).strip()[:_LONGEST_LINE]}"
+        start = self.location.range.start
+        line = self.file.lines(Range(start, start))
+        return f"{self.file.shown}:{line}: {self.file.line(start.line).strip()[:_LONGEST_LINE]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,8 +172,8 @@ async def definition(
     """Tell where a name is defined, with its type, signature and documentation.
 
     Args:
-        name: a name that stands in a line of a file; without line a symbol, as in `symbols`.
-        path: the file.
+        name: a name in a line of a file; without line a symbol, or a name of the live kernel.
+        path: the file or folder.
         line: the line, from 1.
 
     Raises:
@@ -178,21 +181,41 @@ async def definition(
     """
     guard = OutputGuard()
     if line is None:
-        named = await find_one(name, path, ctx)
-        file, position = named.file, named.symbol.selection.start
-        found: Sequence[Location] = [Location(named.symbol.path, named.symbol.range)]
-        server = await server_for(file.path, file.shown, "The type of a symbol", ctx)
-    else:
-        file = await run_on_thread(read_source, path, ctx)
-        position = _position_of(name, line, file)
-        server = await server_for(file.path, file.shown, "definition", ctx)
-        found = await server.definition(file.path, position)
+        return await _describe_named(name, path, guard, ctx)
+    file = await run_on_thread(read_source, path, ctx)
+    position = _position_of(name, line, file)
+    server = await server_for(file.path, file.shown, "definition", ctx)
+    found = await server.definition(file.path, position)
     heading = f"{name} is defined at:" if found else f"{server.name} knows no definition of {name}."
     places = await _places(found, heading, guard, ctx)
     if places.withheld:  # what the server says of it may be taken from there
         return places
     hover = await server.hover(file.path, position)
     return replace(places, more=hover.strip()[:_LONGEST_HOVER])
+
+
+async def _describe_named(
+    name: str, path: str, guard: OutputGuard, ctx: ToolContext | None
+) -> Places:
+    """Return where a symbol is defined, its type from the server, and what the kernel knows of it.
+
+    Raises:
+        RespondToModel: neither the files nor the kernel have it, or several files do.
+    """
+    live = find_live(name, ctx)
+    try:
+        named = await find_one(name, path, ctx)
+    except RespondToModel:
+        if live is None:
+            raise
+        return Places((), 0, 0, f"{name} exists in the live kernel alone.", guard, str(live))
+    place = Place(named.file, Location(named.symbol.path, named.symbol.range))
+    what = f"{named.symbol.kind} {named.name_path}{named.symbol.detail}"
+    server = await provider_for(named.symbol.path, ctx)
+    if server is not None:
+        what = (await server.hover(named.symbol.path, named.symbol.selection.start)).strip()
+    more = "\n".join([what[:_LONGEST_HOVER], *([] if live is None else [str(live)])])
+    return Places((place,), 1, 0, f"{named} is defined at:", guard, more)
 
 
 def _position_of(name: str, line: int, file: SourceFile) -> Position:
@@ -304,7 +327,7 @@ class _CallWalk:
 
     def _line(self, call: Call, symbol: Symbol, file: SourceFile) -> str:
         name = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name
-        where = f"{file.shown}:{lines_of(symbol.range)} {name}"
+        where = f"{file.shown}:{file.lines(symbol.range)} {name}"
         numbers = sorted({each.start.line + 1 for each in call.ranges})
         shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
         return f"{where} (called in line {shown})" if numbers else where

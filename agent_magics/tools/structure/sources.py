@@ -13,7 +13,7 @@ from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse, parse_symbols
-from agent_magics.symbols.provider import Symbol, SymbolProvider
+from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
     Walk,
@@ -30,24 +30,49 @@ _SECONDS = 30.0  # of one walk over a folder
 _parse = lru_cache(maxsize=60)(parse_symbols)
 
 
+@dataclass(frozen=True, slots=True)
+class CodeCell:
+    """A code cell of a notebook, as a part of the notebook's code.
+
+    Attributes:
+        label: its name for messages, such as "cell 3 (a1b2)".
+        first: the line of the notebook's code at which it begins, from 0.
+        text: its text, in which magics are blank.
+    """
+
+    label: str
+    first: int
+    text: str
+
+
 @dataclass(frozen=True)
 class SourceFile:
-    """A source file as it was read.
+    """A source file as it was read; a notebook is its code cells, one after the other.
 
     Attributes:
         path: absolute, without symlinks.
         shown: its name for messages.
         text: its text.
+        cells: the code cells of a notebook.
     """
 
     path: Path
     shown: str
     text: str
+    cells: tuple[CodeCell, ...] = ()
 
     @cached_property
     def source(self) -> SourceText:
         """The text with its lines."""
         return SourceText(self.text)
+
+    def lines(self, place: Range) -> str:
+        """Return the lines of a range, from 1: "12-40", "12", or "cell 3 (a1b2):2-5"."""
+        first, last, before = place.start.line + 1, place.end.line + 1, ""
+        if self.cells:
+            cell = [each for each in self.cells if each.first < first][-1]
+            first, last, before = first - cell.first, last - cell.first, f"{cell.label}:"
+        return f"{before}{first}" if first == last else f"{before}{first}-{last}"
 
     def line(self, number: int) -> str:
         """Return line `number`, from 0, without its break; "" where there is none."""

@@ -203,7 +203,7 @@ def with_server(ctx, **answers):
 def test_without_a_server_is_said_what_there_is(ctx):
     for function, arguments in (
         (references, {"name_path": "Square"}),
-        (definition, {"name": "Square"}),
+        (definition, {"name": "Square", "path": "use.py", "line": 1}),
         (call_graph, {"name_path": "Square/area"}),
         (diagnostics, {"paths": ["use.py"]}),
     ):
@@ -257,6 +257,13 @@ def test_definition_tells_place_and_type(ctx):
         "'aera' does not stand in line 4 of use.py. It has: total, Square, area."
     )
     assert "It has no names" in refusal(definition, ctx, name="x", path="use.py", line=99)
+
+
+def test_definition_by_name_is_the_symbol_and_its_type(ctx):
+    found = "shapes.py:8-12 Square is defined at:\nshapes.py:8: class Square(Shape):\n"
+    assert read(definition, ctx, name="Square") == f"{found}class Square(Shape)"
+    with_server(ctx, hover="(class) class Square")
+    assert read(definition, ctx, name="Square") == f"{found}(class) class Square"
 
 
 def test_what_is_defined_in_a_protected_file_is_not_described(ctx):
