@@ -25,6 +25,7 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
 from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
+from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.rerecording import Rerecording
@@ -35,9 +36,11 @@ from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_t
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.providers.families import tools_config
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.mapping import Watcher
@@ -210,7 +213,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
@@ -233,11 +236,19 @@ class NotebookAgents:
         try:
             prompt = self._prompt(options, cell)
             agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            pictures = self._pictures(agent, options, cell)
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent)
+        run.pictures = pictures
         self._runs[id(run)] = run
         return run, prompt
+
+    def _pictures(self, agent: Agent, options: Any, cell: str) -> tuple[InputImage, ...]:
+        """Return the pictures that the cell names, where the model can see any."""
+        settings = agent.settings
+        forms = tools_config(options.model or settings.model, settings.features)
+        return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
 
     def _next_run(self, run: CellRun) -> CellRun:
         """Return a further run of the same agent in the same cell."""

@@ -166,11 +166,16 @@ const prompts: JupyterFrontEndPlugin<void> = {
     completion?.registerProvider(
       new PromptCompleter(widget => [...links].find(link => link.panel === widget))
     );
-    showProse(registry, languages, () => {
+    const mention = (): void => {
       if (completion !== null && app.commands.hasCommand(COMPLETE)) {
         void app.commands.execute(COMPLETE);
       }
-    });
+    };
+    showProse(registry, languages, mention, model =>
+      [...links].find(({ panel }) =>
+        panel.content.widgets.some(cell => (cell.model as object) === model)
+      )
+    );
   }
 };
 
