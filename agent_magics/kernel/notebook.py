@@ -5,14 +5,14 @@ import atexit
 import keyword
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
@@ -25,6 +25,7 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
 from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
+from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.rerecording import Rerecording
@@ -35,9 +36,11 @@ from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_t
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.providers.families import tools_config
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.mapping import Watcher
@@ -67,12 +70,13 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
         self._page_tools = PageTools(settings.lab)
+        settings.lab.answers["stop_agent"] = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
         self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
         self.rerecording = Rerecording()
-        self._runs: WeakSet[CellRun] = WeakSet()
+        self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self._last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
         self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
@@ -97,6 +101,12 @@ class NotebookAgents:
             self._bind_servers(self.agent_named(self.settings.name))
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+
+    def _stop_sub_agent(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Stop the sub-agent whose record has the id that a page names; from any thread."""
+        for agent in tuple(self.agents.values()):
+            agent.session.engine.post(agent.sub_agents.stop_by_person, str(wish.get("id")))
+        return {}
 
     # -- cells -------------------------------------------------------------------------------------
 
@@ -203,7 +213,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
@@ -226,16 +236,24 @@ class NotebookAgents:
         try:
             prompt = self._prompt(options, cell)
             agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            pictures = self._pictures(agent, options, cell)
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent)
-        self._runs.add(run)
+        run.pictures = pictures
+        self._runs[id(run)] = run
         return run, prompt
+
+    def _pictures(self, agent: Agent, options: Any, cell: str) -> tuple[InputImage, ...]:
+        """Return the pictures that the cell names, where the model can see any."""
+        settings = agent.settings
+        forms = tools_config(options.model or settings.model, settings.features)
+        return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
 
     def _next_run(self, run: CellRun) -> CellRun:
         """Return a further run of the same agent in the same cell."""
         following = CellRun(self.shell, self.host, run.agent)
-        self._runs.add(following)
+        self._runs[id(following)] = following
         self.views[run.agent.name] = following.view
         return following
 
@@ -484,16 +502,26 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
+    @property
+    def runs(self) -> tuple[CellRun, ...]:
+        """The runs of cells that are still known, some of which have ended; from any thread."""
+        return tuple(run for run in (each() for each in self._runs.valuerefs()) if run is not None)
+
+    def run_of(self, agent: Agent) -> CellRun | None:
+        """Return the cell's run that an agent is at work in; None for none."""
+        return next((run for run in self.runs if run.agent is agent and run.activity), None)
+
     def doing(self, agent: Agent) -> str:
         """Return the present activity of an agent's cell as text, "" where none is running."""
-        return next((run.doing for run in self._runs if run.agent is agent and run.doing), "")
+        run = self.run_of(agent)
+        return "" if run is None else run.doing
 
     def close(self) -> None:
         """Close the agents and all that they run, and remove live widgets from the cells."""
         atexit.unregister(self.close)
         for agent in self.agents.values():
             agent.close()
-        for run in self._runs:
+        for run in self.runs:
             run.draw_rest()
 
 

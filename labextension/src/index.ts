@@ -5,18 +5,25 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
+import { IRunningSessionManagers } from '@jupyterlab/running';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IAgentMagics, PageTools } from './api.js';
+import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
+import { addCommands, CATEGORY, goToCell, goToRun, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
-import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
+import { STOP_AGENT } from './draw.js';
+import { Elsewhere } from './elsewhere.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
+import { AgentsPanel } from './panel.js';
 import { showProse } from './prompts.js';
+import { addRunning } from './running.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
-import { Work } from './work.js';
+import { type Run, Work } from './work.js';
 
 export * from './api.js';
 
@@ -28,6 +35,8 @@ const COMPLETE = 'completer:invoke-notebook';
 /** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
 const links = new Set<Link>();
+/** What their kernels tell, and those of other notebooks. */
+const around = new Around();
 
 const link: JupyterFrontEndPlugin<IAgentMagics> = {
   id: 'agent-magics:link',
@@ -49,6 +58,10 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
           link.answer(String(id), content ?? null);
         }
       }
+    });
+    document.addEventListener(STOP_AGENT, event => {
+      const id = String((event as CustomEvent).detail);
+      links.forEach(link => void link.ask('stop_agent', { id })); // others do not know it
     });
     // A page that goes says so, where it can: the kernel need not wait for it then.
     window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));
@@ -82,6 +95,62 @@ const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const panel: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:panel',
+  description: 'The panel of agents and conversations, and the agents in the list of what runs.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ICommandPalette, IRunningSessionManagers, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    palette: ICommandPalette | null,
+    running: IRunningSessionManagers | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('agent_magics');
+    const placeOf = (panel: NotebookPanel | null): Place | null =>
+      around.places.find(place => place.panel !== null && place.panel === panel) ?? null;
+    const isOpen = (kernel: string): boolean => {
+      let found = false;
+      tracker.forEach(({ sessionContext }) => {
+        found ||= sessionContext.session?.kernel?.id === kernel;
+      });
+      return found;
+    };
+    const elsewhere = new Elsewhere(app.serviceManager, around, isOpen);
+    const widget = new AgentsPanel(
+      around,
+      {
+        go: ({ panel, path }, cell) =>
+          panel === null
+            ? void app.commands.execute('docmanager:open', { path })
+            : goToCell(app.shell, panel, cell),
+        current: () => placeOf(tracker.currentWidget),
+        look: looking => elsewhere.look(looking)
+      },
+      trans
+    );
+    app.shell.add(widget, 'right', { rank: 900 });
+    const command = 'agent-magics:panel';
+    app.commands.addCommand(command, {
+      label: trans.__('Show the Agents'),
+      caption: trans.__('Show the panel of agents, questions and conversations'),
+      execute: () => {
+        app.shell.activateById(widget.id);
+        widget.node.querySelector('button')?.focus();
+      },
+      isEnabled: () => true
+    });
+    palette?.addItem({ command, category: CATEGORY });
+    if (running !== null) {
+      const stop = ({ panel, cell }: Run): void =>
+        placeOf(panel)?.line.send({ type: 'stop', cell });
+      addRunning(running, work, trans, run => goToRun(app.shell, run), stop);
+    }
+  }
+};
+
 const prompts: JupyterFrontEndPlugin<void> = {
   id: 'agent-magics:prompts',
   description: 'Shows the prompts of agent cells as prose, and completes what they mention.',
@@ -97,11 +166,16 @@ const prompts: JupyterFrontEndPlugin<void> = {
     completion?.registerProvider(
       new PromptCompleter(widget => [...links].find(link => link.panel === widget))
     );
-    showProse(registry, languages, () => {
+    const mention = (): void => {
       if (completion !== null && app.commands.hasCommand(COMPLETE)) {
         void app.commands.execute(COMPLETE);
       }
-    });
+    };
+    showProse(registry, languages, mention, model =>
+      [...links].find(({ panel }) =>
+        panel.content.widgets.some(cell => (cell.model as object) === model)
+      )
+    );
   }
 };
 
@@ -119,7 +193,7 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
     }
     const kernel = panel.isDisposed ? null : panel.sessionContext.session?.kernel;
     if (kernel) {
-      link = new Link(panel, kernel, tools, work);
+      link = new Link(panel, kernel, tools, work, around);
       links.add(link);
     }
   };
@@ -128,4 +202,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
   renew();
 }
 
-export default [link, commands, prompts];
+export default [link, commands, prompts, panel];

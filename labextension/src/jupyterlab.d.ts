@@ -6,7 +6,10 @@
  */
 
 declare module '@jupyterlab/application' {
+  import type { Kernel } from '@jupyterlab/notebook';
   import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+  import type { Widget } from '@lumino/widgets';
 
   export interface CommandRegistry {
     addCommand(
@@ -18,6 +21,7 @@ declare module '@jupyterlab/application' {
         isEnabled: () => boolean;
       }
     ): unknown;
+    execute(id: string, args?: object): Promise<unknown>;
     notifyCommandChanged(id?: string): void;
     hasCommand(id: string): boolean;
     execute(id: string): Promise<unknown>;
@@ -25,7 +29,29 @@ declare module '@jupyterlab/application' {
 
   export interface JupyterFrontEnd {
     readonly commands: CommandRegistry;
-    readonly shell: { activateById(id: string): void };
+    readonly shell: {
+      activateById(id: string): void;
+      add(widget: Widget, area: string, options: { rank: number }): void;
+    };
+    readonly serviceManager: {
+      readonly sessions: {
+        readonly runningChanged: ISignal<unknown, SessionModel[]>;
+        running(): IterableIterator<SessionModel>;
+      };
+      readonly kernels: { connectTo(options: { model: { id: string; name: string } }): Kernel };
+      readonly contents: { get(path: string, options: { content: boolean }): Promise<FileModel> };
+    };
+  }
+
+  export interface SessionModel {
+    readonly path: string;
+    readonly type: string;
+    readonly kernel: { readonly id: string; readonly name: string } | null;
+  }
+
+  export interface FileModel {
+    /** Of a notebook: as nbformat has it. */
+    readonly content: { cells?: { source: string | string[] }[] } | null;
   }
 
   export interface JupyterFrontEndPlugin<T> {
@@ -51,13 +77,65 @@ declare module '@jupyterlab/apputils' {
   export namespace Notification {
     function emit(
       message: string,
-      type: 'info' | 'success',
+      type: 'info' | 'success' | 'warning',
       options: {
-        actions: { label: string; callback: () => void }[];
+        actions?: { label: string; callback: () => void }[];
         autoClose: number | false;
       }
     ): string;
     function dismiss(id: string): void;
+  }
+}
+
+declare module '@jupyterlab/running' {
+  import type { LabIcon } from '@jupyterlab/ui-components';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  export interface IRunningItem {
+    open(): void;
+    shutdown(): void;
+    icon(): LabIcon;
+    label(): string;
+    labelTitle(): string;
+    detail(): string;
+  }
+
+  export interface IRunningSessionManagers {
+    add(manager: {
+      name: string;
+      running(): IRunningItem[];
+      shutdownAll(): void;
+      refreshRunning(): void;
+      runningChanged: ISignal<unknown, unknown>;
+      shutdownLabel: string;
+      shutdownAllLabel: string;
+      shutdownAllConfirmationText: string;
+    }): unknown;
+  }
+
+  export const IRunningSessionManagers: Token<IRunningSessionManagers>;
+}
+
+declare module '@jupyterlab/translation' {
+  import type { Token } from '@lumino/coreutils';
+
+  export interface TranslationBundle {
+    __(text: string, ...values: (string | number)[]): string;
+    _n(one: string, many: string, count: number, ...values: (string | number)[]): string;
+  }
+
+  export interface ITranslator {
+    load(domain: string): TranslationBundle;
+  }
+
+  export const ITranslator: Token<ITranslator>;
+  export const nullTranslator: ITranslator;
+}
+
+declare module '@jupyterlab/ui-components' {
+  export class LabIcon {
+    constructor(options: { name: string; svgstr: string });
   }
 }
 
@@ -136,6 +214,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface Future {
     readonly done: Promise<unknown>;
+    onIOPub: (message: Message) => void;
   }
 
   export interface Comm {
@@ -162,6 +241,12 @@ declare module '@jupyterlab/notebook' {
     createComm(target: string, id?: string): Comm;
     requestComplete(content: { code: string; cursor_pos: number }): Promise<Message>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
+    requestExecute(content: {
+      code: string;
+      store_history: boolean;
+      allow_stdin: boolean;
+    }): Future;
+    dispose(): void;
   }
 
   export interface SessionContext {
@@ -172,6 +257,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface NotebookPanel {
     readonly id: string;
+    readonly node: HTMLElement;
     readonly isDisposed: boolean;
     readonly isVisible: boolean;
     readonly disposed: ISignal<unknown, unknown>;
@@ -299,6 +385,11 @@ declare module '@codemirror/state' {
       toString(): string;
     };
     readonly selection: { readonly main: { readonly head: number } };
+    replaceSelection(text: string): Transaction;
+  }
+
+  export interface Transaction {
+    readonly effects: unknown;
   }
 
   export interface Range<T> {
@@ -307,7 +398,7 @@ declare module '@codemirror/state' {
 }
 
 declare module '@codemirror/view' {
-  import type { EditorState, Extension, Range } from '@codemirror/state';
+  import type { EditorState, Extension, Range, Transaction } from '@codemirror/state';
 
   export type DecorationSet = object;
 
@@ -338,7 +429,12 @@ declare module '@codemirror/view' {
 
   export class EditorView {
     readonly state: EditorState;
-    dispatch(spec: { selection?: { anchor: number } }): void;
+    dispatch(spec: { selection?: { anchor: number } } | Transaction): void;
+    posAtCoords(place: { x: number; y: number }): number | null;
+    static domEventHandlers(handlers: {
+      paste(event: ClipboardEvent, view: EditorView): boolean;
+      drop(event: DragEvent, view: EditorView): boolean;
+    }): Extension;
     static readonly contentAttributes: {
       of(attributes: (view: EditorView) => { [name: string]: string } | null): Extension;
     };
