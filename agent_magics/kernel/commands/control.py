@@ -19,6 +19,7 @@ from agent_magics.kernel.commands.conversations.sessions import list_sessions, r
 from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
 from agent_magics.kernel.commands.diff import show_diff
 from agent_magics.kernel.commands.doctor import examine
+from agent_magics.kernel.commands.language_servers import manage_language_servers
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
 from agent_magics.kernel.commands.mcp.control import manage_servers
@@ -466,6 +467,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "show": show,
     "recording": recording,
     "mcp": mcp,
+    "lsp": manage_language_servers,
     "serve": serve,
     "doctor": show_doctor,
     "help": show_help,
