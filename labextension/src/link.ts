@@ -6,6 +6,7 @@ import { UUID } from '@lumino/coreutils';
 import type { PageTools } from './api.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
+import { Follow } from './follow.js';
 import { Redraw } from './redraw.js';
 import { settleAll } from './settle.js';
 import type { Work } from './work.js';
@@ -40,6 +41,7 @@ export class Link {
   ) {
     this._redraw = new Redraw(_panel);
     this._feet = new Feet(_panel, data => this._send(data));
+    this._follow = new Follow(_panel);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -59,6 +61,7 @@ export class Link {
   dispose(): void {
     this._isDisposed = true;
     this._feet.dispose();
+    this._follow.dispose();
     this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
     this._kernel.anyMessage.disconnect(this._onAnyMessage, this);
@@ -209,6 +212,7 @@ export class Link {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) {
       settleAll(this._panel);
       this._feet.dispose();
+      this._follow.dispose();
       this._work.leave(this._panel);
     }
   }
@@ -269,9 +273,11 @@ export class Link {
       case 'foot':
         if (data.done) {
           this._feet.end(String(data.cell));
+          this._follow.end(String(data.cell));
           this._work.end(String(data.cell));
         } else {
           this._feet.show(data as unknown as FootData);
+          this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);
         }
         break;
@@ -316,6 +322,7 @@ export class Link {
   private _isDisposed = false;
   private _redraw: Redraw;
   private _feet: Feet;
+  private _follow: Follow;
 }
 
 /** Whether something came about in so many milliseconds. */
