@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,8 +46,7 @@ from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.retention import remove_old
-from agent_magics.rows.job import Job
-from agent_magics.rows.mapping import Asking, MapOptions, RowMapping
+from agent_magics.rows.mapping import Asking, MapOptions, RowMapping, Watcher
 from agent_magics.rows.prompts import Given as Prompt
 from agent_magics.settings.agent import AgentSettings
 from agent_magics.settings.recording import recordable
@@ -272,7 +270,6 @@ class ComposedAgent:
         options: MapOptions,
         cell: Mapping[str, Any] | None = None,
         host: Host | None = None,
-        watch: Callable[[Job], AbstractContextManager[object]] = nullcontext,
     ) -> RowMapping:
         """Return one map over rows, ready to run.
 
@@ -280,15 +277,18 @@ class ComposedAgent:
             prompt, rows, output, options: see `Agent.map`.
             cell: settings that override the agent's.
             host: what asks the person; None means the agent's own.
-            watch: gets the job while it runs, on the engine's thread.
 
         Raises:
             FatalError: an argument is invalid.
         """
         settings = self._held.resolve(cell).settings
         hosts = self._host if host is None else lambda: host
-        asking = Asking(settings, self._models, hosts, self.session.engine, watch)
+        asking = Asking(settings, self._models, hosts, self.session.engine, self._map_watcher)
         return RowMapping(asking, prompt, rows, output, options)
+
+    def _map_watcher(self, blocks: bool) -> Watcher:
+        make = FRONT_ENDS.current().map_watcher
+        return Watcher() if make is None else make(self, blocks)
 
     def _host(self) -> Host:
         """Return the host that answers questions by default: the front end's, or the program's."""

@@ -56,6 +56,12 @@ def _place(item: pytest.Item) -> tuple[int, str, int]:
     return DEAR.index(folder) if folder in DEAR else len(DEAR) + 1, "", 0
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _own_state() -> None:
+    """Each file has its own state folder, since an agent looks through all records in it."""
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(dir=_homes)
+
+
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs in an empty folder of its own."""

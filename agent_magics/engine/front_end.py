@@ -36,11 +36,13 @@ class FrontEnd(NamedTuple):
         host: answers questions.
         live_kernel: runs code of `python`.
         serve_host: makes the `ServeHost` of an `Agent` (a class of a layer above this module).
+        map_watcher: makes what shows a map of an `Agent`, which may block (`rows.mapping.Watcher`).
     """
 
     host: "Host | None" = None
     live_kernel: "LiveKernel | None" = None
     serve_host: Callable[[Any], ServeHost] | None = None
+    map_watcher: Callable[[Any, bool], Any] | None = None
 
 
 class FrontEndRegistry:

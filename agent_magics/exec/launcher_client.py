@@ -229,6 +229,16 @@ def shared_launcher() -> Launcher:
         return _shared
 
 
+def current_tier() -> int:
+    """Return how strictly commands can be confined here, 0 meaning not at all; see `Confinement`.
+
+    ``AGENT_MAGICS_TIER`` lowers it, for tests.
+    """
+    tier = shared_launcher().capabilities().tier
+    lowered = os.environ.get("AGENT_MAGICS_TIER", "")
+    return min(tier, int(lowered)) if lowered.isdecimal() else tier
+
+
 # -- the end of this process, and its forks -----------------------------------------------------
 
 

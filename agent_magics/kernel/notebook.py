@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import keyword
 import sys
+import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
@@ -22,7 +23,7 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt
+from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
@@ -39,6 +40,7 @@ from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
+from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.result import MapResult
 from agent_magics.settings.sources import Source
 from agent_magics.settings.table import settings_in
@@ -70,7 +72,7 @@ class NotebookAgents:
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
         self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
         self.rerecording = Rerecording()
-        self._runs: WeakSet[CellRun] = WeakSet()
+        self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self._last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
         self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
@@ -165,7 +167,7 @@ class NotebookAgents:
 
     def _map_blocking(self, options: Any, cell: str) -> None:
         """Run a ``%%agent --map`` cell that blocks."""
-        run, asked = self._prepare_map(options, cell)
+        run, asked = self._prepare_map(options, cell, blocks=True)
         try:
             self._bind_map(run.run_blocking(**asked), options)
         except FatalError as error:
@@ -189,7 +191,9 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
-    def _prepare_map(self, options: Any, cell: str) -> tuple[MapCell, dict[str, Any]]:
+    def _prepare_map(
+        self, options: Any, cell: str, *, blocks: bool = False
+    ) -> tuple[MapCell, dict[str, Any]]:
         _check_into(options)
         namespace = self.shell.user_ns
         try:
@@ -203,7 +207,14 @@ class NotebookAgents:
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
-        return MapCell(self.shell, self.host, agent), asked
+        return MapCell(self.shell, self.host, agent, blocks=blocks), asked
+
+    def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
+        """Return what shows a call of `Agent.map` in the cell that makes it."""
+        is_cell = threading.current_thread() is threading.main_thread()
+        if not is_cell:
+            return Watcher()
+        return MapCell(self.shell, self.host, agent, blocks=blocks, is_call=True)
 
     def _bind_map(self, result: MapResult, options: Any) -> None:
         self.shell.user_ns["_agent"] = result
@@ -218,13 +229,13 @@ class NotebookAgents:
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent)
-        self._runs.add(run)
+        self._runs[id(run)] = run
         return run, prompt
 
     def _next_run(self, run: CellRun) -> CellRun:
         """Return a further run of the same agent in the same cell."""
         following = CellRun(self.shell, self.host, run.agent)
-        self._runs.add(following)
+        self._runs[id(following)] = following
         self.views[run.agent.name] = following.view
         return following
 
@@ -239,8 +250,11 @@ class NotebookAgents:
     def _prompt(self, options: Any, cell: str) -> str:
         """Return the text for the model: the named prompt, then the cell's own text."""
         namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
-        named = read_prompt(options.prompt, workspace, namespace) if options.prompt else ""
-        prompt = "\n\n".join(filter(None, (named, interpolate(cell.strip(), namespace))))
+        words, text = options.prompt, cell.strip()
+        if not words:
+            words, text = split_prompt(text, workspace)
+        named = read_prompt(words, workspace, namespace) if words else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
         if not prompt:
             raise FatalError("The cell is empty: write what the agent should do below %%agent.")
         return prompt
@@ -470,16 +484,26 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
+    @property
+    def runs(self) -> tuple[CellRun, ...]:
+        """The runs of cells that are still known, some of which have ended; from any thread."""
+        return tuple(run for run in (each() for each in self._runs.valuerefs()) if run is not None)
+
+    def run_of(self, agent: Agent) -> CellRun | None:
+        """Return the cell's run that an agent is at work in; None for none."""
+        return next((run for run in self.runs if run.agent is agent and run.activity), None)
+
     def doing(self, agent: Agent) -> str:
         """Return the present activity of an agent's cell as text, "" where none is running."""
-        return next((run.doing for run in self._runs if run.agent is agent and run.doing), "")
+        run = self.run_of(agent)
+        return "" if run is None else run.doing
 
     def close(self) -> None:
         """Close the agents and all that they run, and remove live widgets from the cells."""
         atexit.unregister(self.close)
         for agent in self.agents.values():
             agent.close()
-        for run in self._runs:
+        for run in self.runs:
             run.draw_rest()
 
 

@@ -340,6 +340,8 @@ class ApprovalRequested(Question):
         editable: text that may be edited and approved, such as the command line.
         dangerous: whether a mistake would destroy something; a front end should then suggest
             "deny".
+        labels: decision -> its button, where the question is about no call; then "approve", "deny"
+            and "abort" are offered under these names.
     """
 
     tool: str
@@ -350,6 +352,7 @@ class ApprovalRequested(Question):
     covers: Mapping[str, str] = field(default_factory=dict)
     editable: str = ""
     dangerous: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -20,7 +20,7 @@ from agent_magics.config_files.places import state_folder
 from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.thread import EngineThread
 from agent_magics.model_clients import ModelClients
-from agent_magics.models.providers.catalog import dollars, find_model
+from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
@@ -28,7 +28,7 @@ from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
 from agent_magics.rows.asking import Asker, Terms
 from agent_magics.rows.budgets import Budgets
-from agent_magics.rows.job import SAMPLE, Job, Plan
+from agent_magics.rows.job import Job, Plan
 from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.prompts import Given, read_prompt
@@ -43,8 +43,8 @@ from agent_magics.rows.tables.sources import Held, Stream, open_source
 ASK_ABOVE = 1.0
 # Characters of a prompt: about four are a token, eight at the very most.
 _CHARACTERS_PER_TOKEN, _MOST_CHARACTERS = 8, 4 << 20
-# Seconds that an interrupted map has to write what it has.
-_CLEAN_UP = 3.0
+# Seconds that an interrupted map has to write what it has, and between two looks at a map.
+_CLEAN_UP, INTERVAL = 3.0, 0.25
 
 REFUSED = "{quote}, and {why}: pass a higher ask_above=..., or None"
 UNDER_NEVER = "under approval='never' nobody is asked"
@@ -69,6 +69,19 @@ def cache_file() -> Path:
     return state_folder() / "answers.sqlite"
 
 
+class Watcher:
+    """Shows how far a map is; this one shows nothing."""
+
+    def begin(self, job: Job) -> None:
+        """Take the job that is to be shown; called on the engine's thread."""
+
+    def draw(self) -> None:
+        """Show how far it is; called again and again on the thread that waits for the map."""
+
+    def end(self) -> None:
+        """Show how it ended; called on the thread that waited."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """What an agent gives its maps.
@@ -78,14 +91,14 @@ class Asking:
         models: opens its model.
         host: returns what asks the person.
         engine: the thread that runs the job.
-        watch: shows the progress of a job inside a context.
+        watcher: makes what shows the progress of a map, which may block the calling thread.
     """
 
     settings: Settings
     models: ModelClients
     host: Callable[[], Host]
     engine: EngineThread
-    watch: Callable[[Job], AbstractContextManager[object]] = nullcontext
+    watcher: Callable[[bool], Watcher] = lambda blocks: Watcher()
 
 
 class RowMapping:
@@ -140,7 +153,7 @@ class RowMapping:
 
     # -- on the engine's loop ----------------------------------------------------------------------
 
-    async def _run(self, ask: Callable[[Quote], Awaitable[str]]) -> MapResult:
+    async def _run(self, ask: Callable[[Quote], Awaitable[str]], watcher: Watcher) -> MapResult:
         plan = self.plan
         sink = self._sink()
         async with AsyncExitStack() as open_ones:
@@ -150,8 +163,8 @@ class RowMapping:
             open_ones.push_async_callback(store.close)
             job = Job(plan, asker, store, sink, ask)
             open_ones.callback(self._ended.set)
-            with self._asking.watch(job):
-                await job.run()
+            watcher.begin(job)
+            await job.run()
         await sink.close(job.stopped)
         return MapResult(plan.source, sink, job.progress, job.stopped, self._again)
 
@@ -186,19 +199,30 @@ class RowMapping:
 
     # -- on the calling thread ---------------------------------------------------------------------
 
-    async def wait(self) -> MapResult:
-        """Run the map, and answer its question on this loop."""
+    async def wait(self, watcher: Watcher | None = None) -> MapResult:
+        """Run the map, and answer its question on this loop; None is the agent's own watcher."""
+        watcher = watcher or self._asking.watcher(False)
         loop = asyncio.get_running_loop()
 
         async def ask(quote: Quote) -> str:
             deciding = asyncio.run_coroutine_threadsafe(self._decide(quote), loop)
             return await asyncio.wrap_future(deciding)
 
-        result: MapResult = await asyncio.wrap_future(self._asking.engine.spawn(self._run(ask)))
+        running = asyncio.wrap_future(self._asking.engine.spawn(self._run(ask, watcher)))
+        try:
+            while not (await asyncio.wait({running}, timeout=INTERVAL))[0]:
+                watcher.draw()
+        except BaseException:
+            running.cancel()
+            raise
+        finally:
+            watcher.end()
+        result: MapResult = running.result()
         return result
 
-    def wait_sync(self) -> MapResult:
+    def wait_sync(self, watcher: Watcher | None = None) -> MapResult:
         """Run the map, blocking; also where a loop runs on this thread."""
+        watcher = watcher or self._asking.watcher(True)
         asked: queue.SimpleQueue[tuple[Quote, Future[str]] | None] = queue.SimpleQueue()
 
         async def ask(quote: Quote) -> str:
@@ -206,10 +230,17 @@ class RowMapping:
             asked.put((quote, decided))
             return await asyncio.wrap_future(decided)
 
-        running = self._asking.engine.spawn(self._run(ask))
+        running = self._asking.engine.spawn(self._run(ask, watcher))
         running.add_done_callback(lambda _: asked.put(None))
         try:
-            while (question := asked.get()) is not None:
+            while True:
+                try:
+                    question = asked.get(timeout=INTERVAL)
+                except queue.Empty:
+                    watcher.draw()
+                    continue
+                if question is None:
+                    break
                 quote, decided = question
                 host = self._asking.host()
                 refusal = self._refusal(quote)
@@ -220,6 +251,8 @@ class RowMapping:
             running.cancel()
             self._ended.wait(_CLEAN_UP)
             raise
+        finally:
+            watcher.end()
         result: MapResult = running.result()
         return result
 
@@ -246,8 +279,9 @@ def _question(quote: Quote) -> ApprovalRequested:
         call_id="",
         tool="map",
         target=str(quote),
-        arguments=f"Approve asks all rows, deny keeps the sample of {SAMPLE} alone, stop ends it.",
-        reason=f"it costs more than {dollars(quote.limit)} (ask_above)",
+        arguments="",
+        reason="answers that are there are kept",
+        labels=_CHOICES,
     )
 
 

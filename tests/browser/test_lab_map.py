@@ -1,4 +1,6 @@
-"""The card of `%%agent --map`: its progress, and buttons that pause, go on and stop."""
+"""The card of a map: its progress, buttons that pause, go on and stop; the question of its cost."""
+
+import pytest
 
 from tests.support.kernels.cells import AGENTS
 
@@ -40,3 +42,42 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     assert "It ended early: it was stopped" in page.text(1)
     assert card.count() == 0
     assert int(page.value("len(done)")) == 100_001
+
+
+@pytest.mark.parametrize("call", ["agent.map_sync(", "await agent.map("], ids=["blocks", "awaits"])
+def test_a_plain_call_has_the_card_too(notebook, call):
+    page = notebook(
+        [
+            f"{SETUP}agent = {AGENTS}['default']\n",
+            f"done = {call}'Is it? {{{{text}}}}', rows, ask_above=None)\n",
+        ]
+    )
+    page.run(0)
+    cell = page.start(1)
+    card = cell.locator(".agm-card")
+    card.get_by_role("button", name="Pause").click()
+    card.get_by_role("button", name="Go on").click()
+    card.get_by_role("button", name="Stop").click()
+    page.wait_for_end(1)
+    assert "It ended early: it was stopped" in page.text(1)
+    assert card.count() == 0
+    assert int(page.value("len(done.frame)")) == 100_001
+
+
+@pytest.mark.parametrize(
+    ("button", "answered"), [("Go on", 100), ("Sample only", 50)], ids=["all", "sample"]
+)
+def test_the_cost_is_a_question_with_buttons_of_its_own(notebook, button, answered):
+    ask = "rows = rows[:100]"
+    magic = "%%agent --map rows --into done --ask-above 0.01\nIs it? {{text}}\n"
+    page = notebook([SETUP + ask, magic])
+    page.run(0)
+    cell = page.start(1)
+    question = page.wait_for_question()
+    names = question.get_by_role("button").all_inner_texts()
+    assert names == ["Go on", "Sample only", "Stop"]
+    assert "100 rows will cost about" in question.inner_text()
+    assert "wants to run" not in question.inner_text()
+    page.answer(button)
+    page.wait_for_end(1)
+    assert f"{answered} of 100 rows have an answer" in cell.inner_text()

@@ -3,7 +3,7 @@
 import pytest
 
 from agent_magics.approval.actions import NOT_BOUND
-from agent_magics.tools.commands.confinement import current_tier
+from agent_magics.exec.launcher_client import current_tier
 from tests.support.turns import scripted
 
 # Each runs the content of a file that a command in the sandbox may change.

@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from agent_magics import Agent, Call, ScriptedModel
-from agent_magics.exec.launcher_client import shared_launcher
-from agent_magics.tools.commands.confinement import current_tier
+from agent_magics.exec.launcher_client import current_tier, shared_launcher
 
 TIERS = range(1, shared_launcher().capabilities().tier + 1)
 

@@ -19,8 +19,9 @@ from agent_magics.protocol.items import Item
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ToolOutput
 
-if TYPE_CHECKING:  # a run that starts no command does not import it
+if TYPE_CHECKING:  # a run that starts no command or server imports neither
     from agent_magics.exec.processes import ProcessManager
+    from agent_magics.symbols.provider import SymbolProviders
 
 
 class Emit(Protocol):
@@ -59,6 +60,7 @@ class TurnContext:
         recorded: returns the output that a call had when the replayed conversation was recorded,
             by its id; None where there is none.
         agents: the agent's sub-agents; None where it may have none.
+        symbols: the language servers of the workspace; None where it has none.
         offer: the tools offered to the model, and those that a search can find.
         found: names of tools that searches of this conversation found, in order.
         uses: how often each tool was called in this conversation.
@@ -88,6 +90,7 @@ class TurnContext:
     sample: Callable[..., Awaitable[str]] | None = None
     recorded: Callable[[str], str | None] = lambda call_id: None
     agents: SubAgents | None = None
+    symbols: "SymbolProviders | None" = None
     offer: ToolOffer | None = None
     found: dict[str, None] = field(default_factory=dict)
     uses: Counter[str] = field(default_factory=Counter)

@@ -3,8 +3,7 @@
 import asyncio
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_magics.app import Agent
@@ -23,12 +22,13 @@ from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import Question
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.job import BY_PERSON, Job
+from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.quote import duration
 from agent_magics.rows.result import MapResult
 
-# Seconds between updates of the card, between lines in a console; for what is in flight at a stop.
-INTERVAL, LINES, CLEAN_UP = 0.25, 10.0, 8.0
+# Seconds between lines in a console; for what is in flight at a stop.
+LINES, CLEAN_UP = 10.0, 8.0
 _FILES = (".parquet", ".pq", ".csv", ".jsonl", ".ndjson")
 
 
@@ -54,17 +54,27 @@ def map_options(options: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-class MapCell:
-    """One cell that maps.
+class MapCell(Watcher):
+    """One map in a cell: of ``%%agent --map``, or a call of `Agent.map` in the person's code.
 
     Args:
         shell: the IPython shell.
         host: answers questions in this kernel.
         agent: the agent that asks; so the attribute.
+        blocks: whether the main thread is held meanwhile; clicks then need a page that connects.
+        is_call: whether the person's code made it; then only a card that was drawn leaves a text.
     """
 
-    def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
-        self._host, self.agent = host, agent
+    def __init__(
+        self,
+        shell: Any,
+        host: NotebookHost,
+        agent: Agent,
+        *,
+        blocks: bool = False,
+        is_call: bool = False,
+    ) -> None:
+        self._host, self.agent, self._blocks, self._is_call = host, agent, blocks, is_call
         self._live = is_watched(shell)
         self._is_console = not self._live and stdin_allowed(shell)
         self._publisher = CellPublisher(shell, asker_of(shell).cell if self._live else "")
@@ -82,34 +92,20 @@ class MapCell:
             KeyboardInterrupt: the person interrupted before anything was asked.
         """
         host = CellHost(self._host, self._draw_question, self._close_question)
-        mapping = self.agent.mapping(
-            prompt, rows, host=host if self._live else None, watch=self._watched, **options
-        )
-        running = asyncio.ensure_future(mapping.wait())
+        mapping = self.agent.mapping(prompt, rows, host=host if self._live else None, **options)
+        running = asyncio.ensure_future(mapping.wait(self))
         try:
-            while not (await asyncio.wait({running}, timeout=INTERVAL))[0]:
-                self._draw()
+            await asyncio.wait({running})
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._wish("stop")
             if not (await asyncio.wait({running}, timeout=CLEAN_UP))[0]:
                 running.cancel()
                 raise KeyboardInterrupt("Interrupted by the person.") from None
-        finally:
-            self._finish()
         return running.result()
 
     def run_blocking(self, prompt: str, rows: Any, **options: Any) -> MapResult:
-        """Run the map in a cell that blocks, and draw only how it ended."""
-        try:
-            mapping = self.agent.mapping(prompt, rows, watch=self._watched, **options)
-            return mapping.wait_sync()
-        finally:
-            self._finish()
-
-    @contextmanager
-    def _watched(self, job: Job) -> Iterator[None]:
-        self._job = job
-        yield
+        """Run the map in a cell that blocks."""
+        return self.agent.mapping(prompt, rows, **options).wait_sync(self)
 
     def _wish(self, wish: str) -> None:
         """Do what the person clicked; on any thread."""
@@ -120,7 +116,12 @@ class MapCell:
 
     # -- drawing -----------------------------------------------------------------------------------
 
-    def _draw(self) -> None:
+    def begin(self, job: Job) -> None:
+        """See `Watcher.begin`."""
+        self._job = job
+
+    def draw(self) -> None:
+        """See `Watcher.draw`: a card, or lines in a console."""
         job = self._job
         if job is None:
             return
@@ -130,15 +131,15 @@ class MapCell:
                 self._printed_at = job.progress.seconds
                 sys.stdout.write(f"{lines[0]}\n")
             return
-        if not self._live:
+        if not self._live or (self._blocks and not self._host.lab.reach):
             return
         if self._card is None:
-            self._begin()
+            self._draw_card()
         total, done = job.progress.total, job.progress.done
         state = "stopping" if job.stopped else "paused" if job.is_paused else "running"
         self._card.show("\n".join(lines), done / total if total else None, state)
 
-    def _begin(self) -> None:
+    def _draw_card(self) -> None:
         # Late on purpose: a map that nobody watches never imports anywidget.
         from agent_magics.render.widgets.card import CardWidget  # noqa: PLC0415
 
@@ -148,8 +149,8 @@ class MapCell:
         item = text_bundle("Rows are being asked.")["application/vnd.agent-magics.item+json"]
         self._publisher.publish(widget_bundle(self._card, item), self._id)  # type: ignore[arg-type]
 
-    def _finish(self) -> None:
-        """Leave the outcome in the cell, as text; no widget stays."""
+    def end(self) -> None:
+        """See `Watcher.end`: leave the outcome in the cell, as text; no widget stays."""
         self._host.lab.hear_question(self._question_id, None)
         for widget in self._questions.values():
             widget.close()
@@ -157,7 +158,8 @@ class MapCell:
             return
         bundle = text_bundle(outcome_text(self._job))
         if self._card is None:
-            self._publisher.publish(bundle, self._id)
+            if not self._is_call:
+                self._publisher.publish(bundle, self._id)
             return
         self._publisher.update(bundle, self._id)
         self._card.close()

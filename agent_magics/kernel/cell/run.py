@@ -7,7 +7,7 @@ event loop, whatever cell runs then, and become plain output when they end.
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from time import sleep
@@ -91,6 +91,7 @@ class CellRun:
         self._outputs = CellOutputs(self._publisher, live=self._live)
         self._streams = CommandStreams(host, self._show_stream)
         self._questions: dict[str, Any] = {}
+        self._waiting: dict[str, None] = {}  # the questions without an answer
         self._asking: dict[str, str] = {}  # the calls of open forms
         self._call_blocks: dict[str, DisplayBlock] = {}
         self._session_blocks: dict[str, DisplayBlock] = {}
@@ -212,11 +213,28 @@ class CellRun:
             self._streams.end(call_id)
         for widget in self._questions.values():
             widget.close()
+        self._waiting.clear()
         self._questions.clear()
         if self._live and self._asker.cell:
             self._draw_elsewhere()
             self._lab.keep(self._asker.cell, self._publisher.shown)
         self._session_updates.begin()
+
+    @property
+    def cell(self) -> str:
+        """The cell's id; "" outside notebooks."""
+        return self._asker.cell
+
+    @property
+    def questions(self) -> Mapping[str, Any]:
+        """The widgets of the questions that wait, by the question's id."""
+        widgets = dict(self._questions)
+        return {which: widgets[which] for which in tuple(self._waiting) if which in widgets}
+
+    @property
+    def activity(self) -> str:
+        """The present activity of the turn in a few words; "" where none is running."""
+        return "" if self._foot is None else self._foot.activity
 
     @property
     def doing(self) -> str:
@@ -234,6 +252,7 @@ class CellRun:
         blocks = self.view.apply(event)
         if isinstance(event, QuestionResolved):
             self._asking.pop(event.question_id, None)
+            self._waiting.pop(event.question_id, None)
         if self._is_reported_by_error(event):
             blocks = blocks[:-1]  # the cell's own error already says it
         if isinstance(event, ModelRetry):
@@ -379,6 +398,7 @@ class CellRun:
         if isinstance(question, FormRequested):
             self._asking[question.question_id] = question.call_id
         self._questions[question.question_id] = widget
+        self._waiting[question.question_id] = None
         bundle = widget_bundle(widget, question_item(text))
         # Every kind of question is about a call, whose end replaces the widget.
         block = self._call_blocks.get(question.call_id) or DisplayBlock(question.question_id)
@@ -386,6 +406,7 @@ class CellRun:
 
     def _close_question(self, question: Question) -> None:
         self._asking.pop(question.question_id, None)
+        self._waiting.pop(question.question_id, None)
         widget = self._questions.pop(question.question_id, None)
         if widget is not None:
             widget.close()

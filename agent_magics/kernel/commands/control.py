@@ -10,6 +10,7 @@ from agent_magics.app import Agent
 from agent_magics.approval.grants import Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
+from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.publishing import publish_text, redraw
 from agent_magics.kernel.commands.compact import compact_history
 from agent_magics.kernel.commands.conversations.forks import fork
@@ -55,7 +56,6 @@ from agent_magics.protocol.ops import DECISIONS
 from agent_magics.render.describe import command_line, describe_call
 from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
-from agent_magics.tools.commands.confinement import current_tier
 
 _HISTORY_WIDTH = 200
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.launcher_client import current_tier, shared_launcher
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import open_notebook, read_judge, shown_path
@@ -19,7 +19,6 @@ from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
 from agent_magics.protocol.config import SandboxPolicy, Settings
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
-from agent_magics.tools.commands.confinement import current_tier
 
 _PACKAGES = (
     "agent-magics",

@@ -24,9 +24,10 @@ def question_widget(
         return form, form.text
     from agent_magics.render.widgets.live import QuestionWidget  # noqa: PLC0415
 
+    is_own = bool(getattr(question, "labels", None))  # no call of a tool
     widget = QuestionWidget(
         question_id=question.question_id,
-        tool=getattr(question, "tool", ""),
+        tool="" if is_own else getattr(question, "tool", ""),
         target=getattr(question, "target", ""),
         arguments=getattr(question, "arguments", ""),
         reason=getattr(question, "reason", ""),
@@ -36,4 +37,4 @@ def question_widget(
         dangerous=getattr(question, "dangerous", False),
         by_page=by_page,
     )
-    return widget, f"may {widget.tool} run? {widget.target}"
+    return widget, widget.target if is_own else f"may {widget.tool} run? {widget.target}"

@@ -13,7 +13,7 @@ before all of them.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -286,9 +286,16 @@ def clicked_answer(question: Question, decision: str, feedback: str, edited: Any
 
 def choices_of(question: Question) -> list[dict[str, str]]:
     """Return the buttons of a question, with a description of the scope of lasting answers."""
-    covers = question.covers if isinstance(question, ApprovalRequested) else {}
+    covers: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    if isinstance(question, ApprovalRequested):
+        covers, labels = question.covers, question.labels
     return [
-        {"decision": decision, "label": label, "covers": covers.get(decision, "")}
+        {
+            "decision": decision,
+            "label": labels.get(decision, label),
+            "covers": covers.get(decision, ""),
+        }
         for decision, label in _LABELS.items()
         if decision in _offered(question)
     ]
@@ -312,12 +319,16 @@ def type_in(question: Question) -> Answer:
         return denied(question, "this kind of question cannot be asked here yet")
     _print_above(question_text(question))
     offered = (*_offered(question), *(["edit"] if _can_be_typed(question.editable) else []))
-    prompt = f"Run it? {', '.join(words for key, words in _WORDS.items() if key in offered)}: "
+    words = [question.labels.get(key, shown) for key, shown in _WORDS.items() if key in offered]
+    named = {label.lower(): key for key, label in question.labels.items()}
+    prompt = f"{'' if named else 'Run it? '}{', '.join(words)}: "
     while True:
         edited = None
         try:
             typed = input(prompt).strip()
             decision, feedback = read_typed(typed) if typed else ("", "")
+            if named and typed:
+                decision, feedback = named.get(typed.lower(), "what you typed"), ""
             if decision == "edit" and decision in offered:
                 edited = input("Run instead (Enter alone: back): ").strip()
                 decision = "approve" if edited else ""
@@ -373,6 +384,8 @@ def question_text(question: ApprovalRequested) -> str:
 
     Arguments that are too long are cut in the middle, with a note; the end is always shown.
     """
+    if question.labels:
+        return f"{question.target}; {question.reason}."
     lines = [
         f"The agent wants to run {show_shortened(question.tool, _LONGEST_EDITED)}: "
         f"{show_shortened(question.target, _LONGEST_SHOWN)}",

@@ -14,6 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from agent_magics._version import __version__
+from agent_magics.exec.logs import LogRing
 from agent_magics.mcp.client.calls import Calls
 from agent_magics.mcp.client.change_streams import ChangeStream
 from agent_magics.mcp.client.faults import (
@@ -32,7 +33,6 @@ from agent_magics.mcp.client.schemas import MOST_TOOLS
 from agent_magics.mcp.client.tool_choice import chosen_tools, is_wanted
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
-from agent_magics.mcp.logs import LogRing
 from agent_magics.mcp.redaction import Redactor
 from agent_magics.mcp.transports.http import HttpTransport
 from agent_magics.mcp.transports.stdio import StdioTransport

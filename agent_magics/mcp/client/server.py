@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent_magics.exec.logs import LogRing
+from agent_magics.exec.restarts import Deaths
 from agent_magics.mcp.client.sdk import load_link, load_oauth
 from agent_magics.mcp.client.status import Standing
-from agent_magics.mcp.endings import Deaths, HandshakeRefused, LinkLost, LoginNeeded
+from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
-from agent_magics.mcp.logs import LogRing
 from agent_magics.mcp.redaction import Redactor
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Json

@@ -7,7 +7,6 @@ pipes are served here, on the event loop. It is not sandboxed: it is the person'
 import asyncio
 import os
 import re
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,8 +16,9 @@ import anyio
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
-from agent_magics.mcp.logs import LogRing
+from agent_magics.exec.restarts import describe_exit
 from agent_magics.mcp.transports.incoming import Incoming, Noise
 from agent_magics.mcp.transports.outgoing import Outgoing
 from agent_magics.protocol.mcp import McpServerConfig
@@ -211,18 +211,7 @@ class StdioTransport:
 
     def _note_end(self) -> None:
         if not self.ending:
-            self.ending = _how(self._process)
-
-
-def _how(process: Process) -> str:
-    """Describe how a server ended, in a few words."""
-    code = process.exit_code
-    if code is None:
-        return process.lost.rstrip(".") or "its output was closed, and it was ended"
-    if code > 128:
-        with suppress(ValueError):
-            return f"signal {signal.Signals(code - 128).name}"
-    return f"exit code {code}"
+            self.ending = describe_exit(self._process)
 
 
 def _end_unwanted(spawning: "asyncio.Future[Process]") -> None:

@@ -41,7 +41,7 @@ class QuestionWidget(anywidget.AnyWidget):
 
     Args:
         question_id: the id that the answer will carry.
-        tool: name of the tool that wants to run.
+        tool: name of the tool that wants to run; "" where the question is about no call.
         target: what it would touch, on one line.
         arguments: all of its arguments, JSON text or code.
         reason: why this is asked.

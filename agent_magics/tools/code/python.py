@@ -19,12 +19,12 @@ from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn.live import LiveResult
+from agent_magics.exec.launcher_client import current_tier
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.code.scratch import pack, run_in_scratch
-from agent_magics.tools.commands.confinement import current_tier
 
 # Milliseconds: how long scratch code may run where the call does not say; and any code, at most.
 _TIMEOUT, _LONGEST_TIMEOUT = 60_000, 3_600_000

@@ -30,10 +30,10 @@ from agent_magics.approval.commands.safe import programs_of, reading_commands
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.rules import ProposedRule
 from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.exec.launcher_client import current_tier
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools.commands.confinement import current_tier
 from agent_magics.tools.files.access import ReadJudge, judge_of
 
 # MAX_ARG_STRLEN of linux/binfmts.h: 32 pages for one word. Of the whole, what a person can look at.

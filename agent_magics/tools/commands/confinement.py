@@ -14,7 +14,7 @@ from agent_magics.approval.commands.git import READ_ONLY_ENVIRONMENT
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.exec.environment import confined_environment
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.launcher_client import current_tier
 from agent_magics.exec.protected.put_back import Finding
 from agent_magics.exec.protected.tripwire import shared_tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
@@ -49,16 +49,6 @@ class Outcome(Protocol):
     def refused(self) -> tuple[str, ...]:
         """The system calls that the supervisor refused, such as "connect 10.0.0.1:22"."""
         ...
-
-
-def current_tier() -> int:
-    """Return how strictly commands can be confined here, 0 meaning not at all; see `Confinement`.
-
-    ``AGENT_MAGICS_TIER`` lowers it, for tests.
-    """
-    tier = shared_launcher().capabilities().tier
-    lowered = os.environ.get("AGENT_MAGICS_TIER", "")
-    return min(tier, int(lowered)) if lowered.isdecimal() else tier
 
 
 def confinement_for(

@@ -10,8 +10,10 @@ function drawHead(model, id) {
   if (model.get("dangerous")) {
     head.append(make("strong", "agm-danger", "Dangerous: "));
   }
-  head.append(make("strong", "", model.get("tool")), " wants to run: ");
-  head.append(make("code", "agm-target", model.get("target")));
+  if (model.get("tool")) {
+    head.append(make("strong", "", model.get("tool")), " wants to run: ");
+  }
+  head.append(make(model.get("tool") ? "code" : "span", "agm-target", model.get("target")));
   return head;
 }
 
@@ -126,7 +128,9 @@ function render({ model, el }) {
   if (model.get("editable")) {
     row.firstChild.after(edit);
   }
-  row.append(field);
+  if (model.get("tool")) {
+    row.append(field);
+  }
   const result = make("div", "agm-result");
   result.setAttribute("role", "status");
   result.tabIndex = -1;

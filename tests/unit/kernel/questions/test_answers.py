@@ -120,3 +120,20 @@ def test_what_cannot_be_seen_whole_is_not_typed_in_anew(typing, text):
 def test_where_nobody_types_it_is_denied(typing):
     typing()
     assert (type_in(question()).decision, type_in(question()).by) == ("deny", "policy")
+
+
+LABELS = {"approve": "Go on", "deny": "Sample only", "abort": "Stop"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision"),
+    [("go on", "approve"), ("Sample only", "deny"), ("stop", "abort")],
+)
+def test_a_question_about_no_call_has_answers_of_its_own(typing, capsys, typed, decision):
+    prompts = typing("yes please", typed)
+    asked = question(labels=LABELS, target="500 rows will cost 3 USD")
+    assert type_in(asked).decision == decision
+    assert prompts == ["Go on, Sample only, Stop: "] * 2
+    shown = capsys.readouterr().err
+    assert "'yes please' is not offered here" in shown and "wants to run" not in shown
+    assert [choice["label"] for choice in choices_of(asked)] == list(LABELS.values())
