@@ -23,6 +23,7 @@ from agent_magics.kernel.transform import AwaitTopLevelCell
 
 if TYPE_CHECKING:
     from agent_magics.app import Agent
+    from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
     from agent_magics.kernel.overview import Overview
 
@@ -37,6 +38,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         self.lab = LabLink(getattr(shell, "kernel", None))
         self.lab.on_watch = lambda: self._overview.watch()
         self.lab.answers["complete"] = self._complete_for_page
+        self.lab.answers["paste"] = self._save_pasted
 
     # -- the magics --------------------------------------------------------------------------------
 
@@ -69,6 +71,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
     @argument("--map", metavar="ROWS", help="Ask this of each row: a variable, or a path.")
     @argument("--ask-above", type=float, metavar="USD", help="With --map: ask me above this cost.")
     @argument("--parts", metavar="FOLDER", help="With --map: write Parquet files there.")
+    @argument("--engine", metavar="VAR", help="With --map: the Dask client whose workers ask.")
     @argument("--background", action="store_true", help="Go on while other cells run.")
     @argument("--new", action="store_true", help="Begin a new conversation.")
     @cell_magic("agent")
@@ -108,6 +111,16 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         offset = int(question["offset"])
         start, found = self._completions(str(question["code"]), offset)
         return {"start": start, "end": offset, "found": found}
+
+    def _save_pasted(self, part: Data) -> Data:
+        """Save a file that was pasted or dropped into a cell; see `PastedFiles`."""
+        return self._pasted.receive(part, Path(self.cwd or "."))
+
+    @functools.cached_property
+    def _pasted(self) -> "PastedFiles":
+        module = importlib.import_module("agent_magics.kernel.lab.pasted_files")
+        files: PastedFiles = module.PastedFiles()
+        return files
 
     def _completions(self, code: str, offset: int) -> tuple[int, Sequence[tuple[str, str]]]:
         """Return where the begun word starts, and what it may become: texts with their kinds."""

@@ -5,7 +5,7 @@ import atexit
 import keyword
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -25,6 +25,7 @@ from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
 from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
+from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.rerecording import Rerecording
@@ -35,9 +36,11 @@ from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_t
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.providers.families import tools_config
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.mapping import Watcher
@@ -67,6 +70,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
         self._page_tools = PageTools(settings.lab)
+        settings.lab.answers["stop_agent"] = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
@@ -97,6 +101,12 @@ class NotebookAgents:
             self._bind_servers(self.agent_named(self.settings.name))
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+
+    def _stop_sub_agent(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Stop the sub-agent whose record has the id that a page names; from any thread."""
+        for agent in tuple(self.agents.values()):
+            agent.session.engine.post(agent.sub_agents.stop_by_person, str(wish.get("id")))
+        return {}
 
     # -- cells -------------------------------------------------------------------------------------
 
@@ -203,7 +213,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
@@ -226,11 +236,19 @@ class NotebookAgents:
         try:
             prompt = self._prompt(options, cell)
             agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            pictures = self._pictures(agent, options, cell)
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent)
+        run.pictures = pictures
         self._runs[id(run)] = run
         return run, prompt
+
+    def _pictures(self, agent: Agent, options: Any, cell: str) -> tuple[InputImage, ...]:
+        """Return the pictures that the cell names, where the model can see any."""
+        settings = agent.settings
+        forms = tools_config(options.model or settings.model, settings.features)
+        return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
 
     def _next_run(self, run: CellRun) -> CellRun:
         """Return a further run of the same agent in the same cell."""

@@ -77,9 +77,9 @@ declare module '@jupyterlab/apputils' {
   export namespace Notification {
     function emit(
       message: string,
-      type: 'info' | 'success',
+      type: 'info' | 'success' | 'warning',
       options: {
-        actions: { label: string; callback: () => void }[];
+        actions?: { label: string; callback: () => void }[];
         autoClose: number | false;
       }
     ): string;
@@ -385,6 +385,11 @@ declare module '@codemirror/state' {
       toString(): string;
     };
     readonly selection: { readonly main: { readonly head: number } };
+    replaceSelection(text: string): Transaction;
+  }
+
+  export interface Transaction {
+    readonly effects: unknown;
   }
 
   export interface Range<T> {
@@ -393,7 +398,7 @@ declare module '@codemirror/state' {
 }
 
 declare module '@codemirror/view' {
-  import type { EditorState, Extension, Range } from '@codemirror/state';
+  import type { EditorState, Extension, Range, Transaction } from '@codemirror/state';
 
   export type DecorationSet = object;
 
@@ -424,7 +429,12 @@ declare module '@codemirror/view' {
 
   export class EditorView {
     readonly state: EditorState;
-    dispatch(spec: { selection?: { anchor: number } }): void;
+    dispatch(spec: { selection?: { anchor: number } } | Transaction): void;
+    posAtCoords(place: { x: number; y: number }): number | null;
+    static domEventHandlers(handlers: {
+      paste(event: ClipboardEvent, view: EditorView): boolean;
+      drop(event: DragEvent, view: EditorView): boolean;
+    }): Extension;
     static readonly contentAttributes: {
       of(attributes: (view: EditorView) => { [name: string]: string } | null): Extension;
     };

@@ -22,7 +22,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     await this._keepFolds(item);
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
+      const focused = this._focusable().indexOf(document.activeElement as HTMLElement);
       this.node.replaceChildren(item);
+      if (focused >= 0) {
+        this._focusable()[focused]?.focus({ preventScroll: true });
+      }
       this._typeset();
     }
   }
@@ -46,6 +50,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
       await unfold(fold); // a group's calls are drawn only now, if it is open
       foldsIn(fold).forEach(keep);
     }
+  }
+
+  /** What the keyboard reaches; the same places after an update. */
+  private _focusable(): HTMLElement[] {
+    return [...this.node.querySelectorAll<HTMLElement>('summary, button')];
   }
 
   /** Formulas can be measured, and so set, only while they are in the page. */

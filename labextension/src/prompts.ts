@@ -18,6 +18,8 @@ import {
 } from '@jupyterlab/codemirror';
 import { highlightTree, tags, type Parser, type Tag } from '@lezer/highlight';
 
+import type { Link } from './link.js';
+import { takeFiles } from './pasting.js';
 import { endsInMention, codePieces, isPrompt } from './prompt_text.js';
 
 /** Markdown without formulas: a prompt speaks of $5 and $6. */
@@ -162,13 +164,16 @@ async function loadPython(languages: IEditorLanguageRegistry): Promise<Parser | 
 export function showProse(
   registry: IEditorExtensionRegistry,
   languages: IEditorLanguageRegistry,
-  mention: () => void
+  mention: () => void,
+  linkOf: (model: EditorModel) => Link | undefined
 ): void {
   registry.addExtension({
     name: 'agent-magics:prompts',
     factory: ({ model }) =>
       EditorExtensionRegistry.createImmutableExtension(
-        model.type === 'code' ? proseIn(model, languages, mention) : []
+        model.type === 'code'
+          ? [proseIn(model, languages, mention), takeFiles(() => linkOf(model))]
+          : []
       )
   });
 }

@@ -80,3 +80,55 @@ def test_what_a_prompt_mentions_is_completed_also_while_the_kernel_works(noteboo
     page.wait_for_end(2)
     page.run(3)
     assert "Sum [1,2,3] of sales.csv" in page.text(3)
+
+
+# A picture and files as the browser hands them over.
+PASTE = """([node, kind, files]) => {
+  const data = new DataTransfer();
+  for (const [name, type, size] of files) {
+    const canvas = document.createElement('canvas');
+    const url = canvas.toDataURL(type === 'image/png' ? type : 'image/png');
+    const bytes = Uint8Array.from(atob(url.split(',')[1]), letter => letter.charCodeAt(0));
+    const content = type === 'image/png' ? bytes : new Uint8Array(size);
+    data.items.add(new File([content], name, { type }));
+  }
+  const place = node.getBoundingClientRect();
+  const event = kind === 'paste'
+    ? new ClipboardEvent(kind, { clipboardData: data, bubbles: true, cancelable: true })
+    : new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true,
+        clientX: place.right - 5, clientY: place.bottom - 5 });
+  node.dispatchEvent(event);
+}"""
+
+
+def give(page: NotebookPage, number: int, kind: str, *files: tuple[str, str, int]) -> None:
+    """Paste or drop files (name, type, bytes) into a cell."""
+    editor = page.cell(number).locator(".cm-content")
+    page.page.evaluate(PASTE, [editor.element_handle(), kind, [list(file) for file in files]])
+
+
+def test_pasted_and_dropped_files_are_saved_and_reach_the_model(notebook: Open) -> None:
+    seen = "lambda request: str([type(part).__name__ for part in request.history.items[0].content])"
+    page = notebook([scripted(seen), "%%agent\nLook: ", "x = 1", ""])
+    folder = (page.lab.folder / page.name).parent
+    write(page, 1, "")
+    give(page, 1, "paste", ("image.png", "image/png", 0))
+    told = page.page.locator(".Toastify__toast")
+    expect(told).to_contain_text("image.png was not saved, since agent_magics is not loaded")
+    page.run(0)
+    write(page, 1, "")
+    give(page, 1, "paste", ("image.png", "image/png", 0))
+    page.wait_until(lambda: page.sources()[1] == "%%agent\nLook: ![](pasted/image.png)")
+    give(page, 1, "drop", ("my data.csv", "text/csv", 600_000))
+    page.wait_until(lambda: page.sources()[1].endswith(")pasted/my-data.csv"))
+    assert (folder / "pasted/my-data.csv").stat().st_size == 600_000
+    give(page, 1, "drop", ("film.mov", "video/quicktime", 21 << 20))
+    expect(told.filter(has_text="film.mov has 21.0 MiB, and files of up to")).to_be_visible()
+    page.run(1)
+    assert "['InputText', 'InputImage']" in page.text(1)
+    give(page, 2, "paste", ("image.png", "image/png", 0))  # Python takes none
+    assert page.sources()[2] == "x = 1"
+    assert sorted(file.name for file in (folder / "pasted").iterdir()) == [
+        "image.png",
+        "my-data.csv",
+    ]

@@ -23,6 +23,7 @@ from agent_magics.kernel.cell.console import ConsoleOutputs
 from agent_magics.kernel.cell.countdown import Countdown, is_wait
 from agent_magics.kernel.cell.foot import CellFoot
 from agent_magics.kernel.cell.outputs import CellOutputs
+from agent_magics.kernel.cell.pictures import with_pictures
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
@@ -53,7 +54,7 @@ from agent_magics.protocol.events import (
     TurnAborted,
     TurnFailed,
 )
-from agent_magics.protocol.items import Json
+from agent_magics.protocol.items import InputImage, Json
 from agent_magics.protocol.ops import BY_PERSON, Answer, StartTurn, new_turn_id
 from agent_magics.render.blocks.display import VERSION, DisplayBlock
 from agent_magics.render.mime import to_bundle
@@ -77,6 +78,7 @@ class CellRun:
         agent: the agent that runs.
         view: the blocks of the turn.
         interrupted: the result until the interrupt, where the person interrupted the run.
+        pictures: what is sent with the prompt.
     """
 
     def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
@@ -103,6 +105,7 @@ class CellRun:
         self._in_background = False
         self._foot: CellFoot | None = None
         self.interrupted: RunResult | None = None
+        self.pictures: tuple[InputImage, ...] = ()
 
     def name_conversation(self) -> None:
         """Write the conversation's id into the saved cell's metadata."""
@@ -201,7 +204,7 @@ class CellRun:
         cell = self._asker.cell if self._live else ""
         self._foot = CellFoot(self._lab, cell, self.agent.session, stop)
         self._foot.begin()
-        return StartTurn(turn_id=self._turn_id, content=prompt)
+        return StartTurn(turn_id=self._turn_id, content=with_pictures(prompt, self.pictures))
 
     def _clean_up(self) -> None:
         self._lab.askers.pop(self._turn_id, None)
