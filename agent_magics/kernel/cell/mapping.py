@@ -50,7 +50,8 @@ def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
 
 def map_options(options: Any) -> dict[str, Any]:
     """Return the options of a map that a cell gives."""
-    given = {"into": options.parts, "ask_above": options.ask_above}
+    batch = options.batch or None
+    given = {"into": options.parts, "ask_above": options.ask_above, "batch": batch}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -180,16 +181,14 @@ class MapCell(Watcher):
 
 def progress_lines(job: Job) -> list[str]:
     """Return how far a map is, for a card or a console: the first line says the most."""
-    progress, pace = job.progress, job.asker.pace()
+    progress = job.progress
     of = "" if progress.total is None else f" of {progress.total:,}"
     left = progress.time_left
     parts = [f"{progress.done:,}{of} rows", f"{progress.rate:,.0f} a second"]
     if left is not None:
         parts.append(f"{duration(left)} left")
     parts.append(_spent(progress))
-    limit = f", limited by {pace.limit}" if pace.limit else ""
-    at_once = f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
-    return [", ".join(parts), at_once, *error_lines(progress)]
+    return [", ".join(parts), job.state(), *error_lines(progress)]
 
 
 def _spent(progress: Progress) -> str:
