@@ -29,8 +29,13 @@ DEAR = ("browser", "servers", "launcher", "attacks", "kernel", "mcp")
 # Those whose files share one kernel, or one page.
 SHARING = ("browser", "kernel")
 # How the threads are named that a process keeps: the loop of all agents, its executor, the pump of
-# all commands, threads for tools, which wait a while for the next one, and who looks after files.
-LASTING = ("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire")
+# all commands, threads for tools, which wait a while for the next one, who looks after files, and
+# those on which Dask and fsspec wait for the network.
+LASTING = (
+    *("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire"),
+    "Dask-Offload",
+    "fsspecIO",
+)
 
 
 def pytest_unconfigure() -> None:
@@ -54,6 +59,12 @@ def _place(item: pytest.Item) -> tuple[int, str, int]:
     if folder in SHARING:
         return DEAR.index(folder), item.path.name, item.location[1] or 0
     return DEAR.index(folder) if folder in DEAR else len(DEAR) + 1, "", 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_state() -> None:
+    """Each file has its own state folder, since an agent looks through all records in it."""
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(dir=_homes)
 
 
 @pytest.fixture(autouse=True)

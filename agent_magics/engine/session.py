@@ -53,7 +53,7 @@ from agent_magics.protocol.ops import (
     StartTurn,
     Steer,
 )
-from agent_magics.protocol.records import RecordBegun
+from agent_magics.protocol.records import ConversationNamed, RecordBegun
 from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
 
 _LOG = logging.getLogger("agent_magics")
@@ -123,6 +123,18 @@ class Session:
         """
         self.begin_record()
         return self._archive.fork(self.conversation, turn, name, running=self._prompt_turn)
+
+    def rename(self, conversation: str, name: str) -> None:
+        """Give a recorded conversation, this one or another, a name for lists.
+
+        Raises:
+            FatalError: there is no such record, another kernel uses it, or it cannot be written.
+        """
+        if conversation == self.conversation.id:
+            self.begin_record()
+            self.outbox.keep(ConversationNamed(name=name))
+        else:
+            self._archive.rename(conversation, name)
 
     def resume(self, conversation: str, namespace: Mapping[str, Any]) -> None:
         """Replace the present conversation by a recorded one.

@@ -13,6 +13,7 @@ from agent_magics.engine.context.history import History
 from agent_magics.engine.model_request import ModelCaller, Response
 from agent_magics.engine.notifications import Notification, report_repetition
 from agent_magics.engine.repetition.detector import RepetitionDetector
+from agent_magics.engine.repetition.rereads import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import (
@@ -251,8 +252,8 @@ class Turn:
             if task.done() and not task.cancelled() and task.exception() is None:
                 content = task.result().content
                 if item.call_id:
-                    output = ToolCallOutput(item.call_id, content, output_kind_of(item))
-                    self._history.append(output)
+                    read = say_once(item, content, self._history)
+                    self._history.append(ToolCallOutput(item.call_id, read, output_kind_of(item)))
                     self._loops.answered(item.call_id, content)
                 else:  # a notification, since there is no call that it could answer
                     self._history.append(UserMessage(content, role="developer"))

@@ -6,8 +6,8 @@ in the background before that.
 
 import functools
 import importlib
-import re
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,15 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
-from agent_magics.kernel.lab.link import LabLink, asker_of
+from agent_magics.kernel.lab.link import Data, LabLink, asker_of
 from agent_magics.kernel.setting_traits import SettingTraits, add_options
 from agent_magics.kernel.transform import AwaitTopLevelCell
 
 if TYPE_CHECKING:
     from agent_magics.app import Agent
+    from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
-
-# A line of ours up to the cursor; `plan = %agent tools` is one too.
-_OURS = re.compile(r"\s*(?:[\w, ]+= *)?(%%?agent\s.*)")
+    from agent_magics.kernel.overview import Overview
 
 
 @magics_class
@@ -37,6 +36,9 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         super().__init__(shell=shell)
         # From now on pages of JupyterLab are let in.
         self.lab = LabLink(getattr(shell, "kernel", None))
+        self.lab.on_watch = lambda: self._overview.watch()
+        self.lab.answers["complete"] = self._complete_for_page
+        self.lab.answers["paste"] = self._save_pasted
 
     # -- the magics --------------------------------------------------------------------------------
 
@@ -46,6 +48,13 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         module = importlib.import_module("agent_magics.kernel.notebook")
         agents: NotebookAgents = module.NotebookAgents(self.shell, self)
         return agents
+
+    @functools.cached_property
+    def _overview(self) -> "Overview":
+        """What the agents do, for pages that watch."""
+        module = importlib.import_module("agent_magics.kernel.overview")
+        overview: Overview = module.Overview(self.lab, lambda: vars(self).get("notebook"))
+        return overview
 
     @property
     def agents(self) -> "dict[str, Agent]":
@@ -63,6 +72,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
     @argument("--ask-above", type=float, metavar="USD", help="With --map: ask me above this cost.")
     @argument("--parts", metavar="FOLDER", help="With --map: write Parquet files there.")
     @argument("--batch", action="store_true", help="With --map: by the batch API, in hours.")
+    @argument("--engine", metavar="VAR", help="With --map: the Dask client whose workers ask.")
     @argument("--background", action="store_true", help="Go on while other cells run.")
     @argument("--new", action="store_true", help="Begin a new conversation.")
     @cell_magic("agent")
@@ -87,14 +97,47 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
 
     @context_matcher(priority=10)
     def complete(self, context: CompletionContext) -> dict[str, Any]:
-        """Complete options, tools and words at the cursor, instead of Python's (for IPython)."""
-        found: list[str] = []
-        if ours := _OURS.fullmatch(context.text_until_cursor):
-            completion = importlib.import_module("agent_magics.kernel.completion")
-            found = completion.complete(
-                ours[1], self.agent.parser, self.shell.user_ns, Path(self.cwd or ".")
-            )
-        return {"completions": [SimpleCompletion(text) for text in found], "suppress": True}
+        """Complete options, words and mentions at the cursor, instead of Python's (for IPython)."""
+        lines = context.full_text.split("\n")[: context.cursor_line]
+        offset = sum(len(line) + 1 for line in lines) + context.cursor_position
+        start, found = self._completions(context.full_text, offset)
+        return {
+            "completions": [SimpleCompletion(text, type=kind or None) for text, kind in found],
+            "matched_fragment": context.full_text[start:offset],
+            "suppress": True,
+        }
+
+    def _complete_for_page(self, question: Data) -> Data:
+        """Answer a page that asks for completions, also while the main thread is busy."""
+        offset = int(question["offset"])
+        start, found = self._completions(str(question["code"]), offset)
+        return {"start": start, "end": offset, "found": found}
+
+    def _save_pasted(self, part: Data) -> Data:
+        """Save a file that was pasted or dropped into a cell; see `PastedFiles`."""
+        return self._pasted.receive(part, Path(self.cwd or "."))
+
+    @functools.cached_property
+    def _pasted(self) -> "PastedFiles":
+        module = importlib.import_module("agent_magics.kernel.lab.pasted_files")
+        files: PastedFiles = module.PastedFiles()
+        return files
+
+    def _completions(self, code: str, offset: int) -> tuple[int, Sequence[tuple[str, str]]]:
+        """Return where the begun word starts, and what it may become: texts with their kinds."""
+        if "%agent" not in code:  # Python, for which nothing is imported
+            return offset, ()
+        cells = importlib.import_module("agent_magics.kernel.completion.cells")
+        shell = self.shell
+        found: tuple[int, Sequence[tuple[str, str]]] = cells.complete_cell(
+            code,
+            offset,
+            self.agent.parser,
+            shell.user_ns,
+            shell.user_ns_hidden,
+            Path(self.cwd or "."),
+        )
+        return found
 
     def before_cell(self, info: Any) -> None:
         """Bind the names that a cell may use, such as ``mcp``; other cells import nothing."""

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
@@ -23,8 +23,9 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt
+from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.output_type import read_type
+from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.rerecording import Rerecording
@@ -35,9 +36,11 @@ from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_t
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
+from agent_magics.models.providers.families import tools_config
 from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.protocol.config import Settings, Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.mapping import Watcher
@@ -72,7 +75,7 @@ class NotebookAgents:
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
         self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
         self.rerecording = Rerecording()
-        self._runs: WeakSet[CellRun] = WeakSet()
+        self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self._last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
         self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
@@ -203,7 +206,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None
@@ -226,16 +229,24 @@ class NotebookAgents:
         try:
             prompt = self._prompt(options, cell)
             agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            pictures = self._pictures(agent, options, cell)
         except FatalError as error:
             raise UsageError(str(error)) from None
         run = CellRun(self.shell, self.host, agent)
-        self._runs.add(run)
+        run.pictures = pictures
+        self._runs[id(run)] = run
         return run, prompt
+
+    def _pictures(self, agent: Agent, options: Any, cell: str) -> tuple[InputImage, ...]:
+        """Return the pictures that the cell names, where the model can see any."""
+        settings = agent.settings
+        forms = tools_config(options.model or settings.model, settings.features)
+        return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
 
     def _next_run(self, run: CellRun) -> CellRun:
         """Return a further run of the same agent in the same cell."""
         following = CellRun(self.shell, self.host, run.agent)
-        self._runs.add(following)
+        self._runs[id(following)] = following
         self.views[run.agent.name] = following.view
         return following
 
@@ -250,8 +261,11 @@ class NotebookAgents:
     def _prompt(self, options: Any, cell: str) -> str:
         """Return the text for the model: the named prompt, then the cell's own text."""
         namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
-        named = read_prompt(options.prompt, workspace, namespace) if options.prompt else ""
-        prompt = "\n\n".join(filter(None, (named, interpolate(cell.strip(), namespace))))
+        words, text = options.prompt, cell.strip()
+        if not words:
+            words, text = split_prompt(text, workspace)
+        named = read_prompt(words, workspace, namespace) if words else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
         if not prompt:
             raise FatalError("The cell is empty: write what the agent should do below %%agent.")
         return prompt
@@ -481,16 +495,26 @@ class NotebookAgents:
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
+    @property
+    def runs(self) -> tuple[CellRun, ...]:
+        """The runs of cells that are still known, some of which have ended; from any thread."""
+        return tuple(run for run in (each() for each in self._runs.valuerefs()) if run is not None)
+
+    def run_of(self, agent: Agent) -> CellRun | None:
+        """Return the cell's run that an agent is at work in; None for none."""
+        return next((run for run in self.runs if run.agent is agent and run.activity), None)
+
     def doing(self, agent: Agent) -> str:
         """Return the present activity of an agent's cell as text, "" where none is running."""
-        return next((run.doing for run in self._runs if run.agent is agent and run.doing), "")
+        run = self.run_of(agent)
+        return "" if run is None else run.doing
 
     def close(self) -> None:
         """Close the agents and all that they run, and remove live widgets from the cells."""
         atexit.unregister(self.close)
         for agent in self.agents.values():
             agent.close()
-        for run in self._runs:
+        for run in self.runs:
             run.draw_rest()
 
 

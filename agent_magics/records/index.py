@@ -9,9 +9,10 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class RecordedConversation:
         ended: the time of the last write, in seconds since the epoch.
         turns: the number of prompts.
         cost: the known cost in USD.
+        costs: that of each day on which turns ended, by local time ("2026-11-23").
         end: how its last turn ended: "completed", "stopped", "failed", "cut short", or "" without a
             turn.
         pinned: whether it is kept by automatic deletion.
@@ -65,9 +67,10 @@ class RecordedConversation:
     end: str = ""
     pinned: bool = False
     parent: str = ""
+    costs: dict[str, float] = field(default_factory=dict)
 
 
-_NAMES = [field.name for field in fields(RecordedConversation)]
+_NAMES = [each.name for each in fields(RecordedConversation)]
 
 
 @dataclass(slots=True)
@@ -186,7 +189,10 @@ def _take(row: _Row, line: Mapping[str, Any]) -> None:
         said.turns, said.end = said.turns + 1, "cut short"
     elif line["turn_id"] == row.open_turn:
         said.end, row.open_turn = _ENDS[kind], ""
-        said.cost += line.get("cost") or 0.0
+        cost = line.get("cost") or 0.0
+        said.cost += cost
+        day = time.strftime("%Y-%m-%d", time.localtime(line["at"]))
+        said.costs[day] = said.costs.get(day, 0.0) + cost
 
 
 # -- the index on disk -----------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Plan:
         ask_above: USD from which the person is asked first; None never asks.
         at_once: the most questions side by side.
         most_characters: the longest prompt that is sent.
+        ahead: the questions that the asker may hold beyond those.
     """
 
     source: Source
@@ -66,6 +67,7 @@ class Plan:
     ask_above: float | None
     at_once: int
     most_characters: int
+    ahead: int = 0
 
 
 class Job:
@@ -97,7 +99,7 @@ class Job:
         self.stopped = ""
         self._failure: FatalError | None = None
         self._queue: asyncio.Queue[tuple[bytes, Content] | None]
-        self._queue = asyncio.Queue(plan.at_once * AHEAD)
+        self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
         self._shown: set[int] = set()  # numbers of kept answers that rows have shown
@@ -204,7 +206,8 @@ class Job:
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         """Ask about the rows of some batches, and wait until all answers are written."""
         async with asyncio.TaskGroup() as tasks:
-            workers = [tasks.create_task(self._work()) for _ in range(self.plan.at_once)]
+            count = self.plan.at_once + self.plan.ahead
+            workers = [tasks.create_task(self._work()) for _ in range(count)]
             try:
                 await self._read(batches)
             except FatalError as error:

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     )
     from agent_magics.tools.plan import update_plan
     from agent_magics.tools.skills import read_skill
+    from agent_magics.tools.structure.checks import diagnostics
+    from agent_magics.tools.structure.editing import edit_symbol
+    from agent_magics.tools.structure.listing import symbols
+    from agent_magics.tools.structure.relations import call_graph, definition, references
 
 _HOMES = {
     "read_file": "files.reading",
@@ -78,6 +82,12 @@ _HOMES = {
     "resume_agent": "agents",
     "close_agent": "agents",
     "list_agents": "agents",
+    "symbols": "structure.listing",
+    "references": "structure.relations",
+    "definition": "structure.relations",
+    "call_graph": "structure.relations",
+    "diagnostics": "structure.checks",
+    "edit_symbol": "structure.editing",
     "batch": "batching",
     "tool_search": "catalog.search",
     "read_skill": "skills",
@@ -90,6 +100,7 @@ READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
 AGENTS = ("spawn_agent", "send_input", "wait", "resume_agent", "close_agent", "list_agents")
 MEMORY = ("get_memory", "remember", "forget")
+STRUCTURE = ("symbols", "references", "definition", "call_graph", "diagnostics", "edit_symbol")
 CODING = (
     *READ_ONLY,
     *SESSIONS,
@@ -99,6 +110,7 @@ CODING = (
     "request_user_input",
     *AGENTS,
     *MEMORY,
+    *STRUCTURE,
 )
 DATA = (*CODING, "python", "inspect_variables")
 NOTEBOOK = (
@@ -113,8 +125,12 @@ TOOL_SETS = {"read-only": READ_ONLY, "coding": CODING, "data": DATA, "notebook":
 __all__ = [
     "apply_patch",
     "batch",
+    "call_graph",
     "close_agent",
+    "definition",
+    "diagnostics",
     "edit_file",
+    "edit_symbol",
     "exec_command",
     "forget",
     "get_memory",
@@ -134,6 +150,7 @@ __all__ = [
     "python",
     "read_file",
     "read_skill",
+    "references",
     "remember",
     "request_user_input",
     "resume_agent",
@@ -141,6 +158,7 @@ __all__ = [
     "shell",
     "shell_command",
     "spawn_agent",
+    "symbols",
     "tool_search",
     "update_plan",
     "view_image",

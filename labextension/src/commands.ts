@@ -125,6 +125,11 @@ export function goToWork(shell: Shell, work: Work): void {
 
 /** Show a run's notebook, and in it the open question, or else the cell. */
 export function goToRun(shell: Shell, { panel, cell }: Run): void {
+  goToCell(shell, panel, cell);
+}
+
+/** Show a notebook, and in it the open question of a cell, or else the cell. */
+export function goToCell(shell: Shell, panel: NotebookPanel, cell: string): void {
   if (panel.isDisposed) {
     return;
   }

@@ -2,6 +2,8 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
+import { make } from './elements.js';
+
 interface Queued {
   id: string;
   text: string;
@@ -274,17 +276,6 @@ export function seconds(value: number): string {
   const whole = Math.max(0, Math.floor(value));
   const minutes = Math.floor(whole / 60);
   return minutes ? `${minutes} min ${String(whole % 60).padStart(2, '0')} s` : `${whole} s`;
-}
-
-function make<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  className: string,
-  text = ''
-): HTMLElementTagNameMap[K] {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
 }
 
 function button(label: string, act: () => void): HTMLButtonElement {

@@ -2,25 +2,40 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/codemirror';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
+import { IRunningSessionManagers } from '@jupyterlab/running';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IAgentMagics, PageTools } from './api.js';
+import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
-import { addCommands, CATEGORY, goToRun, goToWork } from './commands.js';
+import { addCommands, CATEGORY, goToCell, goToRun, goToWork } from './commands.js';
+import { PromptCompleter } from './completion.js';
+import { Elsewhere } from './elsewhere.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
+import { AgentsPanel } from './panel.js';
+import { showProse } from './prompts.js';
+import { addRunning } from './running.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
-import { Work } from './work.js';
+import { type Run, Work } from './work.js';
 
 export * from './api.js';
 
 /** How a question's widget tells what the person did, where the kernel could not hear it. */
 const QUESTION = 'agent-magics-question';
 
-/** The runs of all notebooks in this page. */
+const COMPLETE = 'completer:invoke-notebook';
+
+/** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
+const links = new Set<Link>();
+/** What their kernels tell, and those of other notebooks. */
+const around = new Around();
 
 const link: JupyterFrontEndPlugin<IAgentMagics> = {
   id: 'agent-magics:link',
@@ -30,8 +45,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
   provides: IAgentMagics,
   activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
     const tools = new PageTools();
-    const links = new Set<Link>();
-    const follow = (panel: NotebookPanel): void => followKernel(panel, tools, links);
+    const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
     passShortcuts();
     tracker.forEach(follow);
@@ -76,8 +90,92 @@ const commands: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const panel: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:panel',
+  description: 'The panel of agents and conversations, and the agents in the list of what runs.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ICommandPalette, IRunningSessionManagers, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    palette: ICommandPalette | null,
+    running: IRunningSessionManagers | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('agent_magics');
+    const placeOf = (panel: NotebookPanel | null): Place | null =>
+      around.places.find(place => place.panel !== null && place.panel === panel) ?? null;
+    const isOpen = (kernel: string): boolean => {
+      let found = false;
+      tracker.forEach(({ sessionContext }) => {
+        found ||= sessionContext.session?.kernel?.id === kernel;
+      });
+      return found;
+    };
+    const elsewhere = new Elsewhere(app.serviceManager, around, isOpen);
+    const widget = new AgentsPanel(
+      around,
+      {
+        go: ({ panel, path }, cell) =>
+          panel === null
+            ? void app.commands.execute('docmanager:open', { path })
+            : goToCell(app.shell, panel, cell),
+        current: () => placeOf(tracker.currentWidget),
+        look: looking => elsewhere.look(looking)
+      },
+      trans
+    );
+    app.shell.add(widget, 'right', { rank: 900 });
+    const command = 'agent-magics:panel';
+    app.commands.addCommand(command, {
+      label: trans.__('Show the Agents'),
+      caption: trans.__('Show the panel of agents, questions and conversations'),
+      execute: () => {
+        app.shell.activateById(widget.id);
+        widget.node.querySelector('button')?.focus();
+      },
+      isEnabled: () => true
+    });
+    palette?.addItem({ command, category: CATEGORY });
+    if (running !== null) {
+      const stop = ({ panel, cell }: Run): void =>
+        placeOf(panel)?.line.send({ type: 'stop', cell });
+      addRunning(running, work, trans, run => goToRun(app.shell, run), stop);
+    }
+  }
+};
+
+const prompts: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:prompts',
+  description: 'Shows the prompts of agent cells as prose, and completes what they mention.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry, IEditorLanguageRegistry],
+  optional: [ICompletionProviderManager],
+  activate: (
+    app: JupyterFrontEnd,
+    registry: IEditorExtensionRegistry,
+    languages: IEditorLanguageRegistry,
+    completion: ICompletionProviderManager | null
+  ): void => {
+    completion?.registerProvider(
+      new PromptCompleter(widget => [...links].find(link => link.panel === widget))
+    );
+    const mention = (): void => {
+      if (completion !== null && app.commands.hasCommand(COMPLETE)) {
+        void app.commands.execute(COMPLETE);
+      }
+    };
+    showProse(registry, languages, mention, model =>
+      [...links].find(({ panel }) =>
+        panel.content.widgets.some(cell => (cell.model as object) === model)
+      )
+    );
+  }
+};
+
 /** Keep a link to whichever kernel a notebook has. */
-function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>): void {
+function followKernel(panel: NotebookPanel, tools: PageTools): void {
   let link: Link | null = null;
   const renew = (): void => {
     if (link !== null) {
@@ -90,7 +188,7 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
     }
     const kernel = panel.isDisposed ? null : panel.sessionContext.session?.kernel;
     if (kernel) {
-      link = new Link(panel, kernel, tools, work);
+      link = new Link(panel, kernel, tools, work, around);
       links.add(link);
     }
   };
@@ -99,4 +197,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools, links: Set<Link>):
   renew();
 }
 
-export default [link, commands];
+export default [link, commands, prompts, panel];

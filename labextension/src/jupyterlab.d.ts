@@ -6,7 +6,10 @@
  */
 
 declare module '@jupyterlab/application' {
+  import type { Kernel } from '@jupyterlab/notebook';
   import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+  import type { Widget } from '@lumino/widgets';
 
   export interface CommandRegistry {
     addCommand(
@@ -18,12 +21,37 @@ declare module '@jupyterlab/application' {
         isEnabled: () => boolean;
       }
     ): unknown;
+    execute(id: string, args?: object): Promise<unknown>;
     notifyCommandChanged(id?: string): void;
+    hasCommand(id: string): boolean;
+    execute(id: string): Promise<unknown>;
   }
 
   export interface JupyterFrontEnd {
     readonly commands: CommandRegistry;
-    readonly shell: { activateById(id: string): void };
+    readonly shell: {
+      activateById(id: string): void;
+      add(widget: Widget, area: string, options: { rank: number }): void;
+    };
+    readonly serviceManager: {
+      readonly sessions: {
+        readonly runningChanged: ISignal<unknown, SessionModel[]>;
+        running(): IterableIterator<SessionModel>;
+      };
+      readonly kernels: { connectTo(options: { model: { id: string; name: string } }): Kernel };
+      readonly contents: { get(path: string, options: { content: boolean }): Promise<FileModel> };
+    };
+  }
+
+  export interface SessionModel {
+    readonly path: string;
+    readonly type: string;
+    readonly kernel: { readonly id: string; readonly name: string } | null;
+  }
+
+  export interface FileModel {
+    /** Of a notebook: as nbformat has it. */
+    readonly content: { cells?: { source: string | string[] }[] } | null;
   }
 
   export interface JupyterFrontEndPlugin<T> {
@@ -49,13 +77,65 @@ declare module '@jupyterlab/apputils' {
   export namespace Notification {
     function emit(
       message: string,
-      type: 'info' | 'success',
+      type: 'info' | 'success' | 'warning',
       options: {
-        actions: { label: string; callback: () => void }[];
+        actions?: { label: string; callback: () => void }[];
         autoClose: number | false;
       }
     ): string;
     function dismiss(id: string): void;
+  }
+}
+
+declare module '@jupyterlab/running' {
+  import type { LabIcon } from '@jupyterlab/ui-components';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  export interface IRunningItem {
+    open(): void;
+    shutdown(): void;
+    icon(): LabIcon;
+    label(): string;
+    labelTitle(): string;
+    detail(): string;
+  }
+
+  export interface IRunningSessionManagers {
+    add(manager: {
+      name: string;
+      running(): IRunningItem[];
+      shutdownAll(): void;
+      refreshRunning(): void;
+      runningChanged: ISignal<unknown, unknown>;
+      shutdownLabel: string;
+      shutdownAllLabel: string;
+      shutdownAllConfirmationText: string;
+    }): unknown;
+  }
+
+  export const IRunningSessionManagers: Token<IRunningSessionManagers>;
+}
+
+declare module '@jupyterlab/translation' {
+  import type { Token } from '@lumino/coreutils';
+
+  export interface TranslationBundle {
+    __(text: string, ...values: (string | number)[]): string;
+    _n(one: string, many: string, count: number, ...values: (string | number)[]): string;
+  }
+
+  export interface ITranslator {
+    load(domain: string): TranslationBundle;
+  }
+
+  export const ITranslator: Token<ITranslator>;
+  export const nullTranslator: ITranslator;
+}
+
+declare module '@jupyterlab/ui-components' {
+  export class LabIcon {
+    constructor(options: { name: string; svgstr: string });
   }
 }
 
@@ -134,6 +214,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface Future {
     readonly done: Promise<unknown>;
+    onIOPub: (message: Message) => void;
   }
 
   export interface Comm {
@@ -156,8 +237,16 @@ declare module '@jupyterlab/notebook' {
     readonly iopubMessage: ISignal<Kernel, Message>;
     readonly statusChanged: ISignal<Kernel, string>;
     readonly anyMessage: ISignal<Kernel, { msg: Message; direction: 'send' | 'recv' }>;
+    readonly status: string;
     createComm(target: string, id?: string): Comm;
+    requestComplete(content: { code: string; cursor_pos: number }): Promise<Message>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
+    requestExecute(content: {
+      code: string;
+      store_history: boolean;
+      allow_stdin: boolean;
+    }): Future;
+    dispose(): void;
   }
 
   export interface SessionContext {
@@ -209,4 +298,170 @@ declare module '@jupyterlab/notebook' {
   }
 
   export const INotebookTracker: Token<INotebookTracker>;
+}
+
+declare module '@jupyterlab/codemirror' {
+  import type { Extension } from '@codemirror/state';
+  import type { Parser } from '@lezer/highlight';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  /** What an editor edits: the model of a cell, of a file. */
+  export interface EditorModel {
+    /** Of cells. */
+    readonly type?: string;
+    mimeType: string;
+    readonly mimeTypeChanged: ISignal<EditorModel, unknown>;
+    readonly sharedModel: { getSource(): string };
+  }
+
+  export interface IEditorExtensionRegistry {
+    addExtension(extension: {
+      name: string;
+      factory: (options: { model: EditorModel }) => unknown;
+    }): void;
+  }
+
+  export interface IEditorLanguageRegistry {
+    getLanguage(
+      language: string
+    ): Promise<{ support?: { language: { parser: Parser } } } | null>;
+  }
+
+  export const IEditorExtensionRegistry: Token<IEditorExtensionRegistry>;
+  export const IEditorLanguageRegistry: Token<IEditorLanguageRegistry>;
+
+  export namespace EditorExtensionRegistry {
+    function createImmutableExtension(extension: Extension): unknown;
+  }
+}
+
+declare module '@jupyterlab/completer' {
+  import type { Token } from '@lumino/coreutils';
+  import type { EditorModel } from '@jupyterlab/codemirror';
+  import type { Kernel } from '@jupyterlab/notebook';
+
+  export interface CompletionContext {
+    readonly widget: object;
+    readonly editor?: { readonly model: EditorModel } | null;
+    readonly session?: { readonly kernel: Kernel | null } | null;
+  }
+
+  /** Offsets are in characters, not in code units. */
+  export interface CompletionReply {
+    start: number;
+    end: number;
+    items: { label: string; insertText: string; type?: string }[];
+  }
+
+  export interface CompletionProvider {
+    readonly identifier: string;
+    readonly rank: number;
+    readonly renderer: null;
+    isApplicable(context: CompletionContext): Promise<boolean>;
+    fetch(
+      request: { text: string; offset: number },
+      context: CompletionContext
+    ): Promise<CompletionReply>;
+  }
+
+  export interface ICompletionProviderManager {
+    registerProvider(provider: CompletionProvider): void;
+  }
+
+  export const ICompletionProviderManager: Token<ICompletionProviderManager>;
+}
+
+declare module '@codemirror/state' {
+  export const Prec: { highest(extension: Extension): Extension };
+
+  export type Extension = { readonly extension: Extension } | readonly Extension[];
+
+  export interface EditorState {
+    readonly doc: {
+      readonly length: number;
+      sliceString(from: number, to: number): string;
+      toString(): string;
+    };
+    readonly selection: { readonly main: { readonly head: number } };
+    replaceSelection(text: string): Transaction;
+  }
+
+  export interface Transaction {
+    readonly effects: unknown;
+  }
+
+  export interface Range<T> {
+    readonly value: T;
+  }
+}
+
+declare module '@codemirror/view' {
+  import type { EditorState, Extension, Range, Transaction } from '@codemirror/state';
+
+  export type DecorationSet = object;
+
+  export class Decoration {
+    static mark(spec: { class: string }): Decoration;
+    static set(marks: readonly Range<Decoration>[], sort?: boolean): DecorationSet;
+    range(from: number, to: number): Range<Decoration>;
+  }
+
+  export interface ViewUpdate {
+    readonly docChanged: boolean;
+    readonly startState: EditorState;
+    readonly state: EditorState;
+    readonly transactions: readonly { isUserEvent(event: string): boolean }[];
+  }
+
+  export interface PluginValue {
+    update?(update: ViewUpdate): void;
+    destroy?(): void;
+  }
+
+  export class ViewPlugin {
+    static define<T extends PluginValue>(
+      create: (view: EditorView) => T,
+      spec?: { decorations?: (value: T) => DecorationSet }
+    ): Extension;
+  }
+
+  export class EditorView {
+    readonly state: EditorState;
+    dispatch(spec: { selection?: { anchor: number } } | Transaction): void;
+    posAtCoords(place: { x: number; y: number }): number | null;
+    static domEventHandlers(handlers: {
+      paste(event: ClipboardEvent, view: EditorView): boolean;
+      drop(event: DragEvent, view: EditorView): boolean;
+    }): Extension;
+    static readonly contentAttributes: {
+      of(attributes: (view: EditorView) => { [name: string]: string } | null): Extension;
+    };
+    static readonly updateListener: { of(listener: (update: ViewUpdate) => void): Extension };
+  }
+}
+
+declare module '@codemirror/language' {
+  import type { EditorState } from '@codemirror/state';
+  import type { Tag } from '@lezer/highlight';
+
+  export function highlightingFor(state: EditorState, tags: readonly Tag[]): string | null;
+}
+
+declare module '@lezer/highlight' {
+  export interface Tag {
+    readonly id: number;
+  }
+
+  export interface Parser {
+    parse(text: string): object;
+  }
+
+  export const tags: { readonly keyword: Tag; readonly operator: Tag; readonly string: Tag };
+
+  export function highlightTree(
+    tree: object,
+    highlighter: { style(tags: readonly Tag[]): string | null },
+    put: (from: number, to: number, classes: string) => void
+  ): void;
 }

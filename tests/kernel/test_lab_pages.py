@@ -36,8 +36,11 @@ class LabPage:
         cells: the sources of the cells of its notebook, by id.
     """
 
-    def __init__(self, kernel: Kernel, *, tools: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, *, tools: list[dict[str, Any]] | None = None, watcher: bool = False
+    ) -> None:
         self._kernel = kernel
+        self._watcher = watcher
         self._comm, self._inbox = uuid.uuid4().hex, uuid.uuid4().hex
         self.heard: list[dict[str, Any]] = []
         self.states: dict[str, dict[str, Any]] = {}
@@ -55,6 +58,7 @@ class LabPage:
 
     def knock(self) -> None:
         about = {"version": 1, "path": "a.ipynb", "tools": self._tools}
+        about |= {"watcher": True} if self._watcher else {}
         self.say(type="knock", client=self.client, inbox=self._inbox, **about)
 
     def say(self, **data: Any) -> str:

@@ -411,11 +411,14 @@ def test_a_broken_file_of_rules_fails_the_cell_in_one_sentence(kernel: Kernel) -
         ("%agent st", "status"),
         ("%agent answer app", "approve"),
         ("x = 1\nnames = %agent to", "tools"),
+        ("%%agent --model gpt-5.1-c", "gpt-5.1-codex"),
+        ("%%agent\nUse @wor", "{{words_of_mine}}"),
     ],
 )
 def test_completion(kernel: Kernel, code: str, offered: str) -> None:
     _prepare(kernel)
     kernel.run(TOOLS)
+    kernel.run("words_of_mine = ['a']")
     assert offered in kernel.complete(code)
 
 

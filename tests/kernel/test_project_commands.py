@@ -88,6 +88,10 @@ def test_a_prompt_is_trusted_completed_and_filled_in(kernel: Kernel, place: Path
     assert outcome.status == "ok", outcome.text
     items = f"{AGENTS}['default'].session.conversation.history.items"
     said = kernel.value(f"{items}[0].content")
+    assert "/monthly" in kernel.complete("%%agent\n/mon")
+    cell = "%%agent --new\n/monthly month='May 2024' region={{where}}\nBe brief.\n"
+    assert kernel.run(cell).status == "ok"
+    assert kernel.value(f"{items}[0].content") == said
     assert said == "Report May 2024 of the EU, not {{a b}}.\n\nBe brief."
 
 

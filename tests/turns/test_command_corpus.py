@@ -11,7 +11,7 @@ from tests.support.corpora.commands import corpus
 from tests.support.needs import require
 from tests.support.turns import of_kind, scripted
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.soak]
 
 
 @pytest.fixture

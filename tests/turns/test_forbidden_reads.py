@@ -11,7 +11,10 @@ from PIL import Image
 
 from agent_magics import Agent, Call, ScriptedModel
 from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.tools import STRUCTURE
 from tests.support.needs import require
+
+pytestmark = pytest.mark.soak
 
 SECRET, NAME = "hunter2-hunter2", "payroll"
 RULE = '[[rule]]\npermission = "read"\npattern = "{pattern}"\ndecision = "{decision}"\n'
@@ -70,6 +73,18 @@ CALLS = {
     },
     "edit_file": {"path": "PATH", "old": "nothing like it", "new": "x"},
     "write_file": {"path": "PATH", "content": SECRET[::-1]},
+    "symbols": {"query": "hunter"},
+    "symbols path": {"path": "PATH"},
+    "symbols py": {"path": "FOLDER/payroll.py", "detail_level": "full"},
+    "symbols name": {"name_path": "hunter", "detail_level": "full"},
+    "symbols folder": {"path": "FOLDER", "detail_level": "full"},
+    "symbols misspelt": {"name_path": "huntr"},
+    "definition": {"name": "hunter"},
+    "references": {"name_path": "hunter", "path": "FOLDER"},
+    "call_graph": {"name_path": "hunter"},
+    "diagnostics": {"paths": ["FOLDER/payroll.py"]},
+    "edit_symbol py": {"name_path": "hunter", "action": "remove", "path": "FOLDER/payroll.py"},
+    "edit_symbol": {"name_path": "hunter", "action": "replace", "text": "x = 1"},
     "shell cat": {"command": ["cat", "PATH"]},
     "shell script": {"command": ["bash", "-c", "cd FOLDER && cat *; true"]},
     "shell redirect": {"command": ["bash", "-c", "head -1 < PATH; true"]},
@@ -82,7 +97,16 @@ CALLS = {
     "python": {"code": "print(open('PATH').read())", "where": "scratch"},
     "batch": {"calls": [{"tool": "read_file", "arguments": {"path": "PATH"}}]},
 }
-TOOLS = ["read-only", "coding", "data", "edit_file", "write_file", "batch", "shell_command"]
+TOOLS = [
+    "read-only",
+    "coding",
+    "data",
+    *STRUCTURE,
+    "edit_file",
+    "write_file",
+    "batch",
+    "shell_command",
+]
 # What only the sandbox can hold, since nothing says what it will read.
 SANDBOXED = {"shell script", "shell grep", "shell copy", "python"}
 
@@ -101,6 +125,7 @@ def furnish(cwd: Path, place: str, picture: bytes) -> None:
     file.write_text(f"{SECRET}\n", encoding="utf-8")
     beside = file.parent
     (beside / "payroll.csv").write_text(f"name,key\nx,{SECRET}\n", encoding="utf-8")
+    (beside / "payroll.py").write_text(f"def hunter():\n    return '{SECRET}'\n", encoding="utf-8")
     cell = {"cell_type": "code", "source": SECRET, "outputs": [], "metadata": {}}
     notebook = {"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
     (beside / "payroll.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
@@ -147,6 +172,7 @@ def test_no_tool_shows_what_a_rule_forbids_to_read(tmp_path, picture, pattern, p
     misspelt = {c: t for c, t in told.items() if "misspelt" in c}
     assert not [t for t in misspelt.values() if f"{NAME}.txt" in t.replace(f"{NAME}.txtx", "")]
     assert (tmp_path / place).read_text(encoding="utf-8") == f"{SECRET}\n"
+    assert SECRET in (tmp_path / place).with_name("payroll.py").read_text(encoding="utf-8")
     assert not (tmp_path / "moved.txt").exists()
 
 
@@ -231,7 +257,7 @@ def test_a_sandbox_that_cannot_hold_the_rule_says_so(tmp_path, monkeypatch, pict
 
 
 # What says by a name, or by an inode, what it will read: all but what needs a kind of file.
-NAMED = [case for case in CALLS if not case.endswith(("misspelt", "csv", "ipynb", "image"))]
+NAMED = [case for case in CALLS if not case.endswith(("misspelt", "csv", "ipynb", "py", "image"))]
 SECRETS = [".env", "deep/down/.env.local", "id_rsa", "../home/.netrc"]
 
 

@@ -243,6 +243,7 @@ def test_there_are_enough_hostile_cases() -> None:
     assert len(dict.fromkeys(TOPICS)) >= 60
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("topic", TOPICS, ids=range(len(TOPICS)))
 def test_a_hostile_topic_changes_nothing(topic: str, home: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "work"
@@ -263,6 +264,7 @@ def test_a_hostile_topic_changes_nothing(topic: str, home: Path, tmp_path: Path)
     assert tree(tmp_path) == before
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("text", RIGHTS, ids=range(len(RIGHTS)))
 @pytest.mark.parametrize("scope", ["user", "project"])
 def test_a_hostile_note_changes_no_right(text: str, scope: str) -> None:

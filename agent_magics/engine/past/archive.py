@@ -81,6 +81,23 @@ class Archive:
         rollout.close()
         return child
 
+    def rename(self, conversation: str, name: str) -> None:
+        """Write a conversation's name into its record, which nobody else may be writing.
+
+        Raises:
+            FatalError: there is no such record, or it cannot be written.
+        """
+        if self._folder is None:
+            raise FatalError("This session records nothing, so there is nothing to name.")
+        rollout = self._rollout(find(self._folder, conversation))
+        try:
+            rollout.begin()
+            rollout.write([ConversationNamed(name=name)])
+        except OSError as error:
+            raise FatalError(f"The name was not written: {error.strerror or error}.") from None
+        finally:
+            rollout.close()
+
     def resume(
         self,
         conversation: str,

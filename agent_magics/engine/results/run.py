@@ -27,7 +27,7 @@ class FinishedCall:
 
     Attributes:
         arguments: a dict where the model sent JSON, else its text.
-        output: the text that the model read.
+        output: the text for the model; a text that it has read already reaches it as one line.
         duration: seconds.
     """
 

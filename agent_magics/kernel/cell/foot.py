@@ -48,6 +48,11 @@ class CellFoot:
             self._show_all()
 
     @property
+    def activity(self) -> str:
+        """The present activity of the turn in a few words."""
+        return self._status.doing
+
+    @property
     def doing(self) -> str:
         """The present activity of the turn, with its duration in seconds."""
         return f"{self._status.doing}, {max(0.0, time.time() - self._status.since):.0f} s"

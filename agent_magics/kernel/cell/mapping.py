@@ -40,19 +40,30 @@ def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
     """
     if expression.endswith(_FILES):
         return expression
-    try:
-        return eval(compile(expression, "--map", "eval"), {**namespace})
-    except Exception as error:  # evaluating the person's expression may raise anything
-        raise FatalError(
-            f"--map {expression}: {error_text(error)}; it takes a variable with rows, or a path."
-        ) from None
+    return _value_of("map", expression, namespace, "a variable with rows, or a path")
 
 
-def map_options(options: Any) -> dict[str, Any]:
-    """Return the options of a map that a cell gives."""
+def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a map that a cell gives.
+
+    Raises:
+        FatalError: what ``--engine`` names cannot be evaluated.
+    """
     batch = options.batch or None
     given = {"into": options.parts, "ask_above": options.ask_above, "batch": batch}
+    if options.engine:
+        what = "a variable with a Dask client or an executor"
+        given["engine"] = _value_of("engine", options.engine, namespace, what)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _value_of(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:
+    try:
+        return eval(compile(expression, f"--{option}", "eval"), {**namespace})
+    except Exception as error:  # evaluating the person's expression may raise anything
+        raise FatalError(
+            f"--{option} {expression}: {error_text(error)}; it takes {takes}."
+        ) from None
 
 
 class MapCell(Watcher):

@@ -1,13 +1,34 @@
-"""Reads ``--prompt NAME field=value ...`` and returns the prompt with its fields filled in."""
+"""Reads ``--prompt NAME field=value``, or ``/NAME field=value``, and fills the prompt in."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_magics.kernel.live.namespace import interpolate
-from agent_magics.project.prompts import fill_prompt
+from agent_magics.project.prompts import fill_prompt, find_prompts
 from agent_magics.protocol.errors import FatalError
+
+_NAMED = re.compile(r"/([\w-]{1,64})(?:[ \t][^\n]*)?(?:\n|\Z)")
+
+
+def split_prompt(text: str, workspace: Path) -> tuple[list[str], str]:
+    """Split a first line ``/name field=value`` from a cell's text.
+
+    Only the name of a prompt makes it one; ``/tmp`` is text.
+
+    Args:
+        text: the cell's text.
+        workspace: the folder of the agent.
+
+    Returns:
+        The words as those of ``--prompt``, and the rest; no words where the text begins otherwise.
+    """
+    line = _NAMED.match(text)
+    if line is None or line[1] not in {each.name for each in find_prompts(workspace)}:
+        return [], text
+    return [line[0][1:].rstrip()], text[line.end() :].strip()
 
 
 def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, Any]) -> str:

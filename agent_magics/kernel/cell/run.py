@@ -7,7 +7,7 @@ event loop, whatever cell runs then, and become plain output when they end.
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from time import sleep
@@ -23,6 +23,7 @@ from agent_magics.kernel.cell.console import ConsoleOutputs
 from agent_magics.kernel.cell.countdown import Countdown, is_wait
 from agent_magics.kernel.cell.foot import CellFoot
 from agent_magics.kernel.cell.outputs import CellOutputs
+from agent_magics.kernel.cell.pictures import with_pictures
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
@@ -53,7 +54,7 @@ from agent_magics.protocol.events import (
     TurnAborted,
     TurnFailed,
 )
-from agent_magics.protocol.items import Json
+from agent_magics.protocol.items import InputImage, Json
 from agent_magics.protocol.ops import BY_PERSON, Answer, StartTurn, new_turn_id
 from agent_magics.render.blocks.display import VERSION, DisplayBlock
 from agent_magics.render.mime import to_bundle
@@ -77,6 +78,7 @@ class CellRun:
         agent: the agent that runs.
         view: the blocks of the turn.
         interrupted: the result until the interrupt, where the person interrupted the run.
+        pictures: what is sent with the prompt.
     """
 
     def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
@@ -91,6 +93,7 @@ class CellRun:
         self._outputs = CellOutputs(self._publisher, live=self._live)
         self._streams = CommandStreams(host, self._show_stream)
         self._questions: dict[str, Any] = {}
+        self._waiting: dict[str, None] = {}  # the questions without an answer
         self._asking: dict[str, str] = {}  # the calls of open forms
         self._call_blocks: dict[str, DisplayBlock] = {}
         self._session_blocks: dict[str, DisplayBlock] = {}
@@ -102,6 +105,7 @@ class CellRun:
         self._in_background = False
         self._foot: CellFoot | None = None
         self.interrupted: RunResult | None = None
+        self.pictures: tuple[InputImage, ...] = ()
 
     def name_conversation(self) -> None:
         """Write the conversation's id into the saved cell's metadata."""
@@ -200,7 +204,7 @@ class CellRun:
         cell = self._asker.cell if self._live else ""
         self._foot = CellFoot(self._lab, cell, self.agent.session, stop)
         self._foot.begin()
-        return StartTurn(turn_id=self._turn_id, content=prompt)
+        return StartTurn(turn_id=self._turn_id, content=with_pictures(prompt, self.pictures))
 
     def _clean_up(self) -> None:
         self._lab.askers.pop(self._turn_id, None)
@@ -212,11 +216,28 @@ class CellRun:
             self._streams.end(call_id)
         for widget in self._questions.values():
             widget.close()
+        self._waiting.clear()
         self._questions.clear()
         if self._live and self._asker.cell:
             self._draw_elsewhere()
             self._lab.keep(self._asker.cell, self._publisher.shown)
         self._session_updates.begin()
+
+    @property
+    def cell(self) -> str:
+        """The cell's id; "" outside notebooks."""
+        return self._asker.cell
+
+    @property
+    def questions(self) -> Mapping[str, Any]:
+        """The widgets of the questions that wait, by the question's id."""
+        widgets = dict(self._questions)
+        return {which: widgets[which] for which in tuple(self._waiting) if which in widgets}
+
+    @property
+    def activity(self) -> str:
+        """The present activity of the turn in a few words; "" where none is running."""
+        return "" if self._foot is None else self._foot.activity
 
     @property
     def doing(self) -> str:
@@ -234,6 +255,7 @@ class CellRun:
         blocks = self.view.apply(event)
         if isinstance(event, QuestionResolved):
             self._asking.pop(event.question_id, None)
+            self._waiting.pop(event.question_id, None)
         if self._is_reported_by_error(event):
             blocks = blocks[:-1]  # the cell's own error already says it
         if isinstance(event, ModelRetry):
@@ -379,6 +401,7 @@ class CellRun:
         if isinstance(question, FormRequested):
             self._asking[question.question_id] = question.call_id
         self._questions[question.question_id] = widget
+        self._waiting[question.question_id] = None
         bundle = widget_bundle(widget, question_item(text))
         # Every kind of question is about a call, whose end replaces the widget.
         block = self._call_blocks.get(question.call_id) or DisplayBlock(question.question_id)
@@ -386,6 +409,7 @@ class CellRun:
 
     def _close_question(self, question: Question) -> None:
         self._asking.pop(question.question_id, None)
+        self._waiting.pop(question.question_id, None)
         widget = self._questions.pop(question.question_id, None)
         if widget is not None:
             widget.close()

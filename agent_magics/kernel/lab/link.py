@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.kernel.interrupt import interruptible
+from agent_magics.protocol.errors import FatalError, error_text
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"
@@ -63,6 +64,9 @@ class Page:
         reach: the channel of its messages while the main thread is busy: "subshell", "control", or
             "" while that is not proven.
         tools: the tools of other extensions of the page: name, description and inputSchema of each.
+        is_watcher: whether it shows no notebook, only what the agents do.
+        watching: words that conversations must have, of a page that shows what the agents do; None
+            where it does not.
     """
 
     def __init__(self, kernel: Any, comm_id: str, hello: Data) -> None:
@@ -73,6 +77,8 @@ class Page:
         self.path = str(hello.get("path", ""))
         self.conversation = str(hello.get("conversation", ""))
         self.reach = ""
+        self.is_watcher = hello.get("watcher") is True
+        self.watching: str | None = None
         self.tools: Sequence[Data] = _tools_of(hello)
 
     def say(self, kind: str, /, **fields: Any) -> None:
@@ -101,6 +107,8 @@ class LabLink:
     Attributes:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
+        on_watch: called when a page begins to watch, on any thread; see ``kernel.overview``.
+        answers: what answers the questions of pages, by their subject; called on any thread.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -111,6 +119,8 @@ class LabLink:
         self._calls: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
+        self.on_watch: Callable[[], object] = bool
+        self.answers: dict[str, Callable[[Data], Data]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._was_linked = False
         self._pinged = threading.Event()
@@ -120,7 +130,7 @@ class LabLink:
 
     def close(self) -> None:
         """Stop receiving messages, and notify the pages, which may connect to a successor."""
-        for page in self.pages:
+        for page in tuple(self._pages.values()):
             page.say("goodbye")
         if self._kernel is not None and hasattr(self._kernel, "comm_manager"):
             self._kernel.comm_manager.unregister_target(TARGET, self._open)
@@ -129,8 +139,13 @@ class LabLink:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """The connected pages, the newest last."""
-        return tuple(self._pages.values())
+        """The pages that show a notebook of this kernel, the newest last."""
+        return tuple(page for page in tuple(self._pages.values()) if not page.is_watcher)
+
+    @property
+    def watching(self) -> tuple[Page, ...]:
+        """The pages that show what the agents do."""
+        return tuple(page for page in tuple(self._pages.values()) if page.watching is not None)
 
     @property
     def reach(self) -> str:
@@ -160,6 +175,8 @@ class LabLink:
         self._pages.pop(page.inbox, None)  # so that the newest comes last
         self._pages[page.inbox] = page
         page.say("welcome", comm=comm_id)
+        if page.is_watcher:
+            return page
         self._was_linked = True
         for foot in tuple(self.feet.values()):
             foot.show(page)
@@ -187,7 +204,7 @@ class LabLink:
         if isinstance(data, dict) and data.get("type") == "knock":
             self._let_in(str(comm_id), data)
             return
-        for page in self.pages:
+        for page in tuple(self._pages.values()):
             if page.comm_id == comm_id:
                 self._receive(page, data, "control")
 
@@ -201,22 +218,48 @@ class LabLink:
                 self._pinged.set()
             case {"type": "bye"}:
                 self.drop(page)
+            case {"type": "ask", "id": str(which), "about": str(about)}:
+                page.say("answer", id=which, **self._answer(about, data))
             case {"cell": str(cell)}:
                 self._hear_foot(page, cell, data)
             case {"type": "gone", "cells": [*cells]}:
                 self._stop_in(cells, page.client)
-            case {"type": "tools"}:
-                page.tools = _tools_of(data)
+            case {"type": "tools" | "watch"}:
+                self._learn(page, data)
             case {"type": "question", "id": str(which), "content": dict(content)}:
                 receive = self._questions.get(which)
                 if receive is not None:
                     receive(content)
+            case _:
+                self._hear_reply(data)
+
+    def _hear_reply(self, data: Any) -> None:
+        """Hand over what a page replies to the kernel."""
+        match data:
             case {"type": "reply", "id": str(which)} if which in self._wishes:
                 _, answer = self._wishes.pop(which)
                 _hand_over(answer, data)
             case {"type": "result", "call_id": str(which)} if which in self._calls:
                 _, finish = self._calls.pop(which)
                 finish(data)
+
+    def _learn(self, page: Page, data: Data) -> None:
+        """Take what a page offers, or wants to be told from now on."""
+        match data:
+            case {"type": "tools"}:
+                page.tools = _tools_of(data)
+            case {"type": "watch", "words": str() | None as words}:
+                page.watching = words
+                self.on_watch()
+
+    def _answer(self, about: str, question: Data) -> Data:
+        """Return the answer to a page's question; one without an answer must not raise here."""
+        try:
+            return self.answers[about](question)
+        except FatalError as error:
+            return {"refused": str(error)}
+        except Exception as error:
+            return {"refused": f"the kernel cannot answer about {about}: {error_text(error)}"}
 
     def _hear_foot(self, page: Page, cell: str, data: Data) -> None:
         """Hand over what is said at the foot of a cell; words for one that has ended go back."""

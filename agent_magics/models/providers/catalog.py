@@ -13,7 +13,7 @@ A model name is matched by these rules and no others; nothing is guessed:
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -99,6 +99,11 @@ def find_model(name: str) -> ModelCard | None:
         return None
     card, own_prefixes = found
     return card if not prefix or prefix in own_prefixes else card.unpriced()
+
+
+def known_models() -> Collection[str]:
+    """Return the names of all models in the catalog."""
+    return _catalog().keys()
 
 
 @cache

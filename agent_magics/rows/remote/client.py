@@ -6,11 +6,9 @@ the openai package 2.2 ms.
 """
 
 import asyncio
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magics.config_files.places import state_folder
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import (
     ContextOverflow,
@@ -31,10 +29,10 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Answer, Pace, Question, Terms
+from agent_magics.rows.asking import Answer, Pace, Question
 from agent_magics.rows.remote.exchange import read_answer, request_of
 from agent_magics.rows.remote.gate import Gate
-from agent_magics.rows.remote.limits import MINUTE, SharedLimits
+from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
 
 if TYPE_CHECKING:
@@ -65,6 +63,7 @@ class RowClient:
         timeout: longest wait for an answer, in seconds.
         retries: number of and waits between repeated requests.
         minute: seconds of the server's minute; tests shorten it.
+        limits: the server's limits; None shares them with the person's other kernels.
     """
 
     def __init__(
@@ -77,13 +76,14 @@ class RowClient:
         timeout: float = TIMEOUT,
         retries: RetryPolicy | None = None,
         minute: float = MINUTE,
+        limits: Limits | None = None,
     ) -> None:
         self._wires: dict[str, Wire] = {wire.name: wire() for wire in MODEL_CLASSES[wire_api].WIRES}
         self._access = ServerAccess(api_key, base_url)
         self._concurrency = concurrency or CONCURRENCY
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
-        self._minute = minute
+        self._minute, self._limits = minute, limits
         self._server: Server | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
@@ -136,7 +136,10 @@ class RowClient:
             FatalError: no question can be answered.
         """
         transport = await connect(self._access, self._timeout)
-        gate = Gate(self._concurrency, self._limits(transport, question.terms))
+        limits = self._limits or limits_of(
+            transport.address, question.terms.model, transport.key, self._minute
+        )
+        gate = Gate(self._concurrency, limits)
         known = wires_of(transport.address)
         wires = [self._wires[name] for name in known if name in self._wires]
         wires = wires or list(self._wires.values())
@@ -153,12 +156,6 @@ class RowClient:
             break
         self._is_begun = True
         return answer
-
-    def _limits(self, transport: Transport, terms: Terms) -> SharedLimits:
-        """Return what the person's kernels know of the server's limits for this key and model."""
-        what = "\n".join((transport.address, terms.model, transport.key))
-        name = hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
-        return SharedLimits(state_folder() / "limits" / f"{name}.json", self._minute)
 
     async def _ask(self, question: Question) -> Answer:
         """Ask until there is an answer, or nothing more to expect.

@@ -1,6 +1,6 @@
 """Joins all tools of an agent from their sources, by name, and builds the registry of each run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from agent_magics.models.providers.families import ToolsConfig
 from agent_magics.project.skills import Skill, describe_problems, find_skills, usable
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, DynamicToolSpec, WebSearchSpec
+from agent_magics.symbols.parsing import holds_source
+from agent_magics.tools import STRUCTURE
 from agent_magics.tools.catalog.discovery import Discovery
 from agent_magics.tools.catalog.search import tool_search
 from agent_magics.tools.catalog.sources import (
@@ -25,6 +27,7 @@ from agent_magics.tools.catalog.sources import (
     split_tools,
 )
 from agent_magics.tools.catalog.stubs import with_stubs
+from agent_magics.tools.files.patch import apply_patch
 from agent_magics.tools.mcp.joining import GENERIC, McpTools
 from agent_magics.tools.mcp.servers import McpServers
 from agent_magics.tools.proposal import propose_plan
@@ -171,12 +174,17 @@ class ToolCatalog:
         return find_skills(self.discovery.workspace)
 
     def _read(
-        self, wanted: ToolList, namespace: Mapping[str, Any], forms: ToolsConfig
+        self,
+        wanted: ToolList,
+        namespace: Mapping[str, Any],
+        forms: ToolsConfig,
+        absent: Collection[str] = (),
     ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
         """Split a list into its tools and the names of tools of MCP servers."""
         known = {**self._known(wanted), **namespace}
         rest, mcp_names = split_tools(wanted, known)
-        return resolve_tools(rest, known, live=self._has_kernel(), forms=forms), mcp_names
+        live = self._has_kernel()
+        return resolve_tools(rest, known, live=live, forms=forms, absent=absent), mcp_names
 
     def _known(self, wanted: ToolList) -> dict[str, Tool]:
         """Return found and registered tools by name; none where `wanted` names only built-in ones.
@@ -214,7 +222,10 @@ class ToolCatalog:
             FatalError: a name is unknown, or two tools have the same name.
         """
         found = more and (wanted is not None or self.wanted is None)
-        named, names = self._read(self.wanted if wanted is None else wanted, namespace or {}, forms)
+        chosen = self.wanted if wanted is None else wanted
+        # They cost about 1,000 tokens a request, and say nothing where there is no code.
+        absent = () if holds_source(self.discovery.workspace) else STRUCTURE
+        named, names = self._read(chosen, namespace or {}, forms, absent)
         tools = join_tools(
             named,
             self.discovery.find().tools if found else (),
@@ -246,6 +257,8 @@ class ToolCatalog:
             function = tool.as_function() if isinstance(tool, HandledTool) else None
             builder.register_handler(handler.options.name, handler, function)
         names = [tool.tool_options.name for tool in tools]
+        if "edit_symbol" in names and "apply_patch" not in names:  # with which it makes its edits
+            builder.register_handler("apply_patch", handler_of(apply_patch))
         own = {tool.tool_options.name for tool in tools if tool.tool_options.own}
         search = None
         if (servers or own != {*names}) and SEARCH not in names:

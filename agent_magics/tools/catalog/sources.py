@@ -1,6 +1,6 @@
 """Reads lists of tools: built-in tools and sets, tools of a program, and names of MCP tools."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -61,6 +61,7 @@ def resolve_tools(
     *,
     live: bool,
     forms: ToolsConfig = DEFAULT_FORMS,
+    absent: Collection[str] = (),
 ) -> tuple[Tool, ...]:
     """Return the tools that `wanted` names, without repeats.
 
@@ -69,21 +70,25 @@ def resolve_tools(
         namespace: tools for names that are not built in (the notebook's variables).
         live: whether there is a live kernel, which adds a tool to the default set.
         forms: the forms in which the run's model is offered tools.
+        absent: tools that a set does not bring here; each can still be named itself.
 
     Raises:
         FatalError: an entry is neither a tool, a set, nor the name of one in the namespace.
     """
     if wanted is None:
         wanted = "data" if live else "coding"
-    found = (_resolve_entry(entry, namespace, forms) for entry in entries_of(wanted))
+    found = (_resolve_entry(entry, namespace, forms, absent) for entry in entries_of(wanted))
     return tuple(dict.fromkeys(chain.from_iterable(found)))
 
 
-def _resolve_entry(entry: object, namespace: Mapping[str, Any], forms: ToolsConfig) -> list[Tool]:
+def _resolve_entry(
+    entry: object, namespace: Mapping[str, Any], forms: ToolsConfig, absent: Collection[str]
+) -> list[Tool]:
     if not isinstance(entry, str):
         return [to_tool(entry)]
     if entry in builtin.TOOL_SETS:
-        names = chain.from_iterable(_forms_of(name, forms) for name in builtin.TOOL_SETS[entry])
+        members = (name for name in builtin.TOOL_SETS[entry] if name not in absent)
+        names = chain.from_iterable(_forms_of(name, forms) for name in members)
         return [getattr(builtin, name) for name in names]
     if entry in builtin.__all__:
         return [getattr(builtin, entry)]

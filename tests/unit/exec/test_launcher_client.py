@@ -15,6 +15,8 @@ from agent_magics.exec import launcher_process
 from agent_magics.exec.launcher_client import Launcher, shared_launcher
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
+pytestmark = pytest.mark.soak
+
 ROOT = str(Path(__file__).resolve().parents[3])
 LIMIT = 20.0  # seconds: a machine that is busy may take so long
 

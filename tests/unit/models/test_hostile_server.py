@@ -35,6 +35,8 @@ from agent_magics.protocol.items import Usage, UserMessage
 from tests.support.models.responses_server import Reply
 from tests.support.models.server import DONE, ModelServer, chat_events, chunk, tool_call
 
+pytestmark = pytest.mark.soak
+
 
 def chat_decoder():
     return ChatDecoder(dialect=Dialect(reasoning_details=True))

@@ -26,6 +26,8 @@ from agent_magics.project.prompts import (
 from agent_magics.project.skills import describe_problem, find_skills
 from tests.support.skills import home, trust_all, write_skill
 
+pytestmark = pytest.mark.soak
+
 __all__ = ["home"]
 
 SECRET = "TOP-SECRET-7f3a"

@@ -20,12 +20,15 @@ _MOST_SHOWN = 20
 _SHORT_ID = 8
 _USAGE = (
     "%agent sessions takes words to look for, or: delete, pin or unpin, and a number from the list "
-    "or an id."
+    "or an id; or: rename, such a number or id, and the name."
 )
 
 
 def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List recorded conversations; TEXT filters them; ``delete``, ``pin``, ``unpin`` N."""
+    """List conversations; TEXT filters; ``delete``, ``pin``, ``unpin`` N, ``rename`` N NAME."""
+    if arguments and arguments[0] == "rename":
+        publish_text(notebook.shell, _rename(notebook, arguments[1:]))
+        return
     change = _CHANGES.get(arguments[0]) if arguments else None
     if change is not None:
         if len(arguments) != 2:
@@ -55,6 +58,17 @@ _CHANGES: dict[str, Callable[[str], None]] = {
     "pin": lambda which: pin(rollout_folder(), which),
     "unpin": lambda which: pin(rollout_folder(), which, pinned=False),
 }
+
+
+def _rename(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Give the conversation with a number or an id a name, and return the text to show."""
+    if len(arguments) < 2:
+        raise FatalError(_USAGE)
+    chosen, name = _chosen(notebook, arguments[0]), " ".join(arguments[1:])
+    here = (each for each in notebook.agents.values() if each.session.conversation.id == chosen.id)
+    agent = next(here, None) or notebook.agent_named(notebook.settings.name)
+    agent.session.rename(chosen.id, name)
+    return f"rename: {_title(chosen)} is {code_span(one_line(name))} now."
 
 
 def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> None:

@@ -19,6 +19,8 @@ from agent_magics.files.search.matches import search
 from agent_magics.protocol.errors import RespondToModel
 from tests.support.needs import require
 
+pytestmark = pytest.mark.soak
+
 NO_RIPGREP = "/nonexistent"
 
 

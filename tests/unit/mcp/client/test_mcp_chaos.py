@@ -15,6 +15,8 @@ from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpStatus
 from tests.support.mcp.links import Callbacks, McpWorld, chaos, ended, pids, words_of
 
+pytestmark = pytest.mark.soak
+
 
 def pipe(path: Path) -> Path:
     """A pipe that a server writes into: reading it waits for that."""

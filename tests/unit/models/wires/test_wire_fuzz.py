@@ -24,6 +24,8 @@ from agent_magics.protocol.items import (
 )
 from tests.support.models.server import DONE, chat_events, chunk, tool_call
 
+pytestmark = pytest.mark.soak
+
 TEXT = "Let me see: é, “quotes”, 𝄞 and\na line."
 CALLS = [("f", '{"a": "é\\n"}', "call_1"), ("g", "{}", "call_2")]
 PAGE = {

@@ -15,6 +15,8 @@ from agent_magics.rows.asking import Answer, Question, Terms
 from agent_magics.rows.remote.client import RowClient
 from tests.support.models.row_server import RowServer
 
+pytestmark = pytest.mark.soak
+
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}},

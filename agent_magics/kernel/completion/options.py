@@ -1,4 +1,4 @@
-"""Completes words after ``%%agent`` and ``%agent`` on the tab key."""
+"""Completes words after ``%%agent`` and ``%agent``: options, their values, commands."""
 
 import argparse
 import re
@@ -18,6 +18,7 @@ from agent_magics.kernel.commands.recordings.report import RECORDING_WORDS
 from agent_magics.kernel.commands.serving import SERVE_WORDS
 from agent_magics.kernel.commands.tool_list import TOOL_WORDS
 from agent_magics.kernel.live.namespace import own_tools
+from agent_magics.models.providers.catalog import known_models
 from agent_magics.project.prompts import find_prompts, usable_prompts
 from agent_magics.protocol.ops import DECISIONS
 
@@ -35,13 +36,13 @@ _MORE: dict[str, Iterable[str]] = {
 }
 
 
-def complete(
+def complete_line(
     line: str,
     parser: argparse.ArgumentParser,
     namespace: Mapping[str, Any],
     workspace: Path = Path(),
-) -> list[str]:
-    """Return the completions at the end of `line`.
+) -> tuple[str, list[str]]:
+    """Return the begun word at the end of `line`, and what it may become.
 
     Args:
         line: the line from ``%%agent`` or ``%agent`` up to the cursor.
@@ -56,7 +57,7 @@ def complete(
         fitting = _fitting_options(words, begun, parser, namespace)
         if "--prompt" in words:
             fitting = [*_fitting_prompts(words, workspace), *fitting]
-    return [word for word in fitting if word.startswith(begun)]
+    return begun, [word for word in fitting if word.startswith(begun)]
 
 
 def _fitting_prompts(words: list[str], workspace: Path) -> Iterable[str]:
@@ -77,6 +78,20 @@ def _fitting_options(
     if last == "--tools" and not begun.startswith("-"):
         own = [fn.tool_options.name for fn in own_tools(namespace)]
         return [*builtin.TOOL_SETS, *builtin.__all__, *own]
-    if last == words[-1] and (action := options.get(last)) and action.choices:
-        return list(action.choices)
+    if last == words[-1] and (action := options.get(last)) and not begun.startswith("-"):
+        return list(action.choices or _values_of(last, namespace))
     return [name for name in options if name.startswith("--")]
+
+
+def _values_of(option: str, namespace: Mapping[str, Any]) -> Iterable[str]:
+    """Return values that an option without fixed choices may have."""
+    if option in ("--model", "-m"):
+        return sorted(known_models())
+    if option in ("--map", "--into", "--output"):
+        wanted = type if option == "--output" else object
+        return (
+            name
+            for name, value in list(namespace.items())
+            if isinstance(value, wanted) and not name.startswith("_")
+        )
+    return ()

@@ -1,0 +1,47 @@
+"""Reads the pictures that a prompt names, ``![what it is](path)``, to send them with it."""
+
+import re
+from pathlib import Path
+
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.items import Content, InputImage, InputText
+from agent_magics.tools.files.viewing import view_image
+
+_NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n]+)>|([^()\s]+))\)")
+_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_MOST = 10
+
+
+def read_pictures(text: str, workspace: Path) -> tuple[InputImage, ...]:
+    """Return the pictures in the workspace that a text names, as the model gets them.
+
+    Other addresses stay text: pages of the web, files that are not there.
+
+    Args:
+        text: the cell's text, as the person typed it: what a value of a variable names is not read.
+        workspace: the folder of the agent.
+
+    Raises:
+        FatalError: one cannot be read as a picture, or there are too many.
+    """
+    root = workspace.resolve()
+    found = dict.fromkeys(
+        path
+        for match in _NAMED.finditer(text)
+        if (path := (root / (match[1] or match[2])).resolve()).suffix.lower() in _ENDINGS
+        and path.is_relative_to(root)
+        and path.is_file()
+    )
+    if len(found) > _MOST:
+        raise FatalError(f"The prompt names {len(found)} pictures; send at most {_MOST} at a time.")
+    try:
+        outputs = [view_image(str(path)).to_output(0) for path in found]
+    except RespondToModel as error:
+        raise FatalError(f"A picture of the prompt cannot be sent: {error}") from None
+    parts = [part for output in outputs for part in output.content]
+    return tuple(part for part in parts if isinstance(part, InputImage))
+
+
+def with_pictures(prompt: str, pictures: tuple[InputImage, ...]) -> Content:
+    """Return the content of a message of text and pictures."""
+    return (InputText(prompt), *pictures) if pictures else prompt

@@ -1,0 +1,4 @@
+"""Completes what a person types in ``%%agent`` cells and ``%agent`` lines.
+
+Begin with ``cells``.
+"""

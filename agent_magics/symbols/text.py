@@ -1,0 +1,59 @@
+"""Converts between offsets in a text, and positions by line and character."""
+
+import re
+from bisect import bisect_right
+
+from agent_magics.symbols.provider import Position, Range
+
+_BREAK = re.compile(r"\r\n|\n|\r")
+
+
+class SourceText:
+    r"""A text and where its lines begin; a line ends at \n, \r\n or \r, as Python and servers say.
+
+    Args:
+        text: the whole text of a file, without a byte order mark.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+
+    @property
+    def line_count(self) -> int:
+        """The number of lines; a last line break begins one more, which is empty."""
+        return len(self._starts)
+
+    def line(self, number: int) -> str:
+        """Return line `number`, from 0, without its line break."""
+        start = self._starts[number]
+        end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def offset(self, position: Position) -> int:
+        """Return the offset of a position; one beyond its line or the text is its end."""
+        if position.line >= len(self._starts):
+            return len(self.text)
+        start = self._starts[position.line]
+        return start + min(position.character, len(self.line(position.line)))
+
+    def position(self, offset: int) -> Position:
+        """Return the position of an offset."""
+        line = bisect_right(self._starts, offset) - 1
+        return Position(line, offset - self._starts[line])
+
+    def offset_of_bytes(self, line: int, column: int) -> int:
+        """Return the offset of `column` bytes of UTF-8 into line `line`, from 0."""
+        start = self._starts[line]
+        head = self.text[start : start + column]
+        if head.isascii():
+            return start + column
+        return start + len(head.encode()[:column].decode("utf-8", "ignore"))
+
+    def range(self, start: int, end: int) -> Range:
+        """Return the range between two offsets."""
+        return Range(self.position(start), self.position(end))
+
+    def part(self, place: Range) -> str:
+        """Return the text of a range."""
+        return self.text[self.offset(place.start) : self.offset(place.end)]

@@ -1,0 +1,112 @@
+"""``diagnostics``: what a language server reports about files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
+
+from agent_magics.approval.actions import Action
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.dispatch.results.output_guard import OutputGuard
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
+from agent_magics.symbols.provider import Diagnostic
+from agent_magics.tools.files.access import (
+    FOR_NOTES,
+    Readable,
+    assess_read,
+    count_fitting,
+    number_of,
+)
+from agent_magics.tools.structure.sources import read_source, server_for
+
+_MOST_FILES = 50
+_SEVERITIES = ("error", "warning", "information", "hint")
+
+
+def _assess(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    each = (assess_read({**arguments, "path": path}, ctx) for path in arguments["paths"])
+    return list(chain.from_iterable(each))
+
+
+@tool(parallel=True, mutating=False, assess=_assess)
+async def diagnostics(
+    paths: list[str],
+    detail_level: Literal["full"] | None = None,
+    offset: int = 0,
+    limit: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> "Diagnostics":
+    """List the errors and warnings that the language server reports about files.
+
+    Args:
+        paths: the files, at most 50.
+        detail_level: "full" shows information and hints too, in pages of 50.
+        offset: reports to leave out at the start.
+        limit: most reports.
+
+    Raises:
+        RespondToModel: a file cannot be read, or there is no language server for it.
+    """
+    if not 1 <= len(paths) <= _MOST_FILES:
+        raise RespondToModel(f"paths has {len(paths)} files; give 1 to {_MOST_FILES}.")
+    guard = OutputGuard(detail_level, offset, limit)
+    found: list[tuple[str, Diagnostic]] = []
+    for path in dict.fromkeys(paths):
+        file = await run_on_thread(read_source, path, ctx)
+        server = await server_for(file.path, file.shown, "diagnostics", ctx)
+        found += [(file.shown, each) for each in sorted(await server.diagnostics(file.path))]
+    shown = found if guard.focused else [e for e in found if e[1].severity in _SEVERITIES[:2]]
+    page, _ = guard.cap_items(shown)
+    return Diagnostics(page, len(shown), len(found) - len(shown), len(set(paths)), guard)
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnostics(Readable):
+    """Reports about files, or one page of them.
+
+    Attributes:
+        found: (name of the file, report) of this page.
+        total: how many there are.
+        minor: how many pieces of information and hints are left out.
+        files: how many files were checked.
+        guard: the requested page.
+    """
+
+    found: Sequence[tuple[str, Diagnostic]]
+    total: int
+    minor: int
+    files: int
+    guard: OutputGuard
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return (each for _, each in self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"total": self.total, "files": self.files}
+
+    def _text(self, budget: int) -> str:
+        lines = [diagnostic_line(shown, each) for shown, each in self.found]
+        count = count_fitting(lines, budget - FOR_NOTES)
+        checked = number_of(self.files, "file")
+        notes = [] if lines else [f"No errors or warnings in {checked}."]
+        rest = self.guard.overflow(count, self.total, 'detail_level="full" shows pages')
+        if rest is not None:
+            notes.append(str(rest))
+        if self.minor:
+            notes.append(f'{number_of(self.minor, "hint")} left out; detail_level="full" has them.')
+        return "\n".join((*lines[:count], *notes))
+
+
+def diagnostic_line(shown: str, each: Diagnostic) -> str:
+    """Return a report as a line: ``a.py:3: error: TEXT (RULE)``."""
+    rule = f" ({each.code})" if each.code else ""
+    text = " ".join(each.message.split())
+    return f"{shown}:{each.range.start.line + 1}: {each.severity}: {text}{rule}"

@@ -1,0 +1,221 @@
+"""``edit_symbol``: replaces, inserts, removes and renames symbols, by way of `apply_patch`.
+
+Law: every change is a call of `apply_patch`, so it is asked about with its diff, recorded and
+undone like any patch; a rename in several files is one patch, all or none.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.dispatch.tool import tool
+from agent_magics.patch.diff import unified_diff
+from agent_magics.patch.files import TextFile
+from agent_magics.patch.match import Edit
+from agent_magics.patch.plan import PatchResult, read_patch, touched_paths
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.tools import ToolOutput
+from agent_magics.symbols.edits import (
+    apply_edits,
+    insert_at_symbol,
+    remove_symbol,
+    replace_symbol,
+)
+from agent_magics.symbols.parsing import PYTHON
+from agent_magics.symbols.provider import TextEdit
+from agent_magics.symbols.python_syntax import parse_python
+from agent_magics.symbols.text import SourceText
+from agent_magics.tools.files.access import assess_read, number_of
+from agent_magics.tools.files.patch import apply_operations
+from agent_magics.tools.structure.names import NamedSymbol, find_one
+from agent_magics.tools.structure.sources import SourceFile, read_result, server_for
+
+Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
+
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_DONE = {
+    "replace": "Replaced",
+    "insert_before": "Inserted before",
+    "insert_after": "Inserted after",
+    "remove": "Removed",
+}
+
+
+@tool(mutating=True, parallel=False, assess=assess_read)
+async def edit_symbol(
+    name_path: str,
+    action: Action,
+    text: str = "",
+    path: str = ".",
+    *,
+    ctx: ToolContext | None = None,
+) -> ToolOutput | PatchResult:
+    """Change code by symbol: replace a whole definition, insert beside it, remove it, or rename it
+    everywhere in one step.
+
+    Args:
+        name_path: the symbol, as in `symbols`.
+        action: what to do.
+        text: the code, at any indentation, or the new name.
+        path: the file or folder where it is defined.
+
+    Returns:
+        The files that were changed.
+
+    Raises:
+        RespondToModel: there is no such symbol, or the code does not fit; nothing was changed.
+    """
+    named = await find_one(name_path, path, ctx)
+    if named.file.cells:
+        raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
+    if action == "rename":
+        changes = await _renaming(named, text, ctx)
+        places = sum(len(edits) for _, edits in changes)
+        what = (
+            f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
+            f"{number_of(len(changes), 'file')}."
+        )
+    else:
+        edit = _edit(named, action, text)
+        changes = [(named.file, [edit])]
+        _check_python(named.file, edit)
+        what = f"{_DONE[action]} {named}."
+    patch = await run_on_thread(patch_of, changes)
+    if not patch:
+        raise RespondToModel(f"{named} reads so already: there is nothing to change.")
+    if ctx is None:
+        result: PatchResult = await run_on_thread(apply_operations, read_patch(patch), None)
+        return result
+    output = await ctx.call("apply_patch", {"patch": patch})
+    if not output.success:
+        raise RespondToModel(output.text)
+    return ToolOutput(f"{what}\n{output.text}", details={"output": what}, value=output.value)
+
+
+def _edit(named: NamedSymbol, action: Action, text: str) -> TextEdit:
+    source, symbol = named.file.source, named.symbol
+    if action == "remove":
+        return remove_symbol(source, symbol)
+    if action == "replace":
+        return replace_symbol(source, symbol, text)
+    return insert_at_symbol(source, symbol, text, after=action == "insert_after")
+
+
+def _check_python(file: SourceFile, edit: TextEdit) -> None:
+    """Refuse an edit after which a Python file that did parse would not."""
+    if file.path.suffix.lower() not in PYTHON:
+        return
+    try:
+        parse_python(file.text, file.shown)
+    except RespondToModel:
+        return
+    try:
+        parse_python(apply_edits(file.source, [edit]), file.shown)
+    except RespondToModel as error:
+        why = str(error).partition("(")[2].rpartition(")")[0]
+        raise RespondToModel(
+            f"Nothing was changed: {file.shown} would be no Python any more ({why})."
+        ) from None
+
+
+# -- rename ---------------------------------------------------------------------------------------
+
+
+async def _renaming(
+    named: NamedSymbol, name: str, ctx: ToolContext | None
+) -> list[tuple[SourceFile, Sequence[TextEdit]]]:
+    """Return the edits that rename a symbol everywhere, by file.
+
+    Raises:
+        RespondToModel: the name does not fit, there is no server, or a file may not be read.
+    """
+    if not _IDENTIFIER.fullmatch(name) or name == named.symbol.name:
+        raise RespondToModel(
+            f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
+        )
+    file = named.file
+    server = await server_for(file.path, file.shown, "rename", ctx)
+    start = named.symbol.selection.start
+    edits = await server.rename(file.path, start, name)
+    if not any(edits.values()):
+        raise RespondToModel(f"{server.name} renames nothing for {named}.")
+    found: list[tuple[SourceFile, Sequence[TextEdit]]] = []
+    for path, changes in edits.items():
+        each = await run_on_thread(read_result, path, ctx)
+        if each is None or not each.text:
+            raise RespondToModel(
+                f"{named.name_path} was not renamed: it is used in a file that may not be read."
+            )
+        found.append((each, changes))
+    return found
+
+
+# -- edits as a patch -----------------------------------------------------------------------------
+
+
+def patch_of(changes: Sequence[tuple[SourceFile, Sequence[TextEdit]]]) -> str:
+    """Return edits of files as one unified diff; "" where they change nothing.
+
+    Raises:
+        RespondToModel: a file's name or its line breaks cannot stand in a patch.
+    """
+    parts = []
+    for file, edits in sorted(changes, key=lambda change: change[0].shown):
+        if re.search(r"\r(?!\n)", file.text):
+            raise RespondToModel(
+                f"{file.shown} has carriage returns alone as line breaks, which no patch keeps; "
+                "nothing was changed."
+            )
+        raw = file.text.split("\n")
+        is_ended = not raw[-1]
+        text = TextFile(tuple(raw[:-1] if is_ended else raw), is_ended)
+        lines = _line_edits(file.source, edits, text)
+        if lines:
+            diff = unified_diff(file.shown, file.shown, text, lines, open_end=not is_ended)
+            if touched_paths(read_patch(diff)) != (file.shown,):
+                raise RespondToModel(f"{file.shown!r} has signs that cannot stand in a patch.")
+            parts.append(diff)
+    return "".join(parts)
+
+
+def _line_edits(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> list[Edit]:
+    """Return edits as edits of whole lines, in order; those that share a line become one."""
+    groups: list[list[TextEdit]] = []
+    for edit in sorted(edits):
+        if groups and edit.range.start.line <= max(e.range.end.line for e in groups[-1]):
+            groups[-1].append(edit)
+        else:
+            groups.append([edit])
+    found = (_line_edit(source, group, text) for group in groups)
+    return [each for each in found if each is not None]
+
+
+def _line_edit(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> Edit | None:
+    lines = text.lines
+    first = edits[0].range.start.line
+    last = max(edit.range.end.line for edit in edits)
+    old = [source.line(number) for number in range(first, last + 1)]
+    part = SourceText("\n".join(old))
+    shifted = [_moved_up(edit, first) for edit in edits]
+    new = apply_edits(part, shifted).split("\n")
+    if last >= len(lines):  # behind the last line break there is no line
+        old, new = old[:-1], new[:-1] if not new[-1] else new
+    end = first + len(old)
+    while old and new and old[0] == new[0] and not (end == len(lines) and not text.terminated):
+        old, new, first = old[1:], new[1:], first + 1
+    while old and new and old[-1] == new[-1]:
+        old, new, end = old[:-1], new[:-1], end - 1
+    return Edit(first, end, tuple(new)) if old or new else None
+
+
+def _moved_up(edit: TextEdit, lines: int) -> TextEdit:
+    start, end = edit.range.start, edit.range.end
+    place = replace(
+        edit.range,
+        start=replace(start, line=start.line - lines),
+        end=replace(end, line=end.line - lines),
+    )
+    return replace(edit, range=place)

@@ -1,0 +1,136 @@
+"""Notebooks as source files: the open one as it stands in the page, others as they are saved.
+
+A notebook is one document of its code cells. Magics are left out: cells of other languages and of
+agents as wholes, lines with a magic or a command as blank statements of the same lines.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.files.beneath import real_path
+from agent_magics.files.paths import open_notebook, resolve_path, shown_path
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.parsing import parse_symbols
+from agent_magics.symbols.provider import Position, Range, Symbol
+from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
+from agent_magics.tools.structure.sources import CodeCell, SourceFile, folder_of, read_source
+
+# Magics whose cells hold Python of the notebook.
+_PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
+_MAGIC_LINE = re.compile(r"^(\s*)(?:([\w.,\s]+=)\s*)?(?:[%!].*|\?.*|[\w.]+\?+\s*)$", re.MULTILINE)
+_MOST_READ = 2_000  # cells
+
+
+def is_notebook(path: str) -> bool:
+    """Return whether a path argument names a notebook."""
+    return path.lower().endswith(".ipynb")
+
+
+async def read_notebook(path: str, ctx: ToolContext | None) -> SourceFile:
+    """Read the notebook at a path argument; the open one as it stands in the page.
+
+    Raises:
+        RespondToModel: it may not be read, or is no notebook.
+    """
+    opened = await read_open_notebook(ctx)
+    if opened is not None and opened.path == resolve_path(path, folder_of(ctx)):
+        return opened
+    return await run_on_thread(_read_saved, path, ctx)  # type: ignore[no-any-return]
+
+
+async def read_open_notebook(ctx: ToolContext | None) -> SourceFile | None:
+    """Read the notebook that is open in the page; None where none is, or it may not be read."""
+    path = open_notebook()
+    try:
+        document = document_of(ctx)
+        if ctx is None or path is None or not document.is_open:
+            return None
+        cells: list[Mapping[str, Any]] = []
+        while len(cells) < _MOST_READ:
+            wish = {"start": len(cells), "limit": MOST_CELLS, "cell": ""}
+            found = await document.request(ctx.turn_id, "read", **wish)
+            cells += found["cells"]
+            if not found["cells"] or len(cells) >= found["total"]:
+                break
+    except RespondToModel:
+        return None
+    parts = ((c["index"] + 1, c["id"], c["source"]) for c in cells if c["type"] == "code")
+    real = Path(real_path(path))
+    return _as_source(real, shown_path(real, folder_of(ctx)), parts)
+
+
+def _read_saved(path: str, ctx: ToolContext | None) -> SourceFile:
+    file = read_source(path, ctx)
+    try:
+        cells = json.loads(file.text)["cells"]
+        parts = [
+            (number, str(cell.get("id", "")), "".join(cell["source"]))
+            for number, cell in enumerate(cells, 1)
+            if cell["cell_type"] == "code"
+        ]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise RespondToModel(f"{file.shown} is no notebook that can be read.") from None
+    return _as_source(file.path, file.shown, parts)
+
+
+def _as_source(path: Path, shown: str, parts: Iterable[tuple[int, str, str]]) -> SourceFile:
+    """Return a notebook's code cells, given as (number, id, text), as a source file."""
+    cells: list[CodeCell] = []
+    first = 0
+    for number, name, text in parts:
+        code = _without_magics(text.replace("\r\n", "\n"))
+        cells.append(CodeCell(f"cell {number} ({name})" if name else f"cell {number}", first, code))
+        first += code.count("\n") + 1
+    return SourceFile(path, shown, "\n".join(cell.text for cell in cells), tuple(cells))
+
+
+def _without_magics(text: str) -> str:
+    """Return a cell's Python with blank statements for magics, in the same lines."""
+    if text.lstrip().startswith("%%"):
+        if not _PYTHON_CELL.match(text):
+            return "\n" * text.count("\n")
+        text = re.sub(r"^.*", "", text.lstrip(), count=1)
+    return _MAGIC_LINE.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    indent, target = match[1], match[2]
+    return f"{indent}{target} None" if target else f"{indent}pass"
+
+
+def notebook_symbols(file: SourceFile) -> tuple[Symbol, ...]:
+    """Return the symbols of a notebook's cells; a cell that does not parse has none."""
+    found: list[Symbol] = []
+    for cell in file.cells:
+        try:
+            symbols = parse_symbols(file.path.with_suffix(".py"), cell.text, cell.label)
+        except RespondToModel:
+            continue
+        found += _shifted(symbols, cell.first, file.path)
+    return tuple(found)
+
+
+def _shifted(symbols: Iterable[Symbol], lines: int, path: Path) -> Iterator[Symbol]:
+    for each in symbols:
+        yield Symbol(
+            each.name,
+            each.kind,
+            path,
+            _moved(each.range, lines),
+            _moved(each.selection, lines),
+            tuple(_shifted(each.children, lines, path)),
+            each.detail,
+            each.container,
+        )
+
+
+def _moved(place: Range, lines: int) -> Range:
+    start, end = place.start, place.end
+    return Range(
+        Position(start.line + lines, start.character), Position(end.line + lines, end.character)
+    )

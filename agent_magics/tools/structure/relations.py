@@ -1,0 +1,333 @@
+"""``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.pool import run_on_thread
+from agent_magics.dispatch.results.output_guard import OutputGuard
+from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
+from agent_magics.symbols.provider import Call, Location, Position, Range, Symbol, SymbolProvider
+from agent_magics.tools.files.access import (
+    FOR_NOTES,
+    Readable,
+    assess_read,
+    count_fitting,
+    number_of,
+)
+from agent_magics.tools.structure.live import find_live
+from agent_magics.tools.structure.names import NamedSymbol, find_one
+from agent_magics.tools.structure.sources import (
+    SourceFile,
+    provider_for,
+    read_result,
+    read_source,
+    server_for,
+)
+
+_LONGEST_LINE = 200
+_LONGEST_HOVER = 2_000
+_MOST_DEPTH = 3
+_MOST_CALLS = 200
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a source file that the call may read.
+
+    Attributes:
+        file: the file.
+        location: the range.
+    """
+
+    file: SourceFile
+    location: Location
+
+    def __str__(self) -> str:
+        start = self.location.range.start
+        line = self.file.lines(Range(start, start))
+        return f"{self.file.shown}:{line}: {self.file.line(start.line).strip()[:_LONGEST_LINE]}"
+
+
+@dataclass(frozen=True, repr=False)
+class Places(Readable):
+    """Places in source files, or one page of them.
+
+    Attributes:
+        found: the places of this page.
+        total: how many there are that may be read.
+        withheld: how many are in files that may not be read.
+        heading: the first line.
+        guard: the requested page.
+        more: text below the places, such as a type.
+    """
+
+    found: Sequence[Place]
+    total: int
+    withheld: int
+    heading: str
+    guard: OutputGuard
+    more: str = ""
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"total": self.total}
+
+    def _text(self, budget: int) -> str:
+        lines = list(map(str, self.found))
+        room = budget - FOR_NOTES - len(self.more)
+        count = count_fitting(lines, room)
+        notes = [self.more] if self.more else []
+        rest = self.guard.overflow(count, self.total, 'detail_level="full" shows pages')
+        if rest is not None:
+            notes.append(str(rest))
+        if self.withheld:
+            notes.append(f"{number_of(self.withheld, 'place')} in protected files left out.")
+        return "\n".join((self.heading, *lines[:count], *notes))
+
+
+def _readable(
+    locations: Sequence[Location], ctx: ToolContext | None
+) -> tuple[list[tuple[SourceFile, Location]], int]:
+    """Return the locations in files that the call may read, in order, and how many others."""
+    files = {path: read_result(path, ctx) for path in sorted({each.path for each in locations})}
+    found = []
+    for each in sorted(set(locations)):
+        file = files[each.path]
+        if file is not None:
+            found.append((file, each))
+    return found, len(set(locations)) - len(found)
+
+
+async def _places(
+    locations: Sequence[Location], heading: str, guard: OutputGuard, ctx: ToolContext | None
+) -> Places:
+    readable, withheld = await run_on_thread(_readable, locations, ctx)
+    page, _ = guard.cap_items(readable)
+    shown = [Place(file, each) for file, each in page]
+    return Places(shown, len(readable), withheld, heading, guard)
+
+
+# -- the tools ------------------------------------------------------------------------------------
+
+
+@tool(parallel=True, mutating=False, assess=assess_read)
+async def references(
+    name_path: str,
+    path: str = ".",
+    detail_level: Literal["full"] | None = None,
+    offset: int = 0,
+    limit: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> Places:
+    """List where a symbol is used, by meaning and not by name.
+
+    Args:
+        name_path: the symbol, as in `symbols`.
+        path: the file or folder where it is defined.
+        detail_level: "full" for pages of 50.
+        offset: places to leave out at the start.
+        limit: most places.
+
+    Raises:
+        RespondToModel: there is no such symbol, or no language server for it.
+    """
+    guard = OutputGuard(detail_level, offset, limit)
+    named = await find_one(name_path, path, ctx)
+    server = await server_for(named.symbol.path, named.file.shown, "references", ctx)
+    start = named.symbol.selection.start
+    found = await server.references(named.symbol.path, start, declaration=False)
+    files = len({each.path for each in found})
+    heading = (
+        f"{named} is used in {number_of(len(set(found)), 'place')} of {number_of(files, 'file')}:"
+        if found
+        else f"{named} is used nowhere that {server.name} sees."
+    )
+    return await _places(found, heading, guard, ctx)
+
+
+@tool(parallel=True, mutating=False, assess=assess_read)
+async def definition(
+    name: str,
+    path: str = ".",
+    line: int | None = None,
+    *,
+    ctx: ToolContext | None = None,
+) -> Places:
+    """Tell where a name is defined, with its type, signature and documentation.
+
+    Args:
+        name: a name in a line of a file; without line a symbol, or a name of the live kernel.
+        path: the file or folder.
+        line: the line, from 1.
+
+    Raises:
+        RespondToModel: the name does not stand there, or there is no language server for it.
+    """
+    guard = OutputGuard()
+    if line is None:
+        return await _describe_named(name, path, guard, ctx)
+    file = await run_on_thread(read_source, path, ctx)
+    position = _position_of(name, line, file)
+    server = await server_for(file.path, file.shown, "definition", ctx)
+    found = await server.definition(file.path, position)
+    heading = f"{name} is defined at:" if found else f"{server.name} knows no definition of {name}."
+    places = await _places(found, heading, guard, ctx)
+    if places.withheld:  # what the server says of it may be taken from there
+        return places
+    hover = await server.hover(file.path, position)
+    return replace(places, more=hover.strip()[:_LONGEST_HOVER])
+
+
+async def _describe_named(
+    name: str, path: str, guard: OutputGuard, ctx: ToolContext | None
+) -> Places:
+    """Return where a symbol is defined, its type from the server, and what the kernel knows of it.
+
+    Raises:
+        RespondToModel: neither the files nor the kernel have it, or several files do.
+    """
+    live = find_live(name, ctx)
+    try:
+        named = await find_one(name, path, ctx)
+    except RespondToModel:
+        if live is None:
+            raise
+        return Places((), 0, 0, f"{name} exists in the live kernel alone.", guard, str(live))
+    place = Place(named.file, Location(named.symbol.path, named.symbol.range))
+    what = f"{named.symbol.kind} {named.name_path}{named.symbol.detail}"
+    server = await provider_for(named.symbol.path, ctx)
+    if server is not None:
+        what = (await server.hover(named.symbol.path, named.symbol.selection.start)).strip()
+    more = "\n".join([what[:_LONGEST_HOVER], *([] if live is None else [str(live)])])
+    return Places((place,), 1, 0, f"{named} is defined at:", guard, more)
+
+
+def _position_of(name: str, line: int, file: SourceFile) -> Position:
+    """Return where `name` stands in line `line`, from 1.
+
+    Raises:
+        RespondToModel: it does not; the sentence names what does.
+    """
+    text = file.line(line - 1) if line > 0 else ""
+    last = name.rpartition(".")[2]
+    match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    if match is None or not last:
+        words = list(dict.fromkeys(re.findall(r"[^\W\d]\w*", text)))
+        there = f"It has: {', '.join(words[:20])}." if words else "It has no names."
+        raise RespondToModel(f"{name!r} does not stand in line {line} of {file.shown}. {there}")
+    return Position(line - 1, match.end() - len(last))
+
+
+@tool(parallel=True, mutating=False, assess=assess_read)
+async def call_graph(
+    name_path: str,
+    path: str = ".",
+    direction: Literal["callers", "callees"] = "callers",
+    depth: int = 1,
+    *,
+    ctx: ToolContext | None = None,
+) -> "CallTree":
+    """Show which functions call a function, or which it calls.
+
+    Args:
+        name_path: the function, as in `symbols`.
+        path: the file or folder where it is defined.
+        direction: callers or callees.
+        depth: steps to follow, at most 3.
+
+    Raises:
+        RespondToModel: there is no such symbol, or no language server for it.
+    """
+    if not 1 <= depth <= _MOST_DEPTH:
+        raise RespondToModel(f"depth is {depth}, but has to be from 1 to {_MOST_DEPTH}.")
+    named = await find_one(name_path, path, ctx)
+    server = await server_for(named.symbol.path, named.file.shown, "call_graph", ctx)
+    walk = _CallWalk(server, direction, ctx)
+    await walk.follow(named.symbol.path, named.symbol.selection.start, 1, depth)
+    return CallTree(named, direction, walk.lines, walk.withheld, server.name)
+
+
+@dataclass(frozen=True, repr=False)
+class CallTree(Readable):
+    """The callers or callees of a function, each step indented.
+
+    Attributes:
+        root: the function.
+        direction: "callers" or "callees".
+        lines: a line for each function.
+        withheld: how many are in files that may not be read.
+        server: the name of the language server.
+    """
+
+    root: NamedSymbol
+    direction: str
+    lines: Sequence[str]
+    withheld: int
+    server: str
+
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"total": len(self.lines)}
+
+    def _text(self, budget: int) -> str:
+        if not self.lines and not self.withheld:
+            return f"{self.root} has no {self.direction} that {self.server} sees."
+        count = count_fitting(self.lines, budget - FOR_NOTES)
+        notes = []
+        if count < len(self.lines) or len(self.lines) >= _MOST_CALLS:
+            notes.append(f"{count} shown, and there are more; use a smaller depth.")
+        if self.withheld:
+            notes.append(f"{number_of(self.withheld, 'function')} in protected files left out.")
+        return "\n".join((f"{self.direction} of {self.root}:", *self.lines[:count], *notes))
+
+
+class _CallWalk:
+    """Follows calls from function to function, each function once."""
+
+    def __init__(self, server: SymbolProvider, direction: str, ctx: ToolContext | None) -> None:
+        self._ctx = ctx
+        self._ask = server.incoming_calls if direction == "callers" else server.outgoing_calls
+        self._seen: set[tuple[Path, Position]] = set()
+        self.lines: list[str] = []
+        self.withheld = 0
+
+    async def follow(self, path: Path, start: Position, level: int, depth: int) -> None:
+        """Add the calls of the function at a position, and theirs up to `depth`."""
+        self._seen.add((path, start))
+        calls: Sequence[Call] = await self._ask(path, start)
+        for call in calls:
+            if len(self.lines) >= _MOST_CALLS:
+                return
+            symbol = call.symbol
+            file = await run_on_thread(read_result, symbol.path, self._ctx)
+            if file is None:
+                self.withheld += 1
+                continue
+            key = (symbol.path, symbol.selection.start)
+            again = key in self._seen
+            self.lines.append(f"{'  ' * level}{self._line(call, symbol, file)}{' …' * again}")
+            if level < depth and not again:
+                await self.follow(symbol.path, symbol.selection.start, level + 1, depth)
+
+    def _line(self, call: Call, symbol: Symbol, file: SourceFile) -> str:
+        name = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name
+        where = f"{file.shown}:{file.lines(symbol.range)} {name}"
+        numbers = sorted({each.start.line + 1 for each in call.ranges})
+        shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
+        return f"{where} (called in line {shown})" if numbers else where

@@ -1,0 +1,214 @@
+"""Reads source files for the symbol tools, under the same rules as `read_file` and `grep_files`."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from agent_magics.dispatch.context import ToolContext
+from agent_magics.files import windows
+from agent_magics.files.paths import resolve_path, shown_path
+from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.parsing import can_parse, parse_symbols
+from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
+from agent_magics.symbols.text import SourceText
+from agent_magics.tools.files.access import (
+    Walk,
+    begin_walk,
+    judge_of,
+    place,
+    refuse_unasked,
+)
+
+_MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
+_SECONDS = 30.0  # of one walk over a folder
+
+# Sixty files are what a question about a few symbols meets again in the next ones.
+_parse = lru_cache(maxsize=60)(parse_symbols)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCell:
+    """A code cell of a notebook, as a part of the notebook's code.
+
+    Attributes:
+        label: its name for messages, such as "cell 3 (a1b2)".
+        first: the line of the notebook's code at which it begins, from 0.
+        text: its text, in which magics are blank.
+    """
+
+    label: str
+    first: int
+    text: str
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A source file as it was read; a notebook is its code cells, one after the other.
+
+    Attributes:
+        path: absolute, without symlinks.
+        shown: its name for messages.
+        text: its text.
+        cells: the code cells of a notebook.
+    """
+
+    path: Path
+    shown: str
+    text: str
+    cells: tuple[CodeCell, ...] = ()
+
+    @cached_property
+    def source(self) -> SourceText:
+        """The text with its lines."""
+        return SourceText(self.text)
+
+    def lines(self, place: Range) -> str:
+        """Return the lines of a range, from 1: "12-40", "12", or "cell 3 (a1b2):2-5"."""
+        first, last, before = place.start.line + 1, place.end.line + 1, ""
+        if self.cells:
+            cell = [each for each in self.cells if each.first < first][-1]
+            first, last, before = first - cell.first, last - cell.first, f"{cell.label}:"
+        return f"{before}{first}" if first == last else f"{before}{first}-{last}"
+
+    def line(self, number: int) -> str:
+        """Return line `number`, from 0, without its break; "" where there is none."""
+        return self.source.line(number) if number < self.source.line_count else ""
+
+
+def folder_of(ctx: ToolContext | None) -> Path:
+    """Return the folder of a call, absolute and without symlinks."""
+    return resolve_path(".", Path.cwd() if ctx is None else ctx.cwd)
+
+
+def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
+    """Read the file at a path argument.
+
+    Raises:
+        RespondToModel: it may not be read, is missing, too large, or no text.
+    """
+    resolved, shown = place(path, ctx)
+    descriptor = windows.open_regular(resolved, shown, judge_of(ctx).is_withheld)
+    try:
+        if ctx is not None:
+            where = windows.opened_path(descriptor) or resolved
+            refuse_unasked(where, shown, ctx, os.fstat(descriptor))
+        if os.fstat(descriptor).st_size > _MOST_BYTES:
+            raise RespondToModel(f"{shown} is larger than 4 MiB: read_file shows parts of it.")
+        return SourceFile(resolved, shown, windows.read_text(descriptor, shown).text)
+    finally:
+        os.close(descriptor)
+
+
+def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
+    """Read a file that a server names in an answer; None where the call may not read it."""
+    if ctx is not None and judge_of(ctx)(str(path)):
+        return None
+    shown = shown_path(path, folder_of(ctx))
+    try:
+        return read_source(str(path), ctx)
+    except RespondToModel:
+        return SourceFile(path, shown, "") if ctx is None or not path.exists() else None
+
+
+def scan(
+    path: str, ctx: ToolContext | None, needle: str = "", fits: Callable[[Path], bool] = can_parse
+) -> Iterator[SourceFile]:
+    """Yield the source files at or below a path argument whose text holds `needle`.
+
+    Hidden and ignored files and what the call may not read are left out, as in a search.
+
+    Raises:
+        RespondToModel: the path may not be read, or the call was interrupted.
+    """
+    walk = begin_walk(path, ctx)
+    if not walk.path.is_dir():
+        yield read_source(path, ctx)
+        return
+    cwd, sought = folder_of(ctx), needle.encode()
+    files = _files_of(walk, fits, ctx)
+    for batch in files.batches():
+        with files.opened(batch) as opened:
+            for descriptor, name in opened.items():
+                if walk.is_cancelled():
+                    raise RespondToModel("The search for symbols was interrupted.")
+                data = os.read(descriptor, _MOST_BYTES + 1)
+                if sought not in data or len(data) > _MOST_BYTES:
+                    continue
+                found = _decoded(Path(name), shown_path(Path(name), cwd), data)
+                if found is not None:
+                    yield found
+
+
+def _files_of(walk: Walk, fits: Callable[[Path], bool], ctx: ToolContext | None) -> SearchedFiles:
+    return SearchedFiles(
+        walk.path,
+        lambda name: fits(Path(name)),
+        walk.judge,
+        walk.is_withheld,
+        walk.is_cancelled,
+        time.monotonic() + _SECONDS,
+        () if ctx is None else ctx.config.roots,
+    )
+
+
+def _decoded(path: Path, shown: str, data: bytes) -> SourceFile | None:
+    try:
+        return SourceFile(path, shown, data.decode("utf-8-sig"))
+    except UnicodeDecodeError:  # another encoding: read by name it is understood
+        return None
+
+
+async def provider_for(path: Path, ctx: ToolContext | None) -> SymbolProvider | None:
+    """Return the language server for a file; None where there is none."""
+    servers = None if ctx is None else ctx.turn.symbols
+    return None if servers is None else await servers.provider_for(path)
+
+
+async def server_for(path: Path, shown: str, what: str, ctx: ToolContext | None) -> SymbolProvider:
+    """Return the language server for a file.
+
+    Args:
+        path: the file.
+        shown: its name.
+        what: what is not known without a server, for the error.
+        ctx: the call.
+
+    Raises:
+        RespondToModel: there is none.
+    """
+    provider = await provider_for(path, ctx)
+    if provider is None:
+        raise RespondToModel(
+            f"{what} needs a language server, and none is set up for {shown}. Without one there "
+            "are symbols and their edits, except rename; grep_files finds a name as text."
+        )
+    return provider
+
+
+async def symbols_of(file: SourceFile, ctx: ToolContext | None) -> tuple[Symbol, ...]:
+    """Return the symbols of a file as a tree: by our own parsers, else by its language server.
+
+    Raises:
+        RespondToModel: it cannot be parsed, or nothing here knows its language.
+    """
+    if can_parse(file.path):
+        return _parse(file.path, file.text, file.shown)
+    provider = await provider_for(file.path, ctx)
+    if provider is None:
+        raise RespondToModel(
+            f"The symbols of {file.shown} are not known: there is neither a language server nor a "
+            "grammar for it. read_file and grep_files read it as text."
+        )
+    return await provider.document_symbols(file.path)
+
+
+def parsed_symbols(file: SourceFile) -> tuple[Symbol, ...]:
+    """Return the symbols of a file that `can_parse`; none where it does not parse."""
+    try:
+        return _parse(file.path, file.text, file.shown)
+    except RespondToModel:
+        return ()

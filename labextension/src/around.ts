@@ -1,0 +1,158 @@
+/** What the kernels tell of their agents while somebody looks: questions, work, conversations. */
+
+import type { Json, NotebookPanel } from '@jupyterlab/notebook';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Line } from './line.js';
+
+export interface AgentData {
+  name: string;
+  model: string;
+  doing: string;
+  /** The cell at work, "" for none. */
+  cell: string;
+  background: boolean;
+  conversation: string;
+  turns: number;
+  cost: number | null;
+  can_fork: boolean;
+}
+
+export interface QuestionData {
+  id: string;
+  agent: string;
+  cell: string;
+  tool: string;
+  target: string;
+  arguments: string;
+  ending: string;
+  reason: string;
+  dangerous: boolean;
+  choices: { decision: string; label: string; covers: string }[];
+}
+
+/** A sub-agent, a command that goes on, or a server. */
+export interface HelperData {
+  kind: 'agent' | 'command' | 'server';
+  name: string;
+  state: string;
+  of: string;
+}
+
+export interface ConversationData {
+  id: string;
+  title: string;
+  notebook: string;
+  /** Seconds since the epoch. */
+  ended: number;
+  turns: number;
+  cost: number;
+  end: string;
+  pinned: boolean;
+}
+
+/** What one kernel tells; `conversations` are those that have the words looked for. */
+export interface Overview {
+  agents: AgentData[];
+  questions: QuestionData[];
+  helpers: HelperData[];
+  conversations: ConversationData[];
+  more: number;
+  /** USD of all conversations on this day; what no price is known of does not count. */
+  today: number;
+}
+
+/** A notebook whose kernel has agents; `panel` is null where this page does not show it. */
+export interface Place {
+  line: Line;
+  path: string;
+  panel: NotebookPanel | null;
+}
+
+/** Of one notebook each thing that is shown. */
+export type Placed<T> = T & { place: Place };
+
+export class Around {
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The notebooks, the first connected first. */
+  get places(): Place[] {
+    return [...this._places.values()];
+  }
+
+  add(place: Place): void {
+    this._places.set(place.line, place);
+    this._ask(place);
+    this._changed.emit();
+  }
+
+  remove(line: Line): void {
+    if (this._places.delete(line)) {
+      this._told.delete(line);
+      this._changed.emit();
+    }
+  }
+
+  show(line: Line, data: object): void {
+    if (this._places.has(line)) {
+      this._told.set(line, data as Overview);
+      this._changed.emit();
+    }
+  }
+
+  /** Have the kernels tell of their agents from now on; null: no more. */
+  watch(words: string | null): void {
+    this._words = words;
+    this.places.forEach(place => this._ask(place));
+  }
+
+  get agents(): Placed<AgentData>[] {
+    return this._all(({ agents }) => agents);
+  }
+
+  get questions(): Placed<QuestionData>[] {
+    return this._all(({ questions }) => questions);
+  }
+
+  get helpers(): Placed<HelperData>[] {
+    return this._all(({ helpers }) => helpers);
+  }
+
+  /** Those of all kernels, each once: kernels of one person have them in common. */
+  get conversations(): ConversationData[] {
+    const found = new Map(this._overviews.flatMap(each => each.conversations.map(one => [one.id, one])));
+    return [...found.values()].sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.ended - a.ended);
+  }
+
+  get more(): number {
+    return Math.max(0, ...this._overviews.map(({ more }) => more));
+  }
+
+  get today(): number {
+    return Math.max(0, ...this._overviews.map(({ today }) => today));
+  }
+
+  private get _overviews(): Overview[] {
+    return [...this._told.values()];
+  }
+
+  private _all<T>(part: (overview: Overview) => T[]): Placed<T>[] {
+    return [...this._told].flatMap(([line, overview]) => {
+      const place = this._places.get(line);
+      return place ? part(overview).map(each => ({ ...each, place })) : [];
+    });
+  }
+
+  private _ask({ line }: Place): void {
+    if (this._words !== null || this._told.has(line)) {
+      line.send({ type: 'watch', words: this._words as Json });
+    }
+  }
+
+  private _changed = new Signal<this, void>(this);
+  private _places = new Map<Line, Place>();
+  private _told = new Map<Line, Overview>();
+  private _words: string | null = null;
+}

@@ -1,0 +1,189 @@
+/** One connection to a kernel in which agent_magics is loaded: messages out on a comm, in by an inbox. */
+
+import type { Comm, Json, Kernel, Message } from '@jupyterlab/notebook';
+import { UUID } from '@lumino/coreutils';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+const TARGET = 'agent_magics';
+const CONTROL = 'agent_magics_message';
+/** Milliseconds that a kernel may take to start a subshell, and to say who it is. */
+const SUBSHELL_LIMIT = 5_000;
+const INFO_LIMIT = 2_000;
+
+type Data = { [key: string]: Json };
+
+/**
+ * The page speaks on a comm of its own, on which the kernel never does: a kernel (ipykernel 7)
+ * hands a comm's messages to the shell that last spoke on it, and that one may be busy. What the
+ * kernel says comes under another id, which needs no comm.
+ */
+export class Line {
+  /** @param _hello - what the page says of itself. */
+  constructor(
+    readonly kernel: Kernel,
+    private _hello: () => Data
+  ) {
+    kernel.iopubMessage.connect(this._onMessage, this);
+  }
+
+  /** What the kernel says, once it has let the page in (which comes as a `welcome`). */
+  get heard(): ISignal<this, Data> {
+    return this._heard;
+  }
+
+  get isOpen(): boolean {
+    return this._comm !== null && !this._comm.isDisposed;
+  }
+
+  /** Knock at a kernel that may be running since long, whatever it does now. */
+  async begin(): Promise<void> {
+    const answered = await within(INFO_LIMIT, this.kernel.info);
+    if (this._isDisposed) {
+      return;
+    }
+    const comm = this.kernel.createComm(TARGET);
+    if (answered) {
+      await this._findWay(comm);
+      this._knock(comm);
+    } else {
+      // Its main thread is busy, perhaps with the cell that this page ran before it was reloaded.
+      this._comms.set(comm.commId, comm);
+      this._sendControl(comm, { type: 'knock', ...this._hello(), inbox: this._inbox });
+    }
+  }
+
+  /** Ask to be let in: a kernel with agent_magics says welcome, others close the comm. */
+  knock(): void {
+    if (!this.isOpen && !this._isDisposed) {
+      this._knock(this.kernel.createComm(TARGET));
+    }
+  }
+
+  send(data: Data): void {
+    const comm = this._comm;
+    if (comm === null || comm.isDisposed) {
+      return;
+    }
+    if (comm.subshellId) {
+      comm.send(data);
+    } else {
+      this._sendControl(comm, data);
+    }
+  }
+
+  /**
+   * Run a line of `%agent` in the kernel, once that is free, and return what it shows.
+   *
+   * @throws Error with the reason, where it fails.
+   */
+  async run(line: string): Promise<string> {
+    const code = `get_ipython().run_line_magic("agent", ${JSON.stringify(line)})`;
+    const future = this.kernel.requestExecute({ code, store_history: false, allow_stdin: false });
+    const shown: string[] = [];
+    let printed = '';
+    future.onIOPub = ({ header, content }): void => {
+      if (header.msg_type === 'display_data') {
+        shown.push(String((content.data as Data)['text/plain'] ?? ''));
+      } else if (header.msg_type === 'stream') {
+        printed += String(content.text);
+      }
+    };
+    const { content } = (await future.done) as Message;
+    if (content.status !== 'ok') {
+      // What is wrong with a line, IPython prints.
+      throw new Error(printed.replace(/^UsageError: /, '').trim() || String(content.evalue));
+    }
+    return shown.join('\n');
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this.kernel.iopubMessage.disconnect(this._onMessage, this);
+    if (!this.kernel.isDisposed) {
+      this.send({ type: 'bye' });
+    }
+    this._comm = null;
+  }
+
+  private _knock(comm: Comm): void {
+    if (this.isOpen || this._isDisposed || comm.isDisposed) {
+      return;
+    }
+    this._comms.set(comm.commId, comm);
+    comm.open({ ...this._hello(), inbox: this._inbox });
+  }
+
+  private _onMessage(_: Kernel, { header, content }: Message): void {
+    if (header.msg_type !== 'comm_msg' || content.comm_id !== this._inbox) {
+      return;
+    }
+    const data = content.data as Data;
+    if (data.type === 'welcome') {
+      void this._enter(data);
+      return;
+    }
+    if (data.type === 'goodbye') {
+      // agent_magics was unloaded; where it is loaded again in the same breath, it hears this.
+      this._comm = null;
+      this.knock();
+    }
+    this._heard.emit(data);
+  }
+
+  private async _enter(welcome: Data): Promise<void> {
+    const comm = this._comms.get(String(welcome.comm));
+    this._comms.clear();
+    if (comm !== undefined) {
+      this._comm = comm;
+      await this._findWay(comm);
+      this.send({ type: 'ping' });
+      this._heard.emit(welcome);
+    }
+  }
+
+  /** A subshell, else the control channel: a way in while the main thread is busy. */
+  private async _findWay(comm: Comm): Promise<void> {
+    if (this.kernel.supportsSubshells && comm.subshellStarted) {
+      await within(SUBSHELL_LIMIT, comm.subshellStarted);
+    }
+  }
+
+  private _sendControl(comm: Comm, data: Data): void {
+    this.kernel.sendControlMessage({
+      channel: 'control',
+      header: {
+        msg_id: UUID.uuid4(),
+        msg_type: CONTROL,
+        date: new Date().toISOString(),
+        session: this.kernel.clientId,
+        username: this.kernel.username,
+        version: '5.2'
+      },
+      parent_header: {},
+      metadata: {},
+      content: { comm_id: comm.commId, data },
+      buffers: []
+    });
+  }
+
+  private _comm: Comm | null = null;
+  private _comms = new Map<string, Comm>();
+  private _heard = new Signal<this, Data>(this);
+  private _inbox = UUID.uuid4();
+  private _isDisposed = false;
+}
+
+/** Whether something came about in so many milliseconds. */
+export function within(limit: number, coming: Promise<unknown>): Promise<boolean> {
+  return new Promise(resolve => {
+    const late = setTimeout(() => resolve(false), limit);
+    const came = (done: boolean): void => {
+      clearTimeout(late);
+      resolve(done);
+    };
+    coming.then(
+      () => came(true),
+      () => came(false)
+    );
+  });
+}

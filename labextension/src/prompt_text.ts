@@ -1,0 +1,51 @@
+/** What is looked at of an agent cell's text: its first line with the options, `{{expressions}}`. */
+
+/** A stretch of text and what it is. */
+export interface Piece {
+  from: number;
+  to: number;
+  kind: 'magic' | 'option' | 'value' | 'expression';
+}
+
+/** Cell magics such as %%time may stand above; an agent's is then below them. */
+const FIRST = /^\s*(?:%%(?!agent\b)\w[^\n]*\n)*(%%agent(?!\S)[^\n]*)/;
+const WORDS = /"[^"]*"|'[^']*'|\S+/g;
+const EXPRESSION = /(\\?)\{\{([\s\S]+?)\}\}/g;
+
+/** Whether a cell of this text is an agent's: its text is prose then. */
+export function isPrompt(source: string): boolean {
+  return FIRST.test(source);
+}
+
+/** The pieces of an agent cell's text that are code, in order. */
+export function codePieces(source: string): Piece[] {
+  const first = FIRST.exec(source);
+  if (first === null) {
+    return [];
+  }
+  const end = first[0].length;
+  const line = end - first[1]!.length;
+  const pieces: Piece[] = [];
+  for (const word of first[1]!.matchAll(WORDS)) {
+    const from = line + word.index;
+    const kind = from === line ? 'magic' : word[0].startsWith('-') ? 'option' : 'value';
+    pieces.push({ from, to: from + word[0].length, kind });
+  }
+  for (const found of source.slice(end).matchAll(EXPRESSION)) {
+    if (found[1] === '') {
+      const from = end + found.index;
+      pieces.push({ from, to: from + found[0].length, kind: 'expression' });
+    }
+  }
+  return pieces;
+}
+
+/** Whether the text before `offset` ends in a mention: of a variable, a file, a prompt. */
+export function endsInMention(source: string, offset: number): boolean {
+  const first = FIRST.exec(source);
+  if (first === null || offset <= first[0].length) {
+    return false;
+  }
+  const before = source.slice(first[0].length, offset);
+  return /(?:^|[\s(["'`,;:])@[^\s@{}()[\]"'`]*$/.test(before) || /^\s*\/[\w-]*$/.test(before);
+}

@@ -1,0 +1,134 @@
+"""Prompts in the editor: prose with code in it, and completion of what they mention."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.support.kernels.cells import scripted
+from tests.support.lab import NotebookPage
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = [pytest.mark.timeout(120), pytest.mark.needs("labextension")]
+
+PROSE = "text/x-markdown"
+PROMPT = """%%agent --approval never --into "answer"
+Don't be *shy*: what is in {{sales[sales > 1]}} for $5?
+"""
+VARIABLES = "import os\nsales = [1, 2, 3]\nsalary = 'x' * 10"
+WAITS = "while not os.path.exists('go'):\n    __import__('time').sleep(0.01)"
+
+
+def language(page: NotebookPage, number: int) -> str:
+    """The language of a cell's editor."""
+    widgets = "window.jupyterapp.shell.currentWidget.content.widgets"
+    mime: str = page.page.evaluate(f"() => {widgets}[{number}].model.mimeType")
+    return mime
+
+
+def completions(page: NotebookPage) -> Locator:
+    """The completions that are on offer."""
+    return page.page.locator(".jp-Completer:not(.lm-mod-hidden) .jp-Completer-match")
+
+
+def write(page: NotebookPage, number: int, text: str) -> None:
+    """Put the cursor at the end of a cell, and type."""
+    page.cell(number).locator(".jp-InputArea-editor").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(text)
+
+
+def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None:
+    page = notebook([PROMPT, "x = 1"])
+    usual = language(page, 1)
+    page.wait_until(lambda: language(page, 0) == PROSE)
+    code = page.cell(0).locator(".am-prompt-code:not(.am-prompt-expression)")
+    expect(code).to_have_text(["%%agent", "--approval", "never", "--into", '"answer"'])
+    expression = page.cell(0).locator(".am-prompt-expression")
+    page.wait_until(lambda: "".join(expression.all_inner_texts()) == "{{sales[sales > 1]}}")
+    expect(page.cell(0).locator(".cm-content")).to_have_css("white-space", "break-spaces")
+    write(page, 1, "\ny")
+    page.page.keyboard.press("Control+Home")
+    page.page.keyboard.type("%%agent\n")
+    page.wait_until(lambda: language(page, 1) == PROSE)
+    for _ in range(3):
+        page.page.keyboard.press("Backspace")
+    page.wait_until(lambda: language(page, 1) == usual)
+    expect(page.cell(1).locator(".am-prompt, .am-prompt-code")).to_have_count(0)
+
+
+def test_what_a_prompt_mentions_is_completed_also_while_the_kernel_works(notebook: Open) -> None:
+    script = scripted("lambda request: request.prompt")
+    page = notebook([script, VARIABLES, WAITS, "%%agent\nSum ", ""])
+    folder = (page.lab.folder / page.name).parent
+    (folder / "sales.csv").write_text("a\n1\n", encoding="utf-8")
+    page.run(0)
+    page.run(1)
+    write(page, 3, "@sal")
+    expect(completions(page)).to_have_text(["@{{salary}}", "@{{sales}}", "@sales.csv"])
+    page.page.keyboard.press("ArrowDown")
+    page.page.keyboard.press("Enter")
+    assert page.sources()[3] == "%%agent\nSum {{sales}}"
+    page.start(2)
+    page.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=busy]")
+    write(page, 3, " of @sales.")
+    expect(completions(page)).to_have_text(["@sales.csv"])
+    page.page.keyboard.press("Enter")
+    (folder / "go").touch()
+    page.wait_for_end(2)
+    page.run(3)
+    assert "Sum [1,2,3] of sales.csv" in page.text(3)
+
+
+# A picture and files as the browser hands them over.
+PASTE = """([node, kind, files]) => {
+  const data = new DataTransfer();
+  for (const [name, type, size] of files) {
+    const canvas = document.createElement('canvas');
+    const url = canvas.toDataURL(type === 'image/png' ? type : 'image/png');
+    const bytes = Uint8Array.from(atob(url.split(',')[1]), letter => letter.charCodeAt(0));
+    const content = type === 'image/png' ? bytes : new Uint8Array(size);
+    data.items.add(new File([content], name, { type }));
+  }
+  const place = node.getBoundingClientRect();
+  const event = kind === 'paste'
+    ? new ClipboardEvent(kind, { clipboardData: data, bubbles: true, cancelable: true })
+    : new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true,
+        clientX: place.right - 5, clientY: place.bottom - 5 });
+  node.dispatchEvent(event);
+}"""
+
+
+def give(page: NotebookPage, number: int, kind: str, *files: tuple[str, str, int]) -> None:
+    """Paste or drop files (name, type, bytes) into a cell."""
+    editor = page.cell(number).locator(".cm-content")
+    page.page.evaluate(PASTE, [editor.element_handle(), kind, [list(file) for file in files]])
+
+
+def test_pasted_and_dropped_files_are_saved_and_reach_the_model(notebook: Open) -> None:
+    seen = "lambda request: str([type(part).__name__ for part in request.history.items[0].content])"
+    page = notebook([scripted(seen), "%%agent\nLook: ", "x = 1", ""])
+    folder = (page.lab.folder / page.name).parent
+    write(page, 1, "")
+    give(page, 1, "paste", ("image.png", "image/png", 0))
+    told = page.page.locator(".Toastify__toast")
+    expect(told).to_contain_text("image.png was not saved, since agent_magics is not loaded")
+    page.run(0)
+    write(page, 1, "")
+    give(page, 1, "paste", ("image.png", "image/png", 0))
+    page.wait_until(lambda: page.sources()[1] == "%%agent\nLook: ![](pasted/image.png)")
+    give(page, 1, "drop", ("my data.csv", "text/csv", 600_000))
+    page.wait_until(lambda: page.sources()[1].endswith(")pasted/my-data.csv"))
+    assert (folder / "pasted/my-data.csv").stat().st_size == 600_000
+    give(page, 1, "drop", ("film.mov", "video/quicktime", 21 << 20))
+    expect(told.filter(has_text="film.mov has 21.0 MiB, and files of up to")).to_be_visible()
+    page.run(1)
+    assert "['InputText', 'InputImage']" in page.text(1)
+    give(page, 2, "paste", ("image.png", "image/png", 0))  # Python takes none
+    assert page.sources()[2] == "x = 1"
+    assert sorted(file.name for file in (folder / "pasted").iterdir()) == [
+        "image.png",
+        "my-data.csv",
+    ]

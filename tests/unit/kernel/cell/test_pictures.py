@@ -1,0 +1,40 @@
+"""The pictures of a workspace that a prompt names are sent with it, and no others."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from agent_magics.kernel.cell.pictures import read_pictures
+from agent_magics.protocol.errors import FatalError
+
+
+def make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), "red").save(path)
+
+
+def test_pictures_of_the_workspace_are_sent_once(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    make(workspace / "pasted/a.png")
+    make(workspace / "my plots/b.jpg")
+    make(tmp_path / "outside.png")
+    (workspace / "link.png").symlink_to(tmp_path / "outside.png")
+    text = (
+        "See ![](pasted/a.png), ![again](pasted/a.png) and ![b](<my plots/b.jpg>), not "
+        "![](../outside.png) ![](link.png) ![](gone.png) ![](https://example.org/a.png)"
+    )
+    urls = [picture.image_url[:16] for picture in read_pictures(text, workspace)]
+    assert urls == ["data:image/png;b", "data:image/jpeg;"]
+
+
+def test_what_cannot_be_sent_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("no picture", encoding="utf-8")
+    with pytest.raises(
+        FatalError, match=r"A picture of the prompt cannot be sent: .*a.png is no PNG"
+    ):
+        read_pictures("![](a.png)", tmp_path)
+    for number in range(11):
+        make(tmp_path / f"{number}.png")
+    with pytest.raises(FatalError, match="names 11 pictures; send at most 10"):
+        read_pictures("".join(f"![]({number}.png)" for number in range(11)), tmp_path)

@@ -1,0 +1,68 @@
+"""What is offered in a prompt: variables, files and prompts, and nothing that is to stay hidden."""
+
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.kernel.completion.cells import complete_cell
+from agent_magics.kernel.completion.mentions import find_files
+from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.kernel.magics import AgentMagics
+
+PARSER = AgentMagics.agent.parser
+
+
+def offered(code: str, workspace: Path = Path(), **namespace: object) -> dict[str, str]:
+    """Return what the cell would be with each completion at its end, and of which kind each is."""
+    start, found = complete_cell(code, len(code), PARSER, namespace, ("hidden",), workspace)
+    return {code[:start] + each.text: each.kind for each in found}
+
+
+def test_variables_are_offered_with_type_and_shape() -> None:
+    people = {"sales": [1, 2], "salary": "abc", "sad": str, "_sal": 1, "salt": pytest, "hidden": 1}
+    assert offered("%%agent\nSum @sal", **people) == {
+        "%%agent\nSum {{salary}}": "str, 3 characters",
+        "%%agent\nSum {{sales}}": "list, 2 elements",
+    }
+    assert list(offered("%%time\n%%agent -m x\n({{ sale", **people)) == [
+        "%%time\n%%agent -m x\n({{ sales"
+    ]
+    for elsewhere in ("%%agent\nme@sal", "sum(@sal", "x = 1\n%%agent\n@sal"):
+        assert not offered(elsewhere, **people)
+
+
+def test_files_are_offered_but_for_ignored_and_secret_ones(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text("built/\n*.log\n", encoding="utf-8")
+    names = ("sales.csv", "sales.log", "data/sales 2.csv", "built/sales.csv", ".env", "id_rsa")
+    for name in (*names, "data/a{{1 + 1}}.csv", "data/deep/sales.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("", encoding="utf-8")
+    (tmp_path / "sales.link").symlink_to("/etc/passwd")
+
+    def texts(begun: str) -> list[str]:
+        return [each.text for each in find_files(begun, tmp_path)]
+
+    assert texts("sal") == ["sales.csv", "data/deep/sales.txt", "`data/sales 2.csv`"]
+    assert texts("") == ["data/", "sales.csv"]
+    assert texts("data/") == ["data/deep/", "`data/sales 2.csv`"]
+    assert texts(".e") == texts("id_") == texts("built/") == texts("../") == texts("/etc/") == []
+
+
+@given(st.text("a{}\\`b ", min_size=1, max_size=20))
+def test_the_name_of_a_file_is_never_evaluated(name: str) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / f"x{name}").touch()
+        for each in find_files("x", Path(folder)):
+            assert interpolate(f"of {each.text} by", {}) == f"of {each.text} by"
+
+
+def test_models_and_values_of_options_are_offered() -> None:
+    assert "%%agent --model gpt-5.1-codex" in offered("%%agent --model gpt-5.1-c")
+    assert "%%agent --approval never" in offered("%%agent --approval nev\nGo."[:22])
+    assert list(offered("%%agent --map sal", sales=[1])) == ["%%agent --map sales"]
+    assert list(offered("%%agent --output Ro", Row=int, Roads=1)) == ["%%agent --output Row"]

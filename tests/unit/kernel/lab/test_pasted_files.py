@@ -1,0 +1,67 @@
+"""Pasted files are saved under plain names in their folder, and never over another file."""
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.kernel.lab.pasted_files import MOST_BYTES, PastedFiles, plain_name
+from agent_magics.protocol.errors import FatalError
+
+
+def part(
+    data: bytes, name: str = "a.png", *, key: str = "k", last: bool = True
+) -> dict[str, object]:
+    return {"key": key, "name": name, "data": base64.b64encode(data).decode(), "last": last}
+
+
+def test_a_file_comes_in_parts_and_is_never_written_over_another(tmp_path: Path) -> None:
+    files = PastedFiles()
+    assert files.receive(part(b"one ", last=False), tmp_path) == {}
+    assert files.receive(part(b"two"), tmp_path) == {"path": "pasted/a.png"}
+    assert files.receive(part(b"three"), tmp_path) == {"path": "pasted/a-2.png"}
+    assert (tmp_path / "pasted/a.png").read_bytes() == b"one two"
+    assert (tmp_path / "pasted/a-2.png").read_bytes() == b"three"
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "pasted").symlink_to(outside)
+    with pytest.raises(FatalError, match="cannot be saved in"):
+        PastedFiles().receive(part(b"x"), workspace)
+    assert list(outside.iterdir()) == []
+    (workspace / "pasted").unlink()
+    (workspace / "pasted").mkdir()
+    (workspace / "pasted/a.png").symlink_to(outside / "made")
+    assert PastedFiles().receive(part(b"x"), workspace) == {"path": "pasted/a-2.png"}
+    assert list(outside.iterdir()) == []
+
+
+def test_a_large_file_is_refused_and_forgotten(tmp_path: Path) -> None:
+    files = PastedFiles()
+    half = bytes(MOST_BYTES // 2 + 1)
+    files.receive(part(half, "film.mov", last=False), tmp_path)
+    with pytest.raises(FatalError, match=r"film.mov is larger than 20 MiB, so it was not saved"):
+        files.receive(part(half, "film.mov", last=False), tmp_path)
+    assert files.receive(part(b"x"), tmp_path) == {"path": "pasted/a.png"}
+    assert [file.name for file in tmp_path.rglob("*.*")] == ["a.png"]
+
+
+def test_names_stay_readable() -> None:
+    assert plain_name("Größe der Äpfel.PNG") == "Größe-der-Äpfel.PNG"
+    assert plain_name("../../etc/passwd") == "passwd"
+    assert plain_name("C:\\a\\b {{x}}.csv") == "b-x-.csv"
+    assert plain_name(".envrc") == "envrc"
+    assert plain_name("???") == "file"
+
+
+@given(st.text())
+def test_every_name_becomes_a_plain_one(name: str) -> None:
+    plain = plain_name(name)
+    assert re.fullmatch(r"[\w-][\w.-]*", plain) and len(plain.encode()) <= 120

@@ -1,0 +1,222 @@
+"""Edits by symbol: what is not edited keeps every byte."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.edits import (
+    apply_edits,
+    insert_at_symbol,
+    remove_symbol,
+    replace_symbol,
+)
+from agent_magics.symbols.parsing import parse_symbols
+from agent_magics.symbols.text import SourceText
+
+PATH = Path("/x/a.py")
+
+TEXTS = st.sampled_from(['"é"', "1", '"""a\n  b\nc"""', "[\n    1,\n]", "f'''{1}\n x'''"])
+NAMES = st.sampled_from(["a", "größe", "名前", "B"])
+KINDS = st.sampled_from(["value", "def", "class", "decorated", "pair", "if", "comment"])
+COMMENTS = st.sampled_from(["", "  # note", " "])
+
+
+@st.composite
+def blocks(draw, depth=0):
+    """Return the lines of a few statements, with a level of indentation for each `depth`."""
+    indent = draw(st.sampled_from(["    ", "  "])) if depth == 0 else ""
+    lines = []
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(
+            st.sampled_from(["value", "def", "class", "decorated", "pair", "if", "comment"])
+        )
+        name, value, note = draw(NAMES), draw(TEXTS), draw(COMMENTS)
+        if kind == "value" or depth > 2:
+            lines += f"{name} = {value}{note}".split("\n")
+        elif kind == "pair":
+            lines.append(f"{name} = 1; b = 2{note}")
+        elif kind == "comment":
+            lines.append("# éin comment")
+        else:
+            inner = draw(blocks(depth + 1))
+            inner = [*inner, f"{draw(NAMES)} = 1"]
+            head = {"class": f"class {name}:", "if": "if True:"}.get(kind, f"def {name}(x=1):")
+            if kind == "decorated":
+                lines += ["@one", "@two(", "    3)"]
+            lines.append(head + note)
+            if kind != "if" and draw(st.booleans()):
+                lines += ['__step__"""Doc.', "", '  more."""']
+            lines += [
+                f"__step__{line}" if line and _starts(line, inner, n) else line
+                for n, line in enumerate(inner)
+            ]
+        lines += [""] * draw(st.integers(0, 2))
+    if depth == 0:
+        lines = [line.replace("__step__", indent or "    ") for line in lines]
+    return lines
+
+
+def _starts(line, lines, number):
+    """Return whether a line does not begin inside a string of three quotes."""
+    before = "\n".join(lines[:number])
+    return (before.count('"""') + before.count("'''")) % 2 == 0
+
+
+@st.composite
+def modules(draw):
+    text = "\n".join(draw(blocks()))
+    text += draw(st.sampled_from(["", "\n"]))
+    try:
+        ast.parse(text)
+    except SyntaxError:  # a block of comments alone
+        text = "x = 1\n"
+    return text.replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
+
+
+def flat(symbols):
+    for each in symbols:
+        yield each
+        yield from flat(each.children)
+
+
+def whole_lines(source, symbol):
+    lines = range(symbol.range.start.line, symbol.range.end.line + 1)
+    return "\n".join(source.line(n) for n in lines)
+
+
+def same(text, other):
+    return text.replace("\r\n", "\n") == other.replace("\r\n", "\n")
+
+
+@given(modules())
+def test_a_symbol_replaced_by_its_own_text_changes_nothing(text):
+    source = SourceText(text)
+    for symbol in flat(parse_symbols(PATH, text, "a.py")):
+        if ";" in source.line(symbol.range.start.line):
+            own = source.part(symbol.range)
+            assert same(apply_edits(source, [replace_symbol(source, symbol, own)]), text)
+            continue
+        edit = replace_symbol(source, symbol, whole_lines(source, symbol))
+        # The line breaks of a file are those of its own, which the patch engine keeps.
+        assert same(apply_edits(source, [edit]), text)
+
+
+@given(modules(), st.sampled_from(["", "  ", "    ", "\t"]))
+def test_a_new_definition_gets_the_indentation_of_its_place(text, margin):
+    source = SourceText(text)
+    new = "def new(y):\n    return '''\nno'''"
+    shifted = f"{margin}def new(y):\n{margin}    return '''\nno'''"
+    for symbol in flat(parse_symbols(PATH, text, "a.py")):
+        if symbol.kind in ("constant", "variable", "field"):
+            continue
+        for edit in (
+            replace_symbol(source, symbol, shifted),
+            insert_at_symbol(source, symbol, shifted, after=True),
+            insert_at_symbol(source, symbol, shifted, after=False),
+        ):
+            after = apply_edits(source, [edit])
+            tree = ast.parse(after)
+            made = [n for n in ast.walk(tree) if getattr(n, "name", "") == "new"]
+            assert [ast.unparse(node) for node in made] == [ast.unparse(ast.parse(new))]
+
+
+@given(modules())
+def test_removing_leaves_the_rest_as_it_was(text):
+    source = SourceText(text)
+    for symbol in flat(parse_symbols(PATH, text, "a.py")):
+        try:
+            after = apply_edits(source, [remove_symbol(source, symbol)])
+        except RespondToModel:
+            assert ";" in text
+            continue
+        ast.parse(after)
+        start, end = source.offset(symbol.range.start), source.offset(symbol.range.end)
+        kept = text[:start].split() + text[end:].split()
+        words = after.split()
+        removed_note = text[end:].split("\n")[0].split()  # a comment behind it goes, too
+        rest = [w for w in words if w != "pass"]
+        without = text[:start].split() + text[end:].split()[len(removed_note) :]
+        assert rest in (
+            [w for w in kept if w != "pass"],
+            [w for w in without if w != "pass"],
+        )
+
+
+def one(text, name):
+    return next(e for e in flat(parse_symbols(PATH, text, "a.py")) if e.name == name)
+
+
+def edited(text, name, do):
+    source = SourceText(text)
+    return apply_edits(source, [do(source, one(text, name))])
+
+
+MODULE = """\
+import os
+
+# About f.
+def f():
+    return 1
+
+
+class C:
+    x = 1
+
+    def g(self):
+        return 2
+
+    def h(self):
+        return 3
+"""
+
+
+def test_insert_before_goes_above_the_comment_of_a_symbol():
+    new = edited(MODULE, "f", lambda s, f: insert_at_symbol(s, f, "def e(): ...", after=False))
+    assert new.startswith("import os\n\ndef e(): ...\n\n\n# About f.\ndef f():")
+
+
+def test_insert_after_keeps_the_distance_of_methods():
+    new = edited(MODULE, "g", lambda s, g: insert_at_symbol(s, g, "def n(self): ...", after=True))
+    assert "        return 2\n\n    def n(self): ...\n\n    def h(self):" in new
+
+
+def test_insert_after_the_last_line_without_a_break():
+    new = edited("x = 1", "x", lambda s, x: insert_at_symbol(s, x, "y = 2", after=True))
+    assert new == "x = 1\ny = 2"
+
+
+def test_removing_takes_one_of_two_gaps():
+    assert "    x = 1\n\n    def h(self):" in edited(MODULE, "g", remove_symbol)
+    assert edited(MODULE, "h", remove_symbol).endswith("        return 2\n")
+    assert "class C:\n    def g" in edited(MODULE, "x", remove_symbol)
+
+
+def test_removing_the_only_statement_leaves_pass():
+    assert (
+        edited("class C:\n    x = 1\ny = 2\n", "x", remove_symbol) == "class C:\n    pass\ny = 2\n"
+    )
+
+
+def test_what_shares_its_line_is_not_removed():
+    with pytest.raises(RespondToModel, match="shares its line"):
+        edited("a = 1; b = 2\n", "a", remove_symbol)
+
+
+def test_an_empty_text_is_refused():
+    with pytest.raises(RespondToModel, match="text is empty"):
+        edited(MODULE, "f", lambda s, f: replace_symbol(s, f, " \n"))
+
+
+def test_a_method_written_from_its_first_letter():
+    new = edited(MODULE, "g", lambda s, g: replace_symbol(s, g, "def g(self):\n        return 9"))
+    assert "    def g(self):\n        return 9\n\n    def h" in new
+
+
+def test_a_string_over_lines_keeps_its_value():
+    text = 'def n(self):\n    return """a\nb"""'
+    new = edited(MODULE, "g", lambda s, g: replace_symbol(s, g, text))
+    assert '    def n(self):\n        return """a\nb"""\n\n    def h' in new

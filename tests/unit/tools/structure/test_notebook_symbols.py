@@ -1,0 +1,208 @@
+"""Symbols of notebooks, and names that exist in the live kernel."""
+
+import asyncio
+import json
+import os
+import types
+from dataclasses import dataclass
+
+import pytest
+
+from agent_magics.dispatch.context import status_of
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools import definition, edit_symbol, symbols
+from agent_magics.tools.structure.live import find_live
+from tests.support.contexts import make_context
+
+CELLS = [
+    ("markdown", "aaaa", "# Title"),
+    ("code", "bbbb", "%load_ext x\nimport os\nfiles = !ls\n\ndef größe(a, *, b=1):\n    return a"),
+    ("code", "cccc", "%%agent\ndef not_python(: 1"),
+    ("code", "dddd", "%%time\nclass Shape:\n    def area(self): return await_me"),
+    ("code", "eeee", "broken ((("),
+    ("code", "ffff", "total = größe(1)\ntotal?"),
+]  # fmt: skip
+
+
+def notebook(path):
+    cells = [
+        {"cell_type": kind, "id": name, "source": text.splitlines(keepends=True), "metadata": {}}
+        for kind, name, text in CELLS
+    ]
+    path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
+
+
+@dataclass
+class Kernel:
+    """A live kernel of given variables, and the notebook as a page would answer for it."""
+
+    namespace: dict
+    document: object = None
+
+
+class Page:
+    is_open = True
+
+    def __init__(self, cells=CELLS):
+        self.cells = cells
+
+    async def request(self, turn_id, op, start, limit, cell):
+        found = [
+            {"index": n, "type": kind, "id": name, "source": text}
+            for n, (kind, name, text) in enumerate(self.cells)
+        ]
+        return {"path": "nb.ipynb", "total": len(found), "cells": found[start : start + 2]}
+
+
+@pytest.fixture
+def ctx(tmp_path, monkeypatch):
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JPY_SESSION_NAME", str(work / "nb.ipynb"))
+    monkeypatch.chdir(work)
+    notebook(work / "nb.ipynb")
+    return make_context(work)
+
+
+def read(function, ctx, **arguments):
+    function.tool_options.assess({"path": "."} | arguments, ctx)
+    status_of(ctx).judged = True
+    return asyncio.run(function(**arguments, ctx=ctx)).to_output(10_000).text
+
+
+LISTED = (
+    "nb.ipynb\n"
+    "  cell 2 (bbbb):3 variable files\n"
+    "  cell 2 (bbbb):5-6 function größe(a, *, b=1)\n"
+    "  cell 4 (dddd):2-3 class Shape\n"
+    "    cell 4 (dddd):3 method area(self)\n"
+    "  cell 6 (ffff):1 variable total"
+)
+
+
+def test_a_saved_notebook_is_one_document_of_its_cells(ctx):
+    assert read(symbols, ctx, path="nb.ipynb") == LISTED
+
+
+def test_the_open_one_is_read_from_its_page(ctx):
+    ctx.turn.live_kernel = Kernel({}, Page([*CELLS, ("code", "gggg", "unsaved = 1")]))
+    text = read(symbols, ctx, path="nb.ipynb")
+    assert text == f"{LISTED}\n  cell 7 (gggg):1 variable unsaved"
+    assert "cell 7 (gggg):1 variable unsaved" in read(symbols, ctx, query="saved")
+    body = read(symbols, ctx, name_path="größe", detail_level="full")
+    assert "def größe(a, *, b=1):" in body
+
+
+def test_cells_are_changed_by_the_notebook_tools(ctx):
+    with pytest.raises(RespondToModel, match="notebook_edit_cell"):
+        asyncio.run(edit_symbol("größe", "remove", path="nb.ipynb", ctx=ctx))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000])
+def test_what_is_no_notebook_is_said(ctx, text):
+    (ctx.cwd / "nb.ipynb").write_text(text)
+    with pytest.raises(RespondToModel, match="no notebook that can be read"):
+        read(symbols, ctx, path="nb.ipynb")
+
+
+# -- the live kernel ------------------------------------------------------------------------------
+
+
+class Hostile:
+    """A class all of whose code counts that it ran."""
+
+    ran: list = []  # noqa: RUF012
+    __slots__ = ("__dict__",)
+
+    def __getattribute__(self, name):
+        Hostile.ran.append(name)
+        return object.__getattribute__(self, name)
+
+    def __getattr__(self, name):
+        Hostile.ran.append(name)
+
+    def __repr__(self):
+        Hostile.ran.append("repr")
+        return "x"
+
+    @property
+    def __class__(self):
+        Hostile.ran.append("class")
+        return int
+
+    @property
+    def costly(self) -> int:
+        """Costs."""
+        Hostile.ran.append("property")
+
+    @classmethod
+    def make(cls, *args, key="k", **more):
+        """Make one."""
+
+    __call__ = __eq__ = __hash__ = __len__ = __iter__ = __getattr__
+
+
+def sample(a, /, b=2, *rest, c, d="x" * 100, **more):
+    """Sample it.
+
+    More.
+    """
+
+
+@pytest.fixture
+def live(ctx):
+    held = Hostile()
+    object.__getattribute__(held, "__dict__")["own"] = sample
+    ctx.turn.live_kernel = Kernel(
+        {"held": held, "Hostile": Hostile, "sample": sample, "number": 3, "os": os,
+         "json": json, "_hidden": 1, "module": types.ModuleType("m", "Doc.")}
+    )  # fmt: skip
+    Hostile.ran.clear()
+    return ctx
+
+
+def test_names_are_described_without_running_their_code(live):
+    for name in ("held", "held.costly", "held.make", "held.own", "held.nothing", "Hostile.make"):
+        find_live(name, live)
+    assert Hostile.ran == []
+    assert find_live("held.nothing", live) is find_live("missing.x", live) is None
+    assert find_live("held.costly", live).kind == "property"
+    assert str(find_live("held.make", live)).startswith(
+        "live kernel: function held.make(cls, *args, key='k', **more)\ndefined in "
+    )
+
+
+def test_signatures_are_read_from_code(live):
+    found = find_live("sample", live)
+    assert found.detail == f"(a, /, b=2, *rest, c, d='{'x' * 60}'…, **more)"
+    assert found.doc == "Sample it.\n\nMore."
+    assert found.where.startswith(__file__)
+    assert find_live("json.dumps", live).detail.startswith("(obj, *, skipkeys=False")
+    assert find_live("number", live).detail == "int = 3"
+    assert find_live("os/path/join", live).kind == "function"
+    assert str(find_live("module", live)) == "live kernel: module module: module\nDoc."
+
+
+def test_definition_tells_what_exists_in_the_kernel_alone(live):
+    assert read(definition, live, name="number") == (
+        "number exists in the live kernel alone.\nlive kernel: variable number: int = 3"
+    )
+    with pytest.raises(RespondToModel, match="There is no symbol numbr"):
+        read(definition, live, name="numbr")
+
+
+def test_what_both_know_is_joined_and_marked(live):
+    live.turn.live_kernel.namespace["größe"] = sample
+    text = read(definition, live, name="größe", path="nb.ipynb")
+    assert text.split("\n")[:4] == [
+        "nb.ipynb:cell 2 (bbbb):5-6 größe is defined at:",
+        "nb.ipynb:cell 2 (bbbb):5: def größe(a, *, b=1):",
+        "function größe(a, *, b=1)",
+        f"live kernel: function größe(a, /, b=2, *rest, c, d='{'x' * 60}'…, **more)",
+    ]
+
+
+def test_a_query_finds_live_names_too(live):
+    assert read(symbols, live, query="numb") == "live kernel: variable number: int = 3"
+    assert read(symbols, live, query="hidden") == "No symbols for hidden."
