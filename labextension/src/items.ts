@@ -43,6 +43,8 @@ export interface ToolItem {
   note: string;
   /** Unified diff; only a patch has one. */
   diff: string;
+  /** The record of a sub-agent at work, by which it is stopped; not in a finished item. */
+  stop: string;
 }
 
 /** One file that a turn changed; counts are null where lines cannot be counted. */
@@ -86,6 +88,13 @@ export interface PictureItem {
   alt: string;
 }
 
+/** Finished calls, and a line that counts them. */
+export interface GroupItem {
+  kind: 'group';
+  title: string;
+  items: Item[];
+}
+
 export interface BlockItem {
   kind: 'block';
   items: Item[];
@@ -106,6 +115,7 @@ export type Item =
   | PlanItem
   | UsageItem
   | PictureItem
+  | GroupItem
   | BlockItem
   | UnknownItem;
 
@@ -162,6 +172,8 @@ export function parseItem(data: unknown): Item {
       };
     case 'picture':
       return { kind: 'picture', alt: text(data.alt) };
+    case 'group':
+      return { kind: 'group', title: text(data.title), items: list(data.items).map(parseItem) };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
     default:
@@ -180,7 +192,8 @@ function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
     output: text(data.output),
     exitCode: typeof data.exit_code === 'number' ? data.exit_code : null,
     note: text(data.note),
-    diff: text(data.diff)
+    diff: text(data.diff),
+    stop: text(data.stop)
   };
 }
 
