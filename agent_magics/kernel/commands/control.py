@@ -19,11 +19,11 @@ from agent_magics.kernel.commands.conversations.sessions import list_sessions, r
 from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
 from agent_magics.kernel.commands.diff import show_diff
 from agent_magics.kernel.commands.doctor import examine
-from agent_magics.kernel.commands.language_servers import manage_language_servers
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
 from agent_magics.kernel.commands.maps import maps_text
 from agent_magics.kernel.commands.mcp.control import manage_servers
+from agent_magics.kernel.commands.project.language_servers import manage_language_servers
 from agent_magics.kernel.commands.project.memory import memory_text
 from agent_magics.kernel.commands.project.overview import project_text
 from agent_magics.kernel.commands.project.prompts import prompts_text

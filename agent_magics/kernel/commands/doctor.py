@@ -13,8 +13,8 @@ from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import open_notebook, read_judge, shown_path
 from agent_magics.files.survey import survey
 from agent_magics.kernel.cell.publishing import is_watched
-from agent_magics.kernel.commands.language_servers import examine_language_servers
 from agent_magics.kernel.commands.login import describe_key
+from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
 from agent_magics.protocol.config import SandboxPolicy, Settings
