@@ -86,6 +86,19 @@ export interface PictureItem {
   alt: string;
 }
 
+/** A value of a table; what is no number and no truth value came as text. */
+export type Cell = string | number | boolean | null;
+
+/** The first rows of a table that live code displayed. */
+export interface TableItem {
+  kind: 'table';
+  columns: { name: string; type: string }[];
+  rows: Cell[][];
+  /** Rows and columns of the whole table, without an index, whose columns stand first. */
+  total: number;
+  width: number;
+}
+
 export interface BlockItem {
   kind: 'block';
   items: Item[];
@@ -106,6 +119,7 @@ export type Item =
   | PlanItem
   | UsageItem
   | PictureItem
+  | TableItem
   | BlockItem
   | UnknownItem;
 
@@ -162,6 +176,16 @@ export function parseItem(data: unknown): Item {
       };
     case 'picture':
       return { kind: 'picture', alt: text(data.alt) };
+    case 'table':
+      return {
+        kind: 'table',
+        columns: list(data.columns)
+          .filter(isFields)
+          .map(column => ({ name: text(column.name), type: text(column.type) })),
+        rows: list(data.rows).map(row => list(row).map(parseCell)),
+        total: count(data.total),
+        width: count(data.width)
+      };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
     default:
@@ -205,6 +229,12 @@ function parseStep(step: Fields): PlanItem['steps'][number] {
     description: text(step.description),
     status: oneOf(step.status, ['pending', 'in_progress', 'completed'], 'pending')
   };
+}
+
+function parseCell(value: unknown): Cell {
+  return typeof value === 'number' || typeof value === 'boolean' || value == null
+    ? (value ?? null)
+    : text(value);
 }
 
 function isFields(value: unknown): value is Fields {
