@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from agent_magics.approval.read_rules import ReadRules
 from agent_magics.delegation.files import find_types
 from agent_magics.delegation.pool import AgentPool
 from agent_magics.dispatch.hooks import read_hooks
@@ -23,6 +24,7 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.thread import shared_engine
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.environment import command_environment
+from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
 from agent_magics.mcp.client import McpConnectionManager
@@ -40,7 +42,7 @@ from agent_magics.project.instructions import (
 )
 from agent_magics.project.memory import describe_untrusted, list_contents
 from agent_magics.project.skills import render_skills, usable
-from agent_magics.protocol.config import RunConfig, Settings, run_config
+from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run_config
 from agent_magics.protocol.events import Event, Question
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import RecordBegun
@@ -52,8 +54,12 @@ from agent_magics.settings.agent import AgentSettings
 from agent_magics.settings.recording import recordable
 from agent_magics.settings.sources import Resolved, Source, resolve
 from agent_magics.settings.validation import check_price
+from agent_magics.symbols.servers.process import Workplace
+from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.servers.specs import ServerSpec, read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
+from agent_magics.tools.commands.unreadable import find_unreadable
 from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
@@ -149,6 +155,7 @@ class ComposedAgent:
         distrust(settings.roots)
         hooks = read_hooks(settings.hooks)
         read_given(settings.cwd, settings.mcp_servers)
+        read_table(settings.language_servers)
         self.settings, self._hooks = settings, hooks
         self._servers.give(settings.mcp_servers or None)
         self.catalog.wanted, self.catalog.budget = settings.tools, settings.tool_budget
@@ -200,6 +207,7 @@ class ComposedAgent:
             output=None if output is None else OutputType(output),
             servers=run.servers,
             agents=self.sub_agents,
+            symbols=partial(_language_servers, settings, read_table(settings.language_servers)),
         )
 
     def _instructions(self, settings: Settings, run: RunTools) -> str | None:
@@ -387,3 +395,17 @@ def live_namespace() -> Mapping[str, Any]:
     """Return the variables of the live kernel; none outside of one."""
     live_kernel = FRONT_ENDS.current().live_kernel
     return {} if live_kernel is None else live_kernel.namespace
+
+
+def _language_servers(
+    settings: Settings,
+    table: Mapping[str, ServerSpec | None],
+    read_rules: Callable[[], ReadRules],
+) -> ProjectServers:
+    """Return the language servers of the workspace; none is started yet."""
+    place = Workplace(
+        tuple(Path(real_path(root)) for root in settings.roots),
+        settings.sandbox is not SandboxPolicy.DANGER_FULL_ACCESS,
+        lambda: find_unreadable(read_rules()).places,
+    )
+    return ProjectServers(table, place)

@@ -52,10 +52,9 @@ class ModelClients:
             raise FatalError(
                 "replay=... plays a file and record=... asks a live model: leave one of them out."
             )
-        if str(replay) == "auto":
-            replay = recording_beside_notebook()
         if replay is not None:
-            return ReplayModel(Path(replay), cwd=settings.cwd, strict=settings.replay_strict)
+            path = recording_path(replay)
+            return ReplayModel(path, cwd=settings.cwd, strict=settings.replay_strict)
         live = self.given or open_model(
             settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
         )
@@ -79,3 +78,8 @@ class ModelClients:
         for model in self._opened.values():
             with suppress(FatalError):  # in a forked child the connections belong to the parent
                 spawn(model.close())
+
+
+def recording_path(replay: str | Path) -> Path:
+    """Return the file that the setting `replay` names; "auto" is the one beside the notebook."""
+    return Path(replay if str(replay) != "auto" else recording_beside_notebook() or "")

@@ -29,8 +29,13 @@ DEAR = ("browser", "servers", "launcher", "attacks", "kernel", "mcp")
 # Those whose files share one kernel, or one page.
 SHARING = ("browser", "kernel")
 # How the threads are named that a process keeps: the loop of all agents, its executor, the pump of
-# all commands, threads for tools, which wait a while for the next one, and who looks after files.
-LASTING = ("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire")
+# all commands, threads for tools, which wait a while for the next one, who looks after files, and
+# those on which Dask and fsspec wait for the network.
+LASTING = (
+    *("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire"),
+    "Dask-Offload",
+    "fsspecIO",
+)
 
 
 def pytest_unconfigure() -> None:

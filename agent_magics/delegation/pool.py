@@ -229,6 +229,12 @@ class AgentPool:
         else:
             agent.stop(reason)
 
+    def stop_by_person(self, name: str) -> None:
+        """Stop the sub-agent that has this name, or whose record has this id, if it is at work."""
+        for agent in self._present():
+            if name in (agent.name, agent.id):
+                self.stop(agent, "stopped by the person")
+
     def stop_all(self, reason: str) -> None:
         """Stop the present work of all sub-agents."""
         for agent in self._present():

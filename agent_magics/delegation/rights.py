@@ -71,6 +71,7 @@ def narrowed(
         servers=setup.servers if uses_servers else None,
         asker=path,
         parent=parent,
+        symbols=setup.symbols,
     )
 
 

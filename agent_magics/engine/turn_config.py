@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolRegistry
@@ -20,6 +21,7 @@ from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ConfiguredToolSpec
+from agent_magics.symbols.provider import SymbolProviders
 
 if TYPE_CHECKING:  # which imports this module
     from agent_magics.engine.model_request import ModelCaller
@@ -88,6 +90,7 @@ class TurnConfig:
         asker: str = "",
         agents: Delegates | None = None,
         parent: Parent | None = None,
+        symbols: Callable[[Callable[[], ReadRules]], SymbolProviders] | None = None,
     ) -> None:
         self.config = config
         self.model = model
@@ -103,6 +106,7 @@ class TurnConfig:
         self.servers = servers
         self.asker = asker  # whose calls these are, for approvals; see `grants.Grant`
         self.agents = agents  # its sub-agents
+        self.symbols = symbols  # makes the language servers from the rules on reading
         self.parent = parent  # the agent that it works for as a sub-agent
         self.secrets: tuple[str, ...] = ()
         self.hide(secrets)

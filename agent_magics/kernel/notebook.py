@@ -5,7 +5,7 @@ import atexit
 import keyword
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -70,6 +70,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
         self._page_tools = PageTools(settings.lab)
+        settings.lab.answers["stop_agent"] = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
@@ -100,6 +101,12 @@ class NotebookAgents:
             self._bind_servers(self.agent_named(self.settings.name))
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
+
+    def _stop_sub_agent(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Stop the sub-agent whose record has the id that a page names; from any thread."""
+        for agent in tuple(self.agents.values()):
+            agent.session.engine.post(agent.sub_agents.stop_by_person, str(wish.get("id")))
+        return {}
 
     # -- cells -------------------------------------------------------------------------------------
 
@@ -206,7 +213,7 @@ class NotebookAgents:
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
                 "cell": self._cell_settings(options, self._recording(options)[0]),
-                "options": map_options(options),
+                "options": map_options(options, namespace),
             }
         except FatalError as error:
             raise UsageError(str(error)) from None

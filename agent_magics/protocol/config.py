@@ -215,6 +215,13 @@ class RunConfig:
             where=FILES | Where.PROJECT,
         ),
     ] = False
+    check_edits: Annotated[
+        bool,
+        Setting(
+            help="Whether the answer of an edit names the errors that it has brought, where a "
+            "language server runs.",
+        ),
+    ] = True
     features: Annotated[
         Mapping[str, Any],
         Features,
@@ -266,6 +273,13 @@ class Settings(RunConfig):
         Setting(
             help="MCP servers: {'name': {'command': ..., 'args': [...]}} or {'url': ...}.",
             where=NOTEBOOK,
+        ),
+    ] = None
+    language_servers: Annotated[
+        Mapping[str, Any] | None,
+        CheckedByUser,
+        Setting(
+            help="Language servers: {'python': {'command': ..., 'args': [...]}}; False is none.",
         ),
     ] = None
     replay: Annotated[

@@ -55,6 +55,7 @@ class Plan:
         ask_above: USD from which the person is asked first; None never asks.
         at_once: the most questions side by side.
         most_characters: the longest prompt that is sent.
+        ahead: the questions that the asker may hold beyond those.
     """
 
     source: Source
@@ -66,6 +67,7 @@ class Plan:
     ask_above: float | None
     at_once: int
     most_characters: int
+    ahead: int = 0
 
 
 class Job:
@@ -97,7 +99,7 @@ class Job:
         self.stopped = ""
         self._failure: FatalError | None = None
         self._queue: asyncio.Queue[tuple[bytes, Content] | None]
-        self._queue = asyncio.Queue(plan.at_once * AHEAD)
+        self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
         self._shown: set[int] = set()  # numbers of kept answers that rows have shown
@@ -106,6 +108,15 @@ class Job:
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._gate.set()
+
+    # What a row costs after the sample, as a share of what one of the sample did.
+    price_share = 1.0
+
+    def state(self) -> str:
+        """Return how it goes now, for people: requests at once, and what limits them."""
+        pace = self.asker.pace()
+        limit = f", limited by {pace.limit}" if pace.limit else ""
+        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -167,12 +178,16 @@ class Job:
         if limit is None or progress.unpriced or self.stopped:
             return
         self._limit = None  # the person is asked once
-        paid = [*self._paid, *[(0, 0.0)] * (SAMPLE - len(self._paid))]
-        # All of the sample went at once, so one after the other its time holds for each.
-        seconds = progress.seconds * (source.count - SAMPLE) / self.plan.at_once
-        quote = quote_of(paid, source.count, seconds, limit)
+        paid = [(tokens, cost * self.price_share) for tokens, cost in self._paid]
+        paid += [(0, 0.0)] * (SAMPLE - len(paid))
+        quote = quote_of(paid, source.count, self._seconds_for(source.count), limit)
         if quote.cost > limit:
             await self._put(quote)
+
+    def _seconds_for(self, count: int) -> float | None:
+        """Return how long `count` rows will take, by the sample; None where that says nothing."""
+        # All of the sample went at once, so one after the other its time holds for each.
+        return self.progress.seconds * (count - SAMPLE) / self.plan.at_once
 
     async def _put(self, quote: Quote) -> None:
         """Ask the person whether to go on, and stop where they say so."""
@@ -191,7 +206,8 @@ class Job:
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         """Ask about the rows of some batches, and wait until all answers are written."""
         async with asyncio.TaskGroup() as tasks:
-            workers = [tasks.create_task(self._work()) for _ in range(self.plan.at_once)]
+            count = self.plan.at_once + self.plan.ahead
+            workers = [tasks.create_task(self._work()) for _ in range(count)]
             try:
                 await self._read(batches)
             except FatalError as error:

@@ -19,7 +19,8 @@ from typing import Any, TypedDict
 from agent_magics.config_files.places import state_folder
 from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.thread import EngineThread
-from agent_magics.model_clients import ModelClients
+from agent_magics.model_clients import ModelClients, recording_path
+from agent_magics.models.access import ServerAccess
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.protocol.config import Settings
@@ -27,13 +28,20 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
 from agent_magics.rows.asking import Asker, Terms
+from agent_magics.rows.batches.api import open_api
+from agent_magics.rows.batches.job import BatchJob
+from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.engines.choice import engine_of
+from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
+from agent_magics.rows.engines.worker import Assignment
 from agent_magics.rows.job import Job, Plan
 from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.prompts import Given, read_prompt
 from agent_magics.rows.quote import GO_ON, SAMPLE_ONLY, STOP, Quote
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
+from agent_magics.rows.remote.limits import limits_of
 from agent_magics.rows.result import MapResult
 from agent_magics.rows.store import AnswerStore
 from agent_magics.rows.tables.columns import AnswerColumns
@@ -49,6 +57,11 @@ _CLEAN_UP, INTERVAL = 3.0, 0.25
 REFUSED = "{quote}, and {why}: pass a higher ask_above=..., or None"
 UNDER_NEVER = "under approval='never' nobody is asked"
 NOBODY = "nobody can be asked here"
+NO_BATCH = (
+    "batch=True needs a server and the cache of answers, in which it keeps what was sent: leave "
+    "out cache=False, or batch=True (recordings and a program's own model have no batch API)."
+)
+NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
 class MapOptions(TypedDict, total=False):
@@ -62,6 +75,8 @@ class MapOptions(TypedDict, total=False):
     deadline: float | None
     ask_above: float | None
     cache: bool | str | Path
+    batch: bool
+    engine: Any
 
 
 def cache_file() -> Path:
@@ -132,6 +147,10 @@ class RowMapping:
         concurrency = options.get("concurrency")
         if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
             raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
+        if options.get("batch") and self._cache_path() is None:
+            raise FatalError(NO_BATCH)
+        if options.get("batch") and options.get("engine") is not None:
+            raise FatalError("batch=True sends files, and no worker asks: leave out engine=.")
         card = find_model(settings.model)
         window = settings.context_window or (card and card.context_window) or 0
         self.plan = Plan(
@@ -150,18 +169,34 @@ class RowMapping:
             concurrency or (CONCURRENCY if self._is_live else AT_ONCE),
             window * _CHARACTERS_PER_TOKEN or _MOST_CHARACTERS,
         )
+        self._engine = self._engine_of(options.get("engine"))
+
+    def _engine_of(self, given: Any) -> Engine | None:
+        if given is None:
+            return None
+        if self._asking.models.given is not None:
+            raise FatalError(NOT_THERE.format(what="a model object"))
+        if self._asking.settings.record:
+            raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
+        return engine_of(given, f"agent.map {self.plan.terms.model}")
 
     # -- on the engine's loop ----------------------------------------------------------------------
 
     async def _run(self, ask: Callable[[Quote], Awaitable[str]], watcher: Watcher) -> MapResult:
         plan = self.plan
-        sink = self._sink()
+        sink = await asyncio.to_thread(self._sink)  # a URL may take a while
         async with AsyncExitStack() as open_ones:
-            asker = self._asker()
+            asker = await self._asker()
             open_ones.push_async_callback(asker.close)
             store = AnswerStore(self._cache_path(), plan.terms.model)
             open_ones.push_async_callback(store.close)
             job = Job(plan, asker, store, sink, ask)
+            if self._options.get("batch"):
+                api = await open_api(self._asking.settings)
+                open_ones.push_async_callback(api.close)
+                ledger = await asyncio.to_thread(Ledger, store.path)
+                job = BatchJob(plan, asker, store, sink, ask)
+                job.connect(api, ledger)
             open_ones.callback(self._ended.set)
             watcher.begin(job)
             await job.run()
@@ -171,11 +206,13 @@ class RowMapping:
     def _sink(self) -> Collected | Parts:
         into = self._options.get("into")
         if into is not None:
-            return Parts(Path(into).expanduser(), self.plan.columns, self.plan.digest)
+            return Parts(into, self.plan.columns, self.plan.digest)
         return Collected(self.plan.columns, self.plan.source.count or 0)
 
-    def _asker(self) -> Asker:
+    async def _asker(self) -> Asker:
         settings, at_once = self._asking.settings, self._options.get("concurrency")
+        if self._engine is not None:
+            return await self._coordinator(self._engine, at_once)
         if self._is_live:
             return RowClient(
                 settings.wire_api,
@@ -184,6 +221,28 @@ class RowMapping:
                 concurrency=at_once,
             )
         return ModelAsker(self._asking.models.open(settings), at_once)
+
+    async def _coordinator(self, engine: Engine, at_once: int | None) -> Coordinator:
+        """Return what asks through the workers of an engine, which come from now on."""
+        settings, plan = self._asking.settings, self.plan
+        access = ServerAccess(settings.api_key, settings.base_url)
+        if settings.replay:
+            path = str(recording_path(settings.replay).absolute())
+            assignment = Assignment(plan.terms, recording=path, cwd=str(settings.cwd))
+        else:
+            key = await access.key()
+            assignment = Assignment(plan.terms, access.address, key, settings.wire_api)
+        limits = limits_of(access.address, plan.terms.model, assignment.key)
+        workers = await asyncio.to_thread(engine.workers)
+        plan.at_once = at_once or min(plan.at_once * max(workers, 1), MOST_HELD)
+        plan.ahead = plan.at_once  # see `Worker.room`
+        coordinator = Coordinator(engine, assignment, limits, at_once)
+        try:
+            await coordinator.open()
+        except BaseException:
+            await coordinator.close()
+            raise
+        return coordinator
 
     def _cache_path(self) -> Path | None:
         cache = self._options.get("cache", True)

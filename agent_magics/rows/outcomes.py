@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.columns import COST, ERROR, TOKENS, AnswerColumns
+from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, kinds_of
 
 # Rows of a part, and rows that may be in memory because earlier ones of their part are not there.
@@ -107,26 +108,26 @@ class Parts:
     """Parquet files of the outcomes of 10,000 rows each, written when the last of them is there.
 
     Args:
-        folder: where they are written; made where it is not there.
+        place: the folder where they are written, or a URL; see `PartFiles`.
         columns: the columns of the answers.
         digest: tells one map from another, whose parts are not written over.
 
     Attributes:
-        folder: the folder.
+        place: the same, as text.
 
     Raises:
         FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts.
     """
 
-    def __init__(self, folder: Path, columns: AnswerColumns, digest: bytes) -> None:
-        self.folder, self._columns, self._digest = folder, columns, digest
+    def __init__(self, place: str | Path, columns: AnswerColumns, digest: bytes) -> None:
+        self.place, self._columns, self._digest = str(place), columns, digest
         self._open: dict[int, dict[int, Outcome]] = {}
         self._held, self._last = 0, -1
         self._freed = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._files = PartFiles(place)
             self._check_parts()
         except ModuleNotFoundError:
             raise FatalError(NO_PYARROW) from None
@@ -134,19 +135,9 @@ class Parts:
             raise self._not_written(error) from None
 
     def _check_parts(self) -> None:
-        from pyarrow.parquet import read_schema  # noqa: PLC0415 - heavy, and an extra
-
-        for path in self.files()[:1]:
-            try:
-                known = (read_schema(path).metadata or {}).get(_MAP)
-            except ValueError:  # pyarrow's errors of what is no Parquet
-                known = None
-            if known != self._digest.hex().encode():
+        for path in self._files.paths()[:1]:
+            if self._files.metadata(path).get(_MAP) != self._digest.hex().encode():
                 raise FatalError(ANOTHER.format(path=path))
-
-    def files(self) -> list[Path]:
-        """Return the parts that are there, in order."""
-        return sorted(self.folder.glob("part-[0-9]*.parquet"))
 
     def put(self, position: int, outcome: Outcome) -> None:
         """See `Sink.put`."""
@@ -176,15 +167,14 @@ class Parts:
         if self._problem is not None:
             raise self._problem
         if not stopped:
-            for path in self.files():
-                if int(path.stem.removeprefix("part-")) > self._last:
-                    path.unlink()
+            try:
+                await asyncio.to_thread(self._files.remove_above, self._last)
+            except OSError as error:
+                raise self._not_written(error) from None
 
     def frame(self, library: str, _: Any = None) -> Any:
         """Read all parts into a table; see `frame_of`."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
-
-        return converted(pq.ParquetDataset(self.files()).read(), library)
+        return converted(self._files.read(), library)
 
     async def _write(self, number: int) -> None:
         part = self._open.pop(number)
@@ -197,24 +187,14 @@ class Parts:
         self._freed.set()
 
     def _write_file(self, number: int, part: Mapping[int, Outcome]) -> None:
-        """Write a part beside its place, then move it there, so that no half of one is read."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
-
         positions = sorted(part)
         values = values_of(self._columns, (part[position] for position in positions))
         table = arrow_table(
             {ROW: "integer", **kinds_of(self._columns.columns)}, {**values, ROW: positions}
         )
         table = table.replace_schema_metadata({_MAP: self._digest.hex()})
-        path = self.folder / f"part-{number:05}.parquet"
-        beside = path.with_suffix(".part")
-        try:
-            pq.write_table(table, beside)
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        self._files.write(number, table)
 
     def _not_written(self, error: OSError) -> FatalError:
         reason = error.strerror or error
-        return FatalError(NOT_WRITTEN.format(folder=self.folder, error=reason))
+        return FatalError(NOT_WRITTEN.format(folder=self.place, error=reason))

@@ -81,7 +81,7 @@ class MapResult:
             FatalError: the rows are not in memory, or nothing can be asked.
         """
         if not isinstance(self._sink, Collected):
-            raise FatalError(NOT_HERE.format(what=f"into={str(self._sink.folder)!r}"))
+            raise FatalError(NOT_HERE.format(what=f"into={self._sink.place!r}"))
         failed = self._sink.failed()
         if not failed:
             return self

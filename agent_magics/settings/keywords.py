@@ -23,6 +23,7 @@ class AgentKeywords(TypedDict, total=False):
     api_key: str | None
     wire_api: WireApi
     mcp_servers: Mapping[str, Any] | None
+    language_servers: Mapping[str, Any] | None
     replay: PathLike | None
     replay_strict: bool
     record: PathLike | None
@@ -36,6 +37,7 @@ class AgentKeywords(TypedDict, total=False):
     context_window: int | None
     loops: LoopLimits | Mapping[str, int] | None
     allow_dangerous: bool
+    check_edits: bool
     features: Mapping[str, Any] | None
     tool_budget: int
     rollout_days: int

@@ -175,6 +175,10 @@ class SymbolProviders(Protocol):
         """
         ...
 
+    def missing(self, path: Path) -> str:
+        """Return one sentence on why a file has no provider, and what helps; "" where it has."""
+        ...
+
     async def providers(self) -> Sequence[SymbolProvider]:
         """Return the providers that search the whole project, those that run or can start."""
         ...

@@ -60,6 +60,9 @@ const STEP_WORDS: Record<StepStatus, string> = {
   completed: 'done'
 };
 
+/** How the Stop button of a sub-agent's row tells that it was pressed. */
+export const STOP_AGENT = 'agent-magics-stop-agent';
+
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /**
@@ -196,7 +199,21 @@ async function drawTool(
   card.classList.add('am-card', `am-${item.status}`);
   const title = showInvisible(item.title);
   card.setAttribute('aria-label', `Tool ${item.name}, ${STATUS_WORDS[item.status]}: ${title}`);
-  return card;
+  return item.status === 'running' && item.stop !== '' ? withStop(card, item) : card;
+}
+
+/** A sub-agent's row with its button; a page without a line to the kernel hides it. */
+function withStop(card: HTMLElement, item: ToolItem): HTMLElement {
+  const stop = make('button', 'am-stop', 'Stop') as HTMLButtonElement;
+  stop.type = 'button';
+  stop.setAttribute('aria-label', `Stop ${showInvisible(item.name)}`);
+  stop.dataset.lmSuppressShortcuts = 'true'; // Enter would edit the cell
+  stop.addEventListener('click', () => {
+    stop.dispatchEvent(new CustomEvent(STOP_AGENT, { bubbles: true, detail: item.stop }));
+  });
+  const row = make('div', 'am-row');
+  row.append(card, stop);
+  return row;
 }
 
 function drawHead(item: ToolItem): HTMLElement[] {

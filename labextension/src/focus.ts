@@ -5,7 +5,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 /** How a question tells that it was answered while it had the focus. */
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
-const KEEPS_KEYS = ':is(.agm-question, .am-foot)[data-lm-suppress-shortcuts]';
+const KEEPS_KEYS = ':is(.agm-question, .am-foot, .am-stop)[data-lm-suppress-shortcuts]';
 const OPEN = `${QUESTION}:not([data-answered])`;
 
 interface Place {

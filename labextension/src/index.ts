@@ -14,6 +14,7 @@ import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
 import { addCommands, CATEGORY, goToCell, goToRun, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
+import { STOP_AGENT } from './draw.js';
 import { Elsewhere } from './elsewhere.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
@@ -57,6 +58,10 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
           link.answer(String(id), content ?? null);
         }
       }
+    });
+    document.addEventListener(STOP_AGENT, event => {
+      const id = String((event as CustomEvent).detail);
+      links.forEach(link => void link.ask('stop_agent', { id })); // others do not know it
     });
     // A page that goes says so, where it can: the kernel need not wait for it then.
     window.addEventListener('pagehide', () => links.forEach(link => link.dispose()));

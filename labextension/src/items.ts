@@ -43,6 +43,8 @@ export interface ToolItem {
   note: string;
   /** Unified diff; only a patch has one. */
   diff: string;
+  /** The record of a sub-agent at work, by which it is stopped; not in a finished item. */
+  stop: string;
 }
 
 /** One file that a turn changed; counts are null where lines cannot be counted. */
@@ -204,7 +206,8 @@ function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
     output: text(data.output),
     exitCode: typeof data.exit_code === 'number' ? data.exit_code : null,
     note: text(data.note),
-    diff: text(data.diff)
+    diff: text(data.diff),
+    stop: text(data.stop)
   };
 }
 

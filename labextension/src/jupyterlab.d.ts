@@ -257,6 +257,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface NotebookPanel {
     readonly id: string;
+    readonly node: HTMLElement;
     readonly isDisposed: boolean;
     readonly isVisible: boolean;
     readonly disposed: ISignal<unknown, unknown>;

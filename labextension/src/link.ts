@@ -13,6 +13,8 @@ import { settleAll } from './settle.js';
 import type { Work } from './work.js';
 
 const VERSION = 1;
+/** The class of a notebook whose kernel hears this page: rows at work can be stopped. */
+const LINKED = 'am-linked';
 /** Milliseconds for the kernel's answer to a question of the page. */
 const ANSWER_LIMIT = 2_000;
 /** Milliseconds in which a cell that was moved is back. */
@@ -76,6 +78,7 @@ export class Link {
 
   dispose(): void {
     this._isDisposed = true;
+    this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
@@ -191,6 +194,7 @@ export class Link {
     const data = heard as unknown as Wish;
     switch (data.type) {
       case 'welcome':
+        this._panel.node.classList.add(LINKED);
         this._sendTools(); // some may have come or gone since the knock
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;

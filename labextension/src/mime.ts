@@ -22,7 +22,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
       this._keepFolds(item);
+      const focused = this._focusable().indexOf(document.activeElement as HTMLElement);
       this.node.replaceChildren(item);
+      if (focused >= 0) {
+        this._focusable()[focused]?.focus({ preventScroll: true });
+      }
       this._typeset();
     }
   }
@@ -45,6 +49,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
         fold.open = old.open;
       }
     }
+  }
+
+  /** What the keyboard reaches; the same places after an update. */
+  private _focusable(): HTMLElement[] {
+    return [...this.node.querySelectorAll<HTMLElement>('summary, button')];
   }
 
   /** Formulas can be measured, and so set, only while they are in the page. */

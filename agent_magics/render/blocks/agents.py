@@ -30,7 +30,9 @@ class AgentBlocks:
         block, steps = row
         steps.extend(event.steps)
         block.item["note"] = "" if event.is_over else _progress(event)
+        block.item["stop"] = event.conversation
         if event.is_over:
+            del block.item["stop"]  # of one at work; a saved row has no button
             del self._rows[event.sub_agent]
             block.item["status"], block.done = _STATUS[event.status], True
             if event.status == "stopped":

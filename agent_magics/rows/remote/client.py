@@ -6,28 +6,18 @@ the openai package 2.2 ms.
 """
 
 import asyncio
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magics.config_files.places import state_folder
-from agent_magics.engine.cost import cost_of
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import (
     ContextOverflow,
-    Finish,
-    ItemDone,
-    ModelEvent,
     ModelRequest,
-    TranscriptMaker,
 )
 from agent_magics.models.faults import (
-    FEW_TRIES,
     Fault,
     UnknownModel,
     UnsupportedWire,
-    brief,
     retry_after,
 )
 from agent_magics.models.provider import MODEL_CLASSES
@@ -39,10 +29,10 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, Item
-from agent_magics.rows.asking import Answer, Pace, Question, Terms
+from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.remote.exchange import read_answer, request_of
 from agent_magics.rows.remote.gate import Gate
-from agent_magics.rows.remote.limits import MINUTE, SharedLimits
+from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
 
 if TYPE_CHECKING:
@@ -61,32 +51,6 @@ AT_FIRST = frozenset(
 )
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
 
-GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
-ENDINGS: dict[Finish, str] = {
-    "length": "The answer was cut off: it is longer than the model may write.",
-    "content_filter": "The provider's content filter stopped the answer.",
-    "incomplete": "The answer is not whole; the server does not say why.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """The items of one question as the conversation of a request."""
-
-    items: Sequence[Item]
-
-    @property
-    def sent(self) -> Sequence[Item]:
-        """The items that the request carries: all."""
-        return self.items
-
-    def encoded(self, maker: TranscriptMaker) -> bytes:
-        """Return the items, encoded by the transcript of `maker`."""
-        transcript = maker()
-        for item in self.items:
-            transcript.add(item)
-        return transcript.encoded()
-
 
 class RowClient:
     """Sends rows' questions to a model server; see `Asker`.
@@ -99,6 +63,7 @@ class RowClient:
         timeout: longest wait for an answer, in seconds.
         retries: number of and waits between repeated requests.
         minute: seconds of the server's minute; tests shorten it.
+        limits: the server's limits; None shares them with the person's other kernels.
     """
 
     def __init__(
@@ -111,13 +76,14 @@ class RowClient:
         timeout: float = TIMEOUT,
         retries: RetryPolicy | None = None,
         minute: float = MINUTE,
+        limits: Limits | None = None,
     ) -> None:
         self._wires: dict[str, Wire] = {wire.name: wire() for wire in MODEL_CLASSES[wire_api].WIRES}
         self._access = ServerAccess(api_key, base_url)
         self._concurrency = concurrency or CONCURRENCY
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
-        self._minute = minute
+        self._minute, self._limits = minute, limits
         self._server: Server | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
@@ -170,7 +136,10 @@ class RowClient:
             FatalError: no question can be answered.
         """
         transport = await connect(self._access, self._timeout)
-        gate = Gate(self._concurrency, self._limits(transport, question.terms))
+        limits = self._limits or limits_of(
+            transport.address, question.terms.model, transport.key, self._minute
+        )
+        gate = Gate(self._concurrency, limits)
         known = wires_of(transport.address)
         wires = [self._wires[name] for name in known if name in self._wires]
         wires = wires or list(self._wires.values())
@@ -187,12 +156,6 @@ class RowClient:
             break
         self._is_begun = True
         return answer
-
-    def _limits(self, transport: Transport, terms: Terms) -> SharedLimits:
-        """Return what the person's kernels know of the server's limits for this key and model."""
-        what = "\n".join((transport.address, terms.model, transport.key))
-        name = hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
-        return SharedLimits(state_folder() / "limits" / f"{name}.json", self._minute)
 
     async def _ask(self, question: Question) -> Answer:
         """Ask until there is an answer, or nothing more to expect.
@@ -264,7 +227,7 @@ class RowClient:
             FatalError: it was not answered.
         """
         server = self._open
-        request = self._request(question)
+        request = request_of(question.terms, question.items, has_schema=not self._refuses_schema)
         body = server.wire.body(request, server.address)
         await server.gate.enter(again=again)
         try:
@@ -278,21 +241,6 @@ class RowClient:
         if reply.status >= 300:
             raise self._refusal(reply, request)
         return self._decoded(reply, request)
-
-    def _request(self, question: Question) -> ModelRequest:
-        terms = question.terms
-        return ModelRequest(
-            model=terms.model,
-            instructions=terms.instructions,
-            history=Messages(question.items),
-            tools=(),
-            prompt="",
-            number=1,
-            service_tier=terms.service_tier,
-            reasoning_summary=terms.reasoning_summary,
-            output_schema=None if self._refuses_schema else terms.schema,
-            stream=False,
-        )
 
     def _has_better_wire(self, reply: Reply) -> bool:
         server = self._open
@@ -319,20 +267,10 @@ class RowClient:
             FatalError: it holds none, or an error.
         """
         server = self._open
-        decoder = server.wire.decoder(request, server.address)
-        events = [*decoder.feed(reply.content), *decoder.close()]
-        done = decoder.done
-        if done is None:
-            beginning = brief(reply.content[:60].decode("utf-8", "replace"))
-            words = {"address": server.address, "api": server.wire.api, "beginning": beginning}
-            sentence = GARBLED.format(**words)
-            raise Fault(sentence, passing=True, tries=FEW_TRIES, kind="garbled")
+        answer = read_answer(reply.content, server.wire, request, server.address)
         self._is_answered = True
-        usage = done.usage
-        server.gate.count_tokens(usage.input_tokens + usage.output_tokens)
-        error = ENDINGS.get(done.finish)
-        kind = done.finish.replace("_", " ") if error else ""
-        return Answer(_text_of(events), usage, cost_of(request.model, usage), error, kind)
+        server.gate.count_tokens(answer.usage.input_tokens + answer.usage.output_tokens)
+        return answer
 
     @property
     def _open(self) -> "Server":
@@ -373,11 +311,3 @@ class Server:
             self.gate.refuse(headers, asked)
         else:
             self.gate.fail(is_busy=status in BUSY)
-
-
-def _text_of(events: Sequence[ModelEvent]) -> str:
-    return "".join(
-        event.item.text
-        for event in events
-        if isinstance(event, ItemDone) and isinstance(event.item, AssistantMessage)
-    )

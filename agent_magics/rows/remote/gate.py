@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.remote.limits import Grant, Report, SharedLimits, reset_time, stated_limit
+from agent_magics.rows.remote.limits import Grant, Limits, Report, reset_time, stated_limit
 
 # Requests side by side: at first, and added for each round of answers.
 FIRST = 16
@@ -83,7 +83,7 @@ class Gate:
         width: how many may be in flight.
     """
 
-    def __init__(self, most: int, limits: SharedLimits) -> None:
+    def __init__(self, most: int, limits: Limits) -> None:
         self.in_flight = 0
         self._accepted_at = 0.0
         self.width = Width(most)
@@ -215,7 +215,7 @@ class Gate:
         try:
             while True:
                 self._news.clear()
-                grant = await loop.run_in_executor(None, self._limits.exchange, self._report())
+                grant = await self._limits.share(self._report())
                 wait = self._receive(grant)
                 due = loop.time() + wait
                 try:

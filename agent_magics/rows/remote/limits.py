@@ -6,7 +6,9 @@ exactly what it allows in that time. What is known of a server is one small file
 of the person read and write under a lock; each takes a block of requests at a time.
 """
 
+import asyncio
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -16,6 +18,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Protocol
+
+from agent_magics.config_files.places import state_folder
 
 MINUTE = 60.0
 # Minutes after which what was learned about a server is forgotten.
@@ -193,6 +198,20 @@ def _level(known: float, known_limit: float, stated: Stated) -> float:
     return min(known, stated.remaining) if known_limit else stated.remaining
 
 
+class Limits(Protocol):
+    """Tells how many requests may be sent, of all that others send too.
+
+    Attributes:
+        minute: seconds of the server's minute.
+    """
+
+    minute: float
+
+    async def share(self, report: Report) -> Grant:
+        """Report to the others, and return what may be sent."""
+        ...
+
+
 class SharedLimits:
     """What all kernels of a person know of one server's limits, in one file.
 
@@ -204,6 +223,11 @@ class SharedLimits:
     def __init__(self, file: Path, minute: float = MINUTE) -> None:
         self._file = file
         self.minute = minute
+
+    async def share(self, report: Report) -> Grant:
+        """See `exchange`, which waits for the disk."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, self.exchange, report)
 
     def exchange(self, report: Report) -> Grant:
         """Report to the other kernels, and return what may be sent; waits for the file's lock.
@@ -224,6 +248,13 @@ class SharedLimits:
         finally:
             os.close(descriptor)
         return grant
+
+
+def limits_of(address: str, model: str, key: str, minute: float = MINUTE) -> SharedLimits:
+    """Return what the person's kernels know of a server's limits for a key and a model."""
+    what = "\n".join((address, model, key))
+    name = hashlib.blake2b(what.encode(), digest_size=16).hexdigest()
+    return SharedLimits(state_folder() / "limits" / f"{name}.json", minute)
 
 
 def read_knowledge(data: bytes) -> Knowledge:

@@ -182,9 +182,11 @@ async def server_for(path: Path, shown: str, what: str, ctx: ToolContext | None)
     """
     provider = await provider_for(path, ctx)
     if provider is None:
+        servers = None if ctx is None else ctx.turn.symbols
+        missing = "" if servers is None else f" {servers.missing(path)}"
         raise RespondToModel(
-            f"{what} needs a language server, and none is set up for {shown}. Without one there "
-            "are symbols and their edits, except rename; grep_files finds a name as text."
+            f"{what} needs a language server, and none is set up for {shown}.{missing} Without one "
+            "there are symbols and their edits, except rename; grep_files finds a name as text."
         )
     return provider
 

@@ -71,7 +71,7 @@ def _stop(agent: Agent, name: str) -> str:
     found = agent.sub_agents.agents.get(name)
     if found is None or found.is_over:
         raise FatalError(f"No sub-agent {name!r} is at work; %agent agents lists them.")
-    agent.session.engine.post(agent.sub_agents.stop, found, "stopped by the person")
+    agent.session.engine.post(agent.sub_agents.stop_by_person, name)
     return f"{code_span(name)} is stopped."
 
 

@@ -187,6 +187,9 @@ class Servers:
     async def provider_for(self, path):
         return self.server if path.suffix != ".none" else None
 
+    def missing(self, path):
+        return ""
+
     async def providers(self):
         return [self.server]
 

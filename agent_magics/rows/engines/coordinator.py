@@ -1,0 +1,386 @@
+"""Gives rows' questions to workers of a cluster, and takes their answers: one coordinator a map.
+
+It is the asker of a `Job` on the engine's loop, so all else of a map is as in one process: rows,
+budgets, the store of answers, the card. Workers connect to it. A worker holds the questions that
+it may have under way and those of its next second; where it dies, another one gets them.
+"""
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from agent_magics._version import __version__
+from agent_magics.protocol.codec import to_json
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import Usage, UserMessage
+from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
+from agent_magics.rows.engines.worker import Assignment, Invitation
+from agent_magics.rows.remote.gate import FIRST
+from agent_magics.rows.remote.limits import Limits, Report, Stated
+
+# Seconds of work that a worker holds beyond what it has under way; for a first message; without a
+# sign of life after which a worker is given up.
+AHEAD, HELLO, SILENT = 1.0, 20.0, 30.0
+# Workers that a question may take with it, and that may refuse to ask while others ask.
+MOST_LOST, MOST_REFUSING = 10, 20
+# Questions that the coordinator holds in all; each is a task that waits.
+MOST_HELD = 20_000
+
+LOST = "its worker ended {count} times before it had an answer"
+OTHER_VERSION = "a worker runs agent-magics {theirs}, and this kernel {ours}: install the same."
+
+
+class Engine(Protocol):
+    """Starts seats of a map in other processes."""
+
+    def workers(self) -> int:
+        """Return how many there are now; may wait for the cluster."""
+        ...
+
+    async def listen(self, serve: "Serve") -> tuple[asyncio.Server, str]:
+        """Open the place to which workers connect; return it as `Invitation.place`, too."""
+        ...
+
+    async def seat(self, invite: Callable[[], Invitation], joined: "Joined") -> None:
+        """Start seats, and others where they end, until it is cancelled.
+
+        Raises:
+            FatalError: no seat can be started.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Take back what was started and has not begun."""
+        ...
+
+
+class Serve(Protocol):
+    """Serves one connection; see `asyncio.start_server`."""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve it until it ends."""
+        ...
+
+
+class Joined(Protocol):
+    """Tells whether the worker of a seat has connected."""
+
+    async def __call__(self, number: int) -> None:
+        """Wait until it has."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A connected worker.
+
+    Attributes:
+        link: the connection to it.
+        held: the numbers of the questions that it has been given and has not answered.
+        answered: questions that it has answered.
+        rate: answers a second.
+        pace: how fast it says that it goes.
+        heard: when its last message came (monotonic).
+    """
+
+    link: Link
+    held: set[int] = field(default_factory=set)
+    answered: int = 0
+    rate: float = 0.0
+    pace: Pace = field(default_factory=lambda: Pace(0, FIRST))
+    heard: float = field(default_factory=time.monotonic)
+    _since: float = field(default_factory=time.monotonic)
+    _counted: int = 0
+
+    @property
+    def room(self) -> int:
+        """How many more questions it may be given."""
+        return int(self.pace.allowed + self.rate * AHEAD) - len(self.held)
+
+    def count(self, answers: int) -> None:
+        """Count answers, and how many come a second."""
+        self.heard = now = time.monotonic()
+        self.answered += answers
+        self._counted += answers
+        elapsed = now - self._since
+        if elapsed > AHEAD / 4:
+            self.rate = (self.rate + self._counted / elapsed) / 2
+            self._since, self._counted = now, 0
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A question without an answer, and how many workers it has outlived."""
+
+    question: Question
+    answer: asyncio.Future[Answer]
+    lost: int = 0
+
+
+class Coordinator:
+    """Asks through the workers of an engine; see `Asker`. Made and used on one event loop.
+
+    Args:
+        engine: starts them.
+        assignment: what they need.
+        limits: the server's limits, shared with the person's kernels.
+        concurrency: the most requests side by side in all; None is `CONCURRENCY` for each worker.
+    """
+
+    def __init__(
+        self, engine: Engine, assignment: Assignment, limits: Limits, concurrency: int | None
+    ) -> None:
+        self._engine, self._assignment, self._limits = engine, assignment, limits
+        self._concurrency = concurrency
+        self._token = secrets.token_urlsafe(32)
+        self._seats, self._questions = 0, 0
+        self._waiting: dict[int, Waiting] = {}
+        self._queue: deque[int] = deque()
+        self._workers: list[Worker] = []
+        self._joined: dict[int, asyncio.Event] = {}
+        self._refused = 0
+        self._failure: FatalError | None = None
+        self._server: asyncio.Server | None = None
+        self._place = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_dealing = False
+        self._dropped: set[int] = set()
+
+    async def open(self) -> None:
+        """Let workers come.
+
+        Raises:
+            FatalError: they cannot.
+        """
+        self._server, self._place = await self._engine.listen(self._serve)
+        for work in (self._seat(), self._watch()):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def ask(self, question: Question) -> Answer:
+        """See `Asker.ask`."""
+        if self._failure is not None:
+            raise self._failure
+        self._questions += 1
+        number = self._questions
+        waiting = Waiting(question, asyncio.get_running_loop().create_future())
+        self._waiting[number] = waiting
+        self._queue.append(number)
+        self._deal_soon()
+        try:
+            return await waiting.answer
+        except asyncio.CancelledError:
+            self._waiting.pop(number, None)
+            self._dropped.add(number)
+            self._deal_soon()
+            raise
+
+    def pace(self) -> Pace:
+        """See `Asker.pace`."""
+        paces = [worker.pace for worker in self._workers]
+        if not paces:
+            return Pace(0, 0, "no worker yet")
+        limit = Counter(pace.limit for pace in paces).most_common(1)[0][0]
+        in_flight = sum(pace.in_flight for pace in paces)
+        return Pace(in_flight, sum(pace.allowed for pace in paces), limit)
+
+    async def close(self) -> None:
+        """Send the workers away."""
+        self._failure = self._failure or FatalError("The connections to the workers were closed.")
+        for worker in self._workers:
+            worker.link.close()
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._engine.close()
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    async def _seat(self) -> None:
+        try:
+            await self._engine.seat(self._invite, self._join)
+        except FatalError as error:
+            self._fail(error)
+
+    def _invite(self) -> Invitation:
+        self._seats += 1
+        self._joined[self._seats] = asyncio.Event()
+        return Invitation(self._place, self._seats, self._token)
+
+    async def _join(self, number: int) -> None:
+        await self._joined[number].wait()
+
+    async def _watch(self) -> None:
+        """Give workers up that show no sign of life: their machine may be gone."""
+        while True:
+            await asyncio.sleep(SILENT / 10)
+            for worker in self._workers:
+                if time.monotonic() - worker.heard > SILENT:
+                    worker.link.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the connection of one worker."""
+        task = asyncio.current_task()
+        assert task is not None  # this is a coroutine
+        self._tasks.add(task)
+        link = Link(reader, writer)
+        try:
+            if await self._is_welcome(link):
+                await self._work_with(Worker(link))
+        except (EOFError, FatalError, TimeoutError):
+            pass  # its questions wait again
+        except asyncio.CancelledError:
+            pass  # by `close`; asyncio's own callback for connections would report it as a bug
+        finally:
+            link.close()
+            self._tasks.discard(task)
+
+    async def _is_welcome(self, link: Link) -> bool:
+        async with asyncio.timeout(HELLO):
+            message = await link.read(MOST_AT_FIRST)
+        match message:
+            case ["hello", str() as token, int() as number, version] if hmac.compare_digest(
+                token.encode(), self._token.encode()
+            ):
+                if version != __version__:
+                    words = OTHER_VERSION.format(theirs=version, ours=__version__)
+                    link.send("end", words)
+                    self._fail(FatalError(words))
+                    return False
+                self._joined.setdefault(number, asyncio.Event()).set()
+                return self._failure is None
+        return False
+
+    async def _work_with(self, worker: Worker) -> None:
+        worker.link.send("begin", asdict(self._assignment))
+        self._workers.append(worker)
+        self._spread()
+        try:
+            while True:
+                await self._hear(worker, await worker.link.read())
+        finally:
+            self._workers.remove(worker)
+            self._take_back(worker)
+            self._spread()
+            self._deal_soon()
+
+    async def _hear(self, worker: Worker, message: Sequence[Any]) -> None:
+        match message:
+            case ["answers", answers, [in_flight, allowed, limit]]:
+                worker.count(len(answers))
+                worker.pace = Pace(in_flight, allowed, limit)
+                for number, *answer in answers:
+                    worker.held.discard(number)
+                    self._settle(number, decoded(answer))
+                self._deal_soon()
+            case ["limits", report]:
+                grant = await self._limits.share(_report(report))
+                worker.link.send("grant", grant.requests, grant.pause)
+            case ["failed", sentence]:
+                self._refuse(worker, FatalError(str(sentence)))
+
+    def _spread(self) -> None:
+        """Share a limit of requests among the workers."""
+        if self._concurrency is None or not self._workers:
+            return
+        each, more = divmod(self._concurrency, len(self._workers))
+        for place, worker in enumerate(self._workers):
+            worker.link.send("most", each + (place < more))
+
+    def _take_back(self, worker: Worker) -> None:
+        """Let the questions wait again that a worker has not answered."""
+        for number in sorted(worker.held, reverse=True):
+            waiting = self._waiting.get(number)
+            if waiting is None:
+                continue
+            waiting.lost += 1
+            if waiting.lost >= MOST_LOST:
+                error = LOST.format(count=waiting.lost)
+                self._settle(number, Answer(error=error, kind="its worker ended"))
+            else:
+                self._queue.appendleft(number)
+
+    def _refuse(self, worker: Worker, failure: FatalError) -> None:
+        """End the map where no question can be answered, or one worker that cannot ask."""
+        self._refused += 1
+        others = any(each.answered for each in self._workers if each is not worker)
+        if worker.answered or not others or self._refused >= MOST_REFUSING:
+            self._fail(failure)
+
+    def _fail(self, failure: FatalError) -> None:
+        self._failure = self._failure or failure
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(self._failure)
+        self._waiting.clear()
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def _settle(self, number: int, answer: Answer) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(answer)
+
+    def _deal_soon(self) -> None:
+        """Deal when all that happens now has happened, so that questions travel together."""
+        if not self._is_dealing:
+            self._is_dealing = True
+            asyncio.get_running_loop().call_soon(self._deal)
+
+    def _deal(self) -> None:
+        """Give waiting questions to the workers that have room, the same share to each."""
+        self._is_dealing = False
+        self._drop()
+        able = [worker for worker in self._workers if worker.room > 0]
+        for left, worker in zip(range(len(able), 0, -1), able, strict=True):
+            share = -(-len(self._queue) // left)
+            self._give(worker, min(share, worker.room))
+
+    def _give(self, worker: Worker, count: int) -> None:
+        questions: list[tuple[int, Any]] = []
+        while self._queue and len(questions) < count:
+            number = self._queue.popleft()
+            waiting = self._waiting.get(number)
+            if waiting is not None:
+                worker.held.add(number)
+                questions.append((number, _given(waiting.question)))
+        if questions:
+            worker.link.send("ask", questions)
+
+    def _drop(self) -> None:
+        """Tell the workers which questions nobody waits for any more."""
+        dropped, self._dropped = self._dropped, set()
+        for worker in self._workers:
+            mine = dropped & worker.held
+            if mine:
+                worker.held -= mine
+                worker.link.send("drop", list(mine))
+
+
+def _given(question: Question) -> Any:
+    """Return a question as JSON; see `worker._items`."""
+    first, *others = question.items
+    if not others and isinstance(first, UserMessage) and isinstance(first.content, str):
+        return first.content
+    return [to_json(item) for item in question.items]
+
+
+def decoded(answer: Iterable[Any]) -> Answer:
+    """Return an answer that a worker encoded."""
+    text, usage, cost, error, kind = answer
+    return Answer(text, Usage(*usage), cost, error, kind)
+
+
+def _report(data: dict[str, Any]) -> Report:
+    stated = {name: data.get(name) and Stated(**data[name]) for name in ("requests", "tokens")}
+    return Report(**{**data, **stated})

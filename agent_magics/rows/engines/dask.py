@@ -1,0 +1,116 @@
+"""Starts a seat on each worker of a Dask cluster, and on those that join it.
+
+A seat is a task that is bound to its worker and leaves the worker's threads to others. Where its
+worker dies, the next one gets a seat under a new key, since distributed blames a task for each
+worker that it has lost, and gives it up at the fourth.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.rows.engines.coordinator import Joined, Serve
+from agent_magics.rows.engines.worker import Invitation, sit
+
+# Seconds between two looks at which workers there are.
+LOOK = 1.0
+
+NO_SEAT = "The workers of the Dask cluster cannot ask: {error}."
+NO_CLIENT = "The client of the Dask cluster is closed."
+
+
+def sit_on_worker(invitation: Invitation) -> str:
+    """Take a seat; runs as a task of Dask. See `sit`."""
+    from distributed import get_worker, secede  # noqa: PLC0415 - an extra; here it is running
+
+    security = get_worker().security
+    secede()
+    tls = None
+    if invitation.place.startswith("tls:"):
+        tls = security.get_connection_args("worker")["ssl_context"]
+    return sit(invitation, tls)
+
+
+class DaskEngine:
+    """A Dask cluster as engine; see `Engine`.
+
+    Args:
+        client: a `distributed.Client`, also an asynchronous one.
+        name: how its tasks are called in Dask's dashboard.
+    """
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client, self._name = client, name
+        self._seats: dict[str, Any] = {}
+
+    def workers(self) -> int:
+        """See `Engine.workers`."""
+        return len(self._addresses())
+
+    async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
+        """See `Engine.listen`: where the scheduler reaches this machine, workers do too."""
+        comm = getattr(self._client.scheduler_comm, "comm", None)
+        if comm is None:
+            raise FatalError(NO_CLIENT)
+        scheme, _, place = comm.local_address.partition("://")
+        host = place.rpartition(":")[0].strip("[]") if scheme in ("tcp", "tls") else "127.0.0.1"
+        tls = None
+        if scheme == "tls":
+            tls = self._client.security.get_listen_args("client")["ssl_context"]
+        server = await asyncio.start_server(serve, host, 0, ssl=tls)
+        port = server.sockets[0].getsockname()[1]
+        scheme = "tls" if tls else "tcp"
+        return server, f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def seat(self, invite: Callable[[], Invitation], joined: Joined) -> None:
+        """See `Engine.seat`."""
+        while True:
+            try:
+                await asyncio.to_thread(self._look, invite)
+            except (OSError, RuntimeError, ValueError) as error:  # the client's, when it is closed
+                raise FatalError(NO_SEAT.format(error=error_text(error))) from None
+            await asyncio.sleep(LOOK)
+
+    def _look(self, invite: Callable[[], Invitation]) -> None:
+        """Give each worker a seat that has none; on a thread, since the cluster may take time."""
+        there = self._addresses()
+        gone = [address for address in self._seats if address not in there]
+        for address, seat in list(self._seats.items()):
+            if seat.status == "error":
+                error = seat.exception(asynchronous=False)
+                if type(error).__name__ != "KilledWorker":
+                    said = str(error) if isinstance(error, FatalError) else error_text(error)
+                    raise FatalError(NO_SEAT.format(error=said))
+                gone.append(address)
+            elif seat.status in ("lost", "cancelled") or self._has_ended(seat):
+                gone.append(address)
+        self._cancel([self._seats.pop(address) for address in set(gone)])
+        for address in there - self._seats.keys():
+            self._seats[address] = self._client.submit(
+                sit_on_worker,
+                invite(),
+                key=(self._name, uuid.uuid4().hex),
+                workers=[address],
+                allow_other_workers=False,
+                pure=False,
+            )
+
+    def _has_ended(self, seat: Any) -> bool:
+        """Return whether its connection broke; one that could not ask gets no other seat."""
+        return seat.status == "finished" and not seat.result(asynchronous=False)
+
+    def _addresses(self) -> set[str]:
+        return set(self._client.nthreads(asynchronous=False))
+
+    def _cancel(self, seats: list[Any]) -> None:
+        if seats:
+            self._client.cancel(seats, asynchronous=False, force=True)
+
+    async def close(self) -> None:
+        """See `Engine.close`."""
+        seats, self._seats = list(self._seats.values()), {}
+        if self._client.status == "running":
+            await asyncio.to_thread(partial(self._cancel, seats))

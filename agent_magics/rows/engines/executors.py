@@ -1,0 +1,89 @@
+"""Starts seats in the processes of a `concurrent.futures.Executor`, on this machine.
+
+Workers connect to a socket in a folder that only this user can read, so the key of the model server
+never passes a network. One seat always waits: it begins when the executor has a process free.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.rows.engines.coordinator import Joined, Serve
+from agent_magics.rows.engines.worker import Invitation, sit
+
+FORKS = (
+    "engine= got a pool that forks its processes, which breaks a kernel with threads: make it with "
+    "ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))."
+)
+NO_SEAT = "The workers of engine={kind} cannot ask: {error}."
+# Workers that are reckoned with where an executor does not tell how many it has.
+SOME = 4
+
+
+class ExecutorEngine:
+    """An executor as engine; see `Engine`.
+
+    Raises:
+        FatalError: it forks its processes.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        if isinstance(executor, ProcessPoolExecutor):
+            context: Any = getattr(executor, "_mp_context", None)
+            if context is None or context.get_start_method() == "fork":
+                raise FatalError(FORKS)
+        self._executor = executor
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._seats: set[Future[str]] = set()
+
+    def workers(self) -> int:
+        """See `Engine.workers`."""
+        # Those of the standard library, and of ipyparallel.
+        most = getattr(self._executor, "_max_workers", None)
+        return int(most or len(getattr(self._executor, "view", ())) or SOME)
+
+    async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
+        """See `Engine.listen`."""
+        self._folder = tempfile.TemporaryDirectory(prefix="agent-map-")
+        place = str(Path(self._folder.name) / "rows")
+        return await asyncio.start_unix_server(serve, place), place
+
+    async def seat(self, invite: Callable[[], Invitation], joined: Joined) -> None:
+        """See `Engine.seat`."""
+        while True:
+            invitation = invite()
+            try:
+                seat = self._executor.submit(sit, invitation)
+            except RuntimeError as error:  # it was shut down, or one of its processes died
+                raise self._no_seat(error) from None
+            self._seats.add(seat)
+            ended = asyncio.wrap_future(seat)
+            ended.add_done_callback(_look_at)  # one that begins after the map is told of nowhere
+            came = asyncio.ensure_future(joined(invitation.number))
+            both: list[asyncio.Future[Any]] = [ended, came]
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                came.cancel()
+            if ended.done() and (failure := ended.exception()):
+                raise self._no_seat(failure)
+
+    async def close(self) -> None:
+        """See `Engine.close`."""
+        for seat in self._seats:
+            seat.cancel()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _no_seat(self, error: BaseException) -> FatalError:
+        said = str(error) if isinstance(error, FatalError) else error_text(error)
+        return FatalError(NO_SEAT.format(kind=type(self._executor).__name__, error=said))
+
+
+def _look_at(seat: "asyncio.Future[str]") -> None:
+    if not seat.cancelled():
+        seat.exception()

@@ -1,0 +1,285 @@
+"""Runs in a worker: takes questions from the coordinator, asks them, and gives the answers back.
+
+A seat is one call of `sit`, which lasts as long as the map. The key of the model server comes over
+the connection and stays in the memory of this process; a task has only an `Invitation`.
+"""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_magics._version import __version__
+from agent_magics.models.recordings.replay import ReplayModel
+from agent_magics.protocol.codec import from_json
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.items import Item, UserMessage
+from agent_magics.rows.asking import Answer, Asker, Pace, Question, Terms
+from agent_magics.rows.engines.link import Link
+from agent_magics.rows.model_asker import ModelAsker
+from agent_magics.rows.remote.client import CONCURRENCY, RowClient
+from agent_magics.rows.remote.gate import FIRST
+from agent_magics.rows.remote.limits import MINUTE, Grant, Report
+
+# Seconds in which answers are gathered, between signs of life, and to connect.
+GROUP, TICK, CONNECT = 0.02, 0.5, 20.0
+
+NOT_REACHED = (
+    "{place} cannot be reached from the worker on {host} ({error}). Workers of an executor run on "
+    "the machine of the kernel; those of a Dask cluster must be able to connect to it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Tells a worker where the coordinator is; the only argument of a task.
+
+    Attributes:
+        place: ``tcp://HOST:PORT``, ``tls://HOST:PORT``, or the path of a local socket.
+        number: counts the seats of a map.
+        token: shows that a connection is from an invited worker.
+    """
+
+    place: str
+    number: int
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker needs to ask; sent to it, and never written anywhere.
+
+    Attributes:
+        terms: what all questions share.
+        address: of the model server; "" with a recording.
+        key: the key for it.
+        wire_api: see `RowClient`.
+        recording: the file to play instead of asking a server; "" for none.
+        cwd: the value of that file's placeholder {cwd}.
+        minute: seconds of the server's minute.
+    """
+
+    terms: Terms
+    address: str = ""
+    key: str = field(default="", repr=False)
+    wire_api: str = "auto"
+    recording: str = ""
+    cwd: str = ""
+    minute: float = MINUTE
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> "Assignment":
+        """Return what was sent as a dict."""
+        return cls(**{**data, "terms": Terms(**data["terms"])})
+
+
+def sit(invitation: Invitation, tls: ssl.SSLContext | None = None) -> str:
+    """Ask what the coordinator gives this worker, until the map ends.
+
+    Returns:
+        Why this worker could not ask; "" where the coordinator ended it.
+
+    Raises:
+        FatalError: the coordinator cannot be reached.
+    """
+    # A thread of its own, since some executors run tasks inside an event loop.
+    outcome: Future[str] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(asyncio.run(_sit(invitation, tls)))
+        except BaseException as error:  # told to who waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="agent-rows", daemon=True).start()
+    return outcome.result()
+
+
+async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
+    link = await _connect(invitation.place, tls)
+    try:
+        link.send("hello", invitation.token, invitation.number, __version__)
+        word, data = await link.read()
+        if word != "begin":
+            return str(data)
+        return await Session(link, Assignment.read(data)).run()
+    except EOFError:
+        return ""
+    finally:
+        await link.end()
+
+
+async def _connect(place: str, tls: ssl.SSLContext | None) -> Link:
+    scheme, found, rest = place.partition("://")
+    try:
+        async with asyncio.timeout(CONNECT):
+            if not found:
+                return Link(*await asyncio.open_unix_connection(place))
+            host, _, port = rest.rpartition(":")
+            host = host.strip("[]")
+            secure = tls if scheme == "tls" else None
+            return Link(*await asyncio.open_connection(host, int(port), ssl=secure))
+    except (OSError, TimeoutError) as error:
+        words = {"place": place, "host": socket.gethostname(), "error": error_text(error)}
+        raise FatalError(NOT_REACHED.format(**words)) from None
+
+
+class CoordinatorLimits:
+    """The server's limits as the coordinator shares them among all workers; see `Limits`."""
+
+    def __init__(self, link: Link, minute: float) -> None:
+        self._link, self.minute = link, minute
+        self._reply: asyncio.Future[Grant] | None = None
+
+    async def share(self, report: Report) -> Grant:
+        """See `Limits.share`."""
+        self._reply = asyncio.get_running_loop().create_future()
+        self._link.send("limits", asdict(report))
+        return await self._reply
+
+    def receive(self, grant: Grant) -> None:
+        """Take the coordinator's reply."""
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(grant)
+
+
+class Session:
+    """One worker's part of a map; made and used on one event loop.
+
+    It has at most `most` questions whose answers it has not given back: those are all that a
+    killed worker loses, and may have paid for.
+    """
+
+    def __init__(self, link: Link, assignment: Assignment) -> None:
+        self._link, self._terms = link, assignment.terms
+        self._limits = CoordinatorLimits(link, assignment.minute)
+        self._asker = _asker(assignment, self._limits)
+        self._most = CONCURRENCY
+        self._backlog: deque[tuple[int, Any]] = deque()
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._begun = 0
+        self._group: list[tuple[Any, ...]] = []
+        self._sent_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[str]
+
+    async def run(self) -> str:
+        """Ask until the coordinator closes the connection; see `sit`."""
+        self._ended = asyncio.get_running_loop().create_future()
+        ticking = asyncio.create_task(self._tick())
+        reading = asyncio.create_task(self._read())
+        try:
+            failure = await self._ended
+            if failure:
+                self._link.send("failed", failure)
+            return failure
+        finally:
+            tasks = [ticking, reading, *self._running.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._asker.close()
+
+    def _end(self, failure: str = "") -> None:
+        if not self._ended.done():
+            self._ended.set_result(failure)
+
+    async def _read(self) -> None:
+        """Do what the coordinator says, until it is gone."""
+        try:
+            while True:
+                self._hear(await self._link.read())
+        except EOFError:
+            self._end()
+        except FatalError as error:
+            self._end(str(error))
+
+    def _hear(self, message: list[Any]) -> None:
+        match message:
+            case ["ask", questions]:
+                self._backlog.extend(questions)
+                self._start()
+            case ["grant", requests, pause]:
+                self._limits.receive(Grant(requests, pause))
+            case ["most", most]:
+                self._most = most
+                self._start()
+            case ["drop", numbers]:
+                self._drop(frozenset(numbers))
+
+    def _drop(self, numbers: frozenset[int]) -> None:
+        """Ask these no longer."""
+        self._backlog = deque(each for each in self._backlog if each[0] not in numbers)
+        for number in numbers & self._running.keys():
+            self._running[number].cancel()
+
+    def _start(self) -> None:
+        """Ask as many of what waits as may be under way."""
+        while self._backlog and self._begun < self._most:
+            number, given = self._backlog.popleft()
+            self._begun += 1
+            self._running[number] = asyncio.create_task(self._ask(number, given))
+
+    async def _ask(self, number: int, given: Any) -> None:
+        try:
+            answer = await self._asker.ask(Question("", _items(given), self._terms))
+        except FatalError as error:
+            self._end(str(error))
+            return
+        except asyncio.CancelledError:
+            self._begun -= 1
+            raise
+        except Exception as error:  # a bug of ours must not leave the row without an outcome
+            answer = Answer(error=error_text(error), kind=type(error).__name__)
+        finally:
+            del self._running[number]
+        self._group.append((number, *encoded(answer)))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._sent_at + GROUP), self._flush)
+
+    def _flush(self) -> None:
+        """Give all answers back that came since the last time."""
+        self._timer, self._sent_at = None, asyncio.get_running_loop().time()
+        group, self._group = self._group, []
+        self._begun -= len(group)
+        self._link.send("answers", group, self._pace())
+        self._start()
+
+    async def _tick(self) -> None:
+        """Show the coordinator that this worker lives, and how fast it goes."""
+        while True:
+            self._link.send("answers", [], self._pace())
+            await asyncio.sleep(TICK)
+
+    def _pace(self) -> tuple[int, int, str]:
+        pace: Pace = self._asker.pace()
+        limit = pace.limit or ("your limit" if self._begun >= self._most < CONCURRENCY else "")
+        return pace.in_flight, min(pace.allowed or FIRST, self._most), limit
+
+
+def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
+    if assignment.recording:
+        return ModelAsker(ReplayModel(Path(assignment.recording), cwd=Path(assignment.cwd)))
+    return RowClient(
+        assignment.wire_api, api_key=assignment.key, base_url=assignment.address, limits=limits
+    )
+
+
+def _items(given: Any) -> tuple[Item, ...]:
+    """Return the messages of a question: a text, or items as JSON."""
+    return (UserMessage(given),) if isinstance(given, str) else tuple(map(from_json, given))
+
+
+def encoded(answer: Answer) -> tuple[Any, ...]:
+    """Return an answer as JSON; see `decoded`."""
+    usage = answer.usage
+    numbers = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    counted = (*numbers, usage.reasoning_tokens, usage.reported_cost)
+    return answer.text, counted, answer.cost, answer.error, answer.kind

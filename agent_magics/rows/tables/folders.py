@@ -1,0 +1,115 @@
+"""Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec."""
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.rows.tables.files import NEEDS
+
+
+class PartFiles:
+    """The numbered Parquet files of one map.
+
+    Args:
+        place: a folder, which is made where it is missing, or a URL such as ``s3://bucket/out``.
+
+    Attributes:
+        place: the same, as text.
+
+    Raises:
+        FatalError: a package is missing that the URL needs.
+        OSError: it cannot be used; so do all methods.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.place = str(place)
+        self._remote: Any = None
+        if "://" in self.place:
+            self._remote, self._folder = _file_system(self.place)
+            return
+        folder = Path(place).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.place = self._folder = str(folder)
+
+    def paths(self) -> list[str]:
+        """Return the files that are there, in order."""
+        if self._remote is None:
+            return sorted(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
+        with _told():
+            self._remote.invalidate_cache()
+            return sorted(self._remote.glob(f"{self._folder}/part-[0-9]*.parquet"))
+
+    def metadata(self, path: str) -> Mapping[bytes, bytes]:
+        """Return what a file says of itself; nothing where it is no Parquet."""
+        from pyarrow.parquet import read_schema  # noqa: PLC0415 - heavy, and an extra
+
+        with _told():
+            try:
+                return read_schema(path, filesystem=self._remote).metadata or {}
+            except ValueError:  # pyarrow's errors of what is no Parquet
+                return {}
+
+    def read(self) -> Any:
+        """Return all files as one pyarrow table."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
+
+        paths = self.paths()
+        with _told():
+            return pq.ParquetDataset(paths, filesystem=self._remote).read()
+
+    def write(self, number: int, table: Any) -> None:
+        """Write one file, so that nobody reads half of it."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
+
+        name = f"part-{number:05}.parquet"
+        if self._remote is not None:
+            buffer = io.BytesIO()
+            pq.write_table(table, buffer)
+            with _told():
+                self._remote.pipe_file(f"{self._folder}/{name}", buffer.getvalue())
+            return
+        path = Path(self._folder, name)
+        beside = path.with_suffix(".part")
+        try:
+            pq.write_table(table, beside)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def remove_above(self, last: int) -> None:
+        """Remove the files of a higher number: an earlier map had more rows."""
+        for path in self.paths():
+            if int(path.rpartition("part-")[2].removesuffix(".parquet")) <= last:
+                continue
+            if self._remote is None:
+                Path(path).unlink()
+            else:
+                with _told():
+                    self._remote.rm_file(path)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, for who writes elsewhere
+
+        with _told():
+            system, folder = url_to_fs(url)
+    except ModuleNotFoundError as error:
+        package = error.name or "fsspec"
+        raise FatalError(NEEDS.format(path=url, package=package)) from None
+    return system, folder.rstrip("/")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise what a file system raises as OSError; each has exceptions of its own."""
+    try:
+        yield
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        raise OSError(error_text(error)) from None

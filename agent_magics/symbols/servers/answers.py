@@ -1,0 +1,270 @@
+"""Converts between the protocol's types and ours; positions only here.
+
+A server counts characters in its own units (mostly UTF-16), we count code points.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lsprotocol import types
+
+from agent_magics.files.beneath import real_path
+from agent_magics.symbols.provider import (
+    Call,
+    Diagnostic,
+    Location,
+    NotProvided,
+    Position,
+    Range,
+    Symbol,
+    TextEdit,
+)
+from agent_magics.symbols.text import SourceText
+
+_MOST_DETAIL = 300  # characters of a detail and of a message
+_SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
+_WIDTHS: dict[str, Callable[[str], int]] = {
+    "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")),
+    "utf-16": lambda text: len(text) + sum(char > "\uffff" for char in text),
+    "utf-32": len,
+}
+
+
+class Positions:
+    """Converts positions between code points and a server's units.
+
+    Args:
+        encoding: the server's: "utf-8", "utf-16" or "utf-32".
+        text_of: returns the text of a file as the server has it.
+    """
+
+    def __init__(self, encoding: str, text_of: Callable[[Path], SourceText | None]) -> None:
+        self._width = _WIDTHS.get(encoding, _WIDTHS["utf-16"])
+        self._text_of = text_of
+        self._texts: dict[Path, SourceText | None] = {}
+
+    def sent(self, path: Path, position: Position) -> types.Position:
+        """Return a position in the server's units."""
+        before = self._line(path, position.line)[: position.character]
+        width = position.character if before.isascii() else self._width(before)
+        return types.Position(position.line, width)
+
+    def range(self, path: Path, found: types.Range) -> Range:
+        """Return a range of the server in code points."""
+        return Range(self._position(path, found.start), self._position(path, found.end))
+
+    def _position(self, path: Path, found: types.Position) -> Position:
+        line = self._line(path, found.line)
+        if line.isascii():
+            return Position(found.line, found.character)
+        units = characters = 0
+        for character in line:
+            if units >= found.character:
+                break
+            units += self._width(character)
+            characters += 1
+        return Position(found.line, characters)
+
+    def _line(self, path: Path, number: int) -> str:
+        if path not in self._texts:
+            self._texts[path] = self._text_of(path)
+        source = self._texts[path]
+        return source.line(number) if source and number < source.line_count else ""
+
+
+def path_of(uri: str) -> Path | None:
+    """Return the file that a URI names, without symlinks; None where it names no local file."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = unquote(parts.path)
+    return Path(real_path(path)) if path.startswith("/") and "\0" not in path else None
+
+
+def symbols_of(found: Any, path: Path, positions: Positions) -> tuple[Symbol, ...]:
+    """Return the answer to ``textDocument/documentSymbol`` as a tree."""
+    items = list(found or ())
+    if items and isinstance(items[0], types.SymbolInformation):
+        return _nested(list(_of_information(items, positions)))
+    return _of_document(items, path, positions, "")
+
+
+def _of_document(
+    items: Sequence[types.DocumentSymbol], path: Path, positions: Positions, container: str
+) -> tuple[Symbol, ...]:
+    return tuple(
+        Symbol(
+            name=item.name,
+            kind=kind_name(item.kind),
+            path=path,
+            range=positions.range(path, item.range),
+            selection=positions.range(path, item.selection_range),
+            children=_of_document(
+                item.children or (), path, positions, "/".join(filter(None, (container, item.name)))
+            ),
+            detail=_one_line(item.detail),
+            container=container,
+        )
+        for item in sorted(items, key=_place)
+    )
+
+
+def _place(item: types.DocumentSymbol) -> tuple[int, int]:
+    start = item.range.start
+    return start.line, start.character
+
+
+def found_symbols(found: Any, positions: Positions) -> tuple[Symbol, ...]:
+    """Return the answer to ``workspace/symbol``."""
+    return tuple(_of_information(found or (), positions))
+
+
+def _of_information(found: Iterable[Any], positions: Positions) -> Iterable[Symbol]:
+    for item in found:
+        path = path_of(item.location.uri)
+        place = getattr(item.location, "range", None)
+        if path is not None and place is not None:
+            where = positions.range(path, place)
+            yield Symbol(
+                item.name,
+                kind_name(item.kind),
+                path,
+                where,
+                where,
+                container=(item.container_name or "").replace(".", "/"),
+            )
+
+
+def _nested(flat: list[Symbol]) -> tuple[Symbol, ...]:
+    """Return symbols of a flat list as a tree: each is in the smallest range around it."""
+    flat.sort(key=lambda each: (each.range.start, _reversed(each.range.end)))
+    roots: list[tuple[Symbol, list[Any]]] = []
+    around: list[tuple[Symbol, list[Any]]] = []
+    for symbol in flat:
+        while around and around[-1][0].range.end < symbol.range.end:
+            around.pop()
+        entry: tuple[Symbol, list[Any]] = (symbol, [])
+        (around[-1][1] if around else roots).append(entry)
+        around.append(entry)
+    return tuple(_with_children(entry, "") for entry in roots)
+
+
+def _reversed(position: Position) -> tuple[int, int]:
+    return -position.line, -position.character
+
+
+def _with_children(entry: tuple[Symbol, list[Any]], container: str) -> Symbol:
+    symbol, inner = entry
+    below = "/".join(filter(None, (container, symbol.name)))
+    return Symbol(
+        symbol.name,
+        symbol.kind,
+        symbol.path,
+        symbol.range,
+        symbol.selection,
+        tuple(_with_children(each, below) for each in inner),
+        symbol.detail,
+        container,
+    )
+
+
+def kind_name(kind: types.SymbolKind) -> str:
+    """Return the kind of a symbol in lower case: "class", "type parameter"."""
+    name = kind.name
+    return "".join(f" {c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
+
+
+def locations_of(found: Any, positions: Positions) -> tuple[Location, ...]:
+    """Return the answer to ``references`` or ``definition``, each place once, in order."""
+    items = found if isinstance(found, Sequence) else [found] if found else ()
+    places = dict.fromkeys(_location(item, positions) for item in items)
+    return tuple(sorted(place for place in places if place is not None))
+
+
+def _location(item: Any, positions: Positions) -> Location | None:
+    is_link = isinstance(item, types.LocationLink)
+    path = path_of(item.target_uri if is_link else item.uri)
+    place = item.target_selection_range if is_link else item.range
+    return None if path is None else Location(path, positions.range(path, place))
+
+
+def call_of(
+    item: types.CallHierarchyItem, ranges: Any, at: Path | None, positions: Positions
+) -> Call | None:
+    """Return one call of a call hierarchy; `at` is the file of the ranges, None for the item's."""
+    path = path_of(item.uri)
+    if path is None:
+        return None
+    symbol = Symbol(
+        item.name,
+        kind_name(item.kind),
+        path,
+        positions.range(path, item.range),
+        positions.range(path, item.selection_range),
+        detail=_one_line(item.detail),
+    )
+    return Call(symbol, tuple(positions.range(at or path, each) for each in ranges))
+
+
+def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:
+    """Return the edits of a ``WorkspaceEdit``, by file.
+
+    Raises:
+        NotProvided: it would make, move or delete files, or change what is no local file.
+    """
+    edits: dict[Path, list[TextEdit]] = {}
+    for uri, changes in _changes_in(found):
+        path = path_of(uri)
+        if path is None:
+            raise NotProvided(
+                f"The rename was refused: it would change {uri[:100]}, no local file."
+            )
+        edits.setdefault(path, []).extend(
+            TextEdit(positions.range(path, change.range), change.new_text) for change in changes
+        )
+    return {path: tuple(sorted(dict.fromkeys(each))) for path, each in sorted(edits.items())}
+
+
+def _changes_in(found: Any) -> Iterable[tuple[str, Sequence[Any]]]:
+    if found is None:
+        return
+    yield from (found.changes or {}).items() if not found.document_changes else ()
+    for change in found.document_changes or ():
+        if not isinstance(change, types.TextDocumentEdit):
+            raise NotProvided("The rename was refused: it would make, move or delete files.")
+        yield change.text_document.uri, change.edits
+
+
+def diagnostics_of(found: Any, path: Path, positions: Positions) -> tuple[Diagnostic, ...]:
+    """Return a file's diagnostics in order, each once."""
+    all_of_them = (
+        Diagnostic(
+            path,
+            positions.range(path, item.range),
+            _SEVERITIES.get(item.severity or 1, "error"),
+            _one_line(_text(item.message)),
+            "" if item.code is None else str(item.code)[:_MOST_DETAIL],
+            item.source or "",
+        )
+        for item in found or ()
+    )
+    return tuple(sorted(dict.fromkeys(all_of_them)))
+
+
+def hover_text(found: Any) -> str:
+    """Return the text of a hover, without its marks of Markdown fences' languages."""
+    if found is None:
+        return ""
+    contents = found.contents
+    parts = contents if isinstance(contents, list | tuple) else [contents]
+    return "\n\n".join(_text(part) for part in parts).strip()
+
+
+def _text(part: Any) -> str:
+    return part if isinstance(part, str) else str(getattr(part, "value", ""))
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())[:_MOST_DETAIL]

@@ -1,0 +1,212 @@
+"""Keeps a server's view of the files exact: looks at them before a question, and sends changes.
+
+A file is looked at by its status (times, size, inode). One whose status changed shortly before
+it was read may change again within the same tick of the clock; it is then read again next time.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsprotocol import types
+
+from agent_magics.files.plain_files import NotPlain, read_with_status
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.servers.connection import Connection
+from agent_magics.symbols.servers.languages import concerns, language_id
+from agent_magics.symbols.text import SourceText
+
+MOST_BYTES = 4 << 20  # of a file that is sent to a server
+_MOST_OPEN = 200  # files; beyond, those not asked about for longest are closed
+_MOST_FILES = 50_000  # looked at below a root
+_TICK_NS = 50_000_000  # of the clock that stamps files, at most
+_SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
+
+_Stamp = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Document:
+    """A file as the server has it.
+
+    Attributes:
+        source: its text.
+        version: counts the texts sent.
+        stamp: its status when it was read.
+        is_settled: whether any later change has another status.
+    """
+
+    source: SourceText
+    version: int
+    stamp: _Stamp
+    is_settled: bool
+
+
+class Documents:
+    """The files below a root as one server sees them.
+
+    `look` may run in a thread, one at a time; the rest on the event loop.
+
+    Args:
+        connection: to the server.
+        root: the folder.
+        language: of the server.
+    """
+
+    def __init__(self, connection: Connection, root: Path, language: str) -> None:
+        self._connection = connection
+        self._root = root
+        self._language = language
+        self._open: dict[Path, Document] = {}  # the one asked about last is the last
+        self._seen: dict[str, _Stamp] | None = None
+        self._unsettled: set[str] = set()  # whose next change may not be seen by its status
+        self.is_partial = False
+
+    # -- one file ----------------------------------------------------------------------------------
+
+    def open(self, path: Path) -> Document:
+        """Bring one file into step, and return it; it is open from now on.
+
+        Raises:
+            RespondToModel: it cannot be read.
+        """
+        document = self._open.pop(path, None)
+        if document is None:
+            source, stamp, is_settled = _read(path)
+            document = Document(source, 1, stamp, is_settled)
+            item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, source.text)
+            self._connection.notify(
+                types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)
+            )
+        else:
+            try:
+                self._renew(path, document)
+            except RespondToModel:
+                self._send_close(path)
+                raise
+        self._open[path] = document
+        while len(self._open) > _MOST_OPEN:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            self._send_close(oldest)
+        return document
+
+    def _renew(self, path: Path, document: Document) -> None:
+        if document.is_settled and _stamp_of(path) == document.stamp:
+            return
+        source, document.stamp, document.is_settled = _read(path)
+        if source.text == document.source.text:
+            return
+        document.source = source
+        document.version += 1
+        name = types.VersionedTextDocumentIdentifier(document.version, path.as_uri())
+        change = types.TextDocumentContentChangeWholeDocument(source.text)
+        self._connection.notify(
+            types.TEXT_DOCUMENT_DID_CHANGE, types.DidChangeTextDocumentParams(name, [change])
+        )
+
+    def _send_close(self, path: Path) -> None:
+        name = types.TextDocumentIdentifier(path.as_uri())
+        self._connection.pushed.pop(path.as_uri(), None)
+        self._connection.notify(
+            types.TEXT_DOCUMENT_DID_CLOSE, types.DidCloseTextDocumentParams(name)
+        )
+
+    def text_of(self, path: Path) -> SourceText | None:
+        """Return the text of a file as the server has it, or as it is now; None if unreadable."""
+        document = self._open.get(path)
+        if document is not None:
+            return document.source
+        with suppress(RespondToModel):
+            return _read(path)[0]
+        return None
+
+    # -- all files ---------------------------------------------------------------------------------
+
+    def look(self) -> list[types.FileEvent]:
+        """Look at all files below the root; return what changed since the last look.
+
+        May take long for many files, and so runs in a thread.
+        """
+        now = time.time_ns()
+        found = dict(self._walk())
+        known, self._seen = self._seen, found
+        unsettled = self._unsettled
+        self._unsettled = {path for path, stamp in found.items() if _is_recent(stamp, now)}
+        if known is None:
+            return []
+        kinds = types.FileChangeType
+        changed = [
+            (path, kinds.Changed if path in known else kinds.Created)
+            for path, stamp in found.items()
+            if known.get(path) != stamp or path in unsettled
+        ]
+        changed += [(path, kinds.Deleted) for path in known if path not in found]
+        return [types.FileEvent(Path(path).as_uri(), kind) for path, kind in changed]
+
+    def send(self, events: list[types.FileEvent]) -> None:
+        """Send what `look` has found, and bring all open files into step."""
+        for path in list(self._open):
+            document = self._open[path]
+            try:
+                self._renew(path, document)
+            except RespondToModel:  # deleted, or not readable any more
+                del self._open[path]
+                self._send_close(path)
+        if events:
+            self._connection.notify(
+                types.WORKSPACE_DID_CHANGE_WATCHED_FILES, types.DidChangeWatchedFilesParams(events)
+            )
+
+    def _walk(self) -> Iterator[tuple[str, _Stamp]]:
+        waiting, count = [str(self._root)], 0
+        while waiting:
+            with suppress(OSError), os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > _MOST_FILES:
+                        self.is_partial = True
+                        return
+                    if entry.is_dir(follow_symlinks=False):
+                        if not (entry.name.startswith(".") or entry.name in _SKIPPED):
+                            waiting.append(entry.path)
+                    elif concerns(self._language, entry.name):
+                        with suppress(OSError):
+                            yield entry.path, _stamp(entry.stat(follow_symlinks=False))
+
+
+def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:
+    now = time.time_ns()
+    try:
+        data, status = read_with_status(path, MOST_BYTES)
+    except NotPlain as error:
+        raise RespondToModel(
+            f"{path.name} is not sent to a language server: {error.strerror}."
+        ) from None
+    except OSError as error:
+        raise RespondToModel(f"{path} cannot be read: {error.strerror}.") from None
+    stamp = _stamp(status)
+    source = SourceText(data.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return source, stamp, not _is_recent(stamp, now) and stamp == _stamp_of(path)
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    if not stat.S_ISREG(status.st_mode):
+        return ()
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
+
+
+def _stamp_of(path: Path) -> _Stamp:
+    try:
+        return _stamp(path.lstat())
+    except OSError:
+        return ()
+
+
+def _is_recent(stamp: _Stamp, now: int) -> bool:
+    """Tell whether a file changed so shortly before `now` that a later change may look the same."""
+    return bool(stamp) and stamp[0] > now - _TICK_NS

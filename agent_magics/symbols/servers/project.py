@@ -1,0 +1,169 @@
+"""The language servers of one project, as symbol tools and edits ask them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_magics.symbols.provider import (
+    Call,
+    Diagnostic,
+    Location,
+    Position,
+    Symbol,
+    TextEdit,
+)
+from agent_magics.symbols.servers.languages import language_of
+from agent_magics.symbols.servers.manager import ServerManager, shared_manager
+from agent_magics.symbols.servers.process import Workplace
+from agent_magics.symbols.servers.specs import (
+    ServerSpec,
+    client_is_missing,
+    find_server,
+    what_is_missing,
+)
+
+if TYPE_CHECKING:
+    from agent_magics.symbols.servers.session import Session
+
+ANSWER_LIMIT = 60.0  # seconds for the start of a server and its answer
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProvider:
+    """A language server as a `SymbolProvider`; asking starts it where it does not run.
+
+    Attributes:
+        manager: has the servers.
+        spec: the server.
+        language: its language.
+        root: the folder it works in.
+        place: the workspace around it.
+        limit: seconds for an answer, with the start.
+    """
+
+    manager: ServerManager
+    spec: ServerSpec
+    language: str
+    root: Path
+    place: Workplace
+    limit: float = ANSWER_LIMIT
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.spec.name
+
+    async def _ask(self, question: "Callable[[Session], Awaitable[Any]]") -> Any:
+        server = await self.manager.get_or_start(self.spec, self.language, self.root, self.place)
+        return await server.ask(question, self.limit)
+
+    async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
+        """Return the symbols of a file as a tree; see `SymbolProvider`."""
+        found: tuple[Symbol, ...] = await self._ask(lambda each: each.document_symbols(path))
+        return found
+
+    async def find(self, query: str) -> tuple[Symbol, ...]:
+        """Return the symbols of the project whose name fits; see `SymbolProvider`."""
+        found: tuple[Symbol, ...] = await self._ask(lambda each: each.find(query))
+        return found
+
+    async def references(
+        self, path: Path, position: Position, declaration: bool = True
+    ) -> tuple[Location, ...]:
+        """Return where a symbol is used; see `SymbolProvider`."""
+        found: tuple[Location, ...] = await self._ask(
+            lambda each: each.references(path, position, declaration)
+        )
+        return found
+
+    async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
+        """Return where a symbol is defined; see `SymbolProvider`."""
+        found: tuple[Location, ...] = await self._ask(lambda each: each.definition(path, position))
+        return found
+
+    async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+        """Return the callers; see `SymbolProvider`."""
+        found: tuple[Call, ...] = await self._ask(lambda each: each.incoming_calls(path, position))
+        return found
+
+    async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+        """Return what is called; see `SymbolProvider`."""
+        found: tuple[Call, ...] = await self._ask(lambda each: each.outgoing_calls(path, position))
+        return found
+
+    async def rename(
+        self, path: Path, position: Position, new_name: str
+    ) -> Mapping[Path, Sequence[TextEdit]]:
+        """Return the edits of a rename; see `SymbolProvider`."""
+        found: Mapping[Path, Sequence[TextEdit]] = await self._ask(
+            lambda each: each.rename(path, position, new_name)
+        )
+        return found
+
+    async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
+        """Return what the checker reports; see `SymbolProvider`."""
+        found: tuple[Diagnostic, ...] = await self._ask(lambda each: each.diagnostics(path))
+        return found
+
+    async def hover(self, path: Path, position: Position) -> str:
+        """Return what is known of a symbol; see `SymbolProvider`."""
+        found: str = await self._ask(lambda each: each.hover(path, position))
+        return found
+
+
+class ProjectServers:
+    """The language servers of one project, as `SymbolProviders`.
+
+    Args:
+        table: the servers of the settings, from `read_table`.
+        place: the workspace; the first folder is where files elsewhere are asked about.
+    """
+
+    def __init__(self, table: Mapping[str, ServerSpec | None], place: Workplace) -> None:
+        self._table = table
+        self._place = place
+
+    async def provider_for(self, path: Path) -> ServerProvider | None:
+        """Return the provider of a file; None where its language has no server."""
+        return self._provider(language_of(path), self._root_of(path))
+
+    async def providers(self) -> Sequence[ServerProvider]:
+        """Return the providers of the project that run."""
+        running = shared_manager().states()
+        found = (
+            self._provider(state.language, state.root)
+            for state in running
+            if state.root in self._place.roots
+        )
+        return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    def running_for(self, path: Path) -> ServerProvider | None:
+        """Return the provider of a file whose server is ready; None where it is not."""
+        provider = self._provider(language_of(path), self._root_of(path))
+        if provider is None:
+            return None
+        found = provider.manager.get(provider.spec, provider.language, provider.root)
+        return provider if found is not None else None
+
+    def missing(self, path: Path) -> str:
+        """Return one sentence on why a file has no provider; see `SymbolProviders`."""
+        language = language_of(path)
+        if not language:
+            return f"Files such as {path.name} have no language server."
+        if language in self._table and self._table[language] is None:
+            return f"The setting language_servers turns off the server of {language}."
+        if find_server(language, self._table) is None:
+            return what_is_missing(language)
+        return client_is_missing()
+
+    def _provider(self, language: str, root: Path) -> ServerProvider | None:
+        spec = find_server(language, self._table) if language else None
+        if spec is None or client_is_missing():
+            return None
+        return ServerProvider(shared_manager(), spec, language, root, self._place)
+
+    def _root_of(self, path: Path) -> Path:
+        """Return the innermost folder of the workspace around a file; else the first one."""
+        around = [root for root in self._place.roots if path.is_relative_to(root)]
+        return max(around, key=lambda root: len(root.parts), default=self._place.roots[0])

@@ -1,0 +1,245 @@
+"""Asks one running language server, after bringing its documents into step."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from agent_magics.exec.process import Process
+from agent_magics.symbols.provider import (
+    Call,
+    Diagnostic,
+    Location,
+    NotProvided,
+    Position,
+    Symbol,
+    TextEdit,
+)
+from agent_magics.symbols.servers import answers
+from agent_magics.symbols.servers.connection import Connection, RequestFailed, ServerLost
+from agent_magics.symbols.servers.documents import Documents
+
+if TYPE_CHECKING:
+    from agent_magics.symbols.servers.lifecycle import LanguageServer
+
+ASKING_FAILED = (RequestFailed, ServerLost)
+
+_LIMIT = 600.0  # seconds of a request; the limit of its question is always shorter
+_PUSHED_LIMIT = 10.0  # seconds to wait for diagnostics of a server that only pushes them
+_PUSH_LOOK = 0.02  # seconds between two looks whether they came
+
+_CAPABILITIES = types.ClientCapabilities(
+    general=types.GeneralClientCapabilities(
+        position_encodings=[types.PositionEncodingKind.Utf32, types.PositionEncodingKind.Utf16]
+    ),
+    text_document=types.TextDocumentClientCapabilities(
+        document_symbol=types.DocumentSymbolClientCapabilities(
+            hierarchical_document_symbol_support=True
+        ),
+        publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True),
+        # Without the dynamic one basedpyright pushes diagnostics of every text it gets.
+        diagnostic=types.DiagnosticClientCapabilities(dynamic_registration=True),
+        hover=types.HoverClientCapabilities(content_format=[types.MarkupKind.PlainText]),
+        call_hierarchy=types.CallHierarchyClientCapabilities(),
+        rename=types.RenameClientCapabilities(),
+    ),
+    workspace=types.WorkspaceClientCapabilities(
+        configuration=True,
+        workspace_folders=True,
+        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True),
+        did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(
+            dynamic_registration=True
+        ),
+    ),
+)
+
+
+# A function, the ranges of its calls, and their file; None for the function's own.
+_FoundCall = tuple[types.CallHierarchyItem, Sequence[types.Range], Path | None]
+
+
+class Session:
+    """One running server process: its connection, documents and abilities.
+
+    Args:
+        server: the server that this is a run of.
+        process: its process.
+    """
+
+    def __init__(self, server: "LanguageServer", process: Process) -> None:
+        self._server = server
+        self._process = process
+        self.connection = Connection(server.spec.settings, server.log, lambda: server.ended(self))
+        self._documents = Documents(self.connection, server.root, server.language)
+        self._looking = asyncio.Lock()  # held while the disk is looked at, never for a server
+        self._encoding = "utf-16"
+        self._can: Any = None
+
+    async def open(self) -> None:
+        """Connect, and shake hands.
+
+        Raises:
+            RequestFailed: the server refuses.
+            ServerLost: it has ended.
+        """
+        await self.connection.open(self._process)
+        # Before the server reads any file: what changes later is seen by the next look.
+        await asyncio.to_thread(self._documents.look)
+        uri = self._server.root.as_uri()
+        params = types.InitializeParams(
+            process_id=None,  # the launcher ends it with the kernel
+            root_uri=uri,
+            workspace_folders=[types.WorkspaceFolder(uri, self._server.root.name)],
+            capabilities=_CAPABILITIES,
+            initialization_options=self._server.spec.options,
+        )
+        result = await self.connection.request(types.INITIALIZE, params, _LIMIT)
+        self._can = result.capabilities
+        self._encoding = self._can.position_encoding or "utf-16"
+        self.connection.notify(types.INITIALIZED, types.InitializedParams())
+        if self._server.spec.settings:
+            self.connection.notify(
+                types.WORKSPACE_DID_CHANGE_CONFIGURATION,
+                types.DidChangeConfigurationParams(dict(self._server.spec.settings)),
+            )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    # -- documents ---------------------------------------------------------------------------------
+
+    def _positions(self) -> answers.Positions:
+        return answers.Positions(str(self._encoding), self._documents.text_of)
+
+    async def _in_step(self, path: Path | None) -> answers.Positions:
+        """Bring all files into step, and open one."""
+        async with self._looking:
+            events = await asyncio.to_thread(self._documents.look)
+            self._documents.send(events)
+        if path is not None:
+            self._documents.open(path)
+        return self._positions()
+
+    async def _at(
+        self, path: Path, position: Position
+    ) -> tuple[answers.Positions, types.TextDocumentIdentifier, types.Position]:
+        positions = await self._in_step(path)
+        name = types.TextDocumentIdentifier(path.as_uri())
+        return positions, name, positions.sent(path, position)
+
+    def _require(self, ability: str, what: str) -> None:
+        if not getattr(self._can, ability):
+            raise NotProvided(f"The language server {self._server.spec.name} does not {what}.")
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        return await self.connection.request(method, params, _LIMIT)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
+        """Return the symbols of a file; see `SymbolProvider`."""
+        self._require("document_symbol_provider", "list the symbols of a file")
+        self._documents.open(path)  # its own text is all that this depends on
+        params = types.DocumentSymbolParams(types.TextDocumentIdentifier(path.as_uri()))
+        found = await self._ask(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, params)
+        return answers.symbols_of(found, path, self._positions())
+
+    async def find(self, query: str) -> tuple[Symbol, ...]:
+        """Return the symbols of the project whose name fits; see `SymbolProvider`."""
+        self._require("workspace_symbol_provider", "search symbols of the project")
+        await self._in_step(None)
+        found = await self._ask(types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query))
+        return answers.found_symbols(found, self._positions())
+
+    async def references(
+        self, path: Path, position: Position, declaration: bool
+    ) -> tuple[Location, ...]:
+        """Return where a symbol is used; see `SymbolProvider`."""
+        self._require("references_provider", "find references")
+        _, name, at = await self._at(path, position)
+        context = types.ReferenceContext(include_declaration=declaration)
+        params = types.ReferenceParams(context, name, at)
+        found = await self._ask(types.TEXT_DOCUMENT_REFERENCES, params)
+        return answers.locations_of(found, self._positions())
+
+    async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
+        """Return where a symbol is defined; see `SymbolProvider`."""
+        self._require("definition_provider", "find definitions")
+        _, name, at = await self._at(path, position)
+        found = await self._ask(types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams(name, at))
+        return answers.locations_of(found, self._positions())
+
+    async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+        """Return the callers; see `SymbolProvider`."""
+        calls: list[_FoundCall] = []
+        for item in await self._call_items(path, position):
+            params = types.CallHierarchyIncomingCallsParams(item)
+            found = await self._ask(types.CALL_HIERARCHY_INCOMING_CALLS, params) or ()
+            calls += [(each.from_, each.from_ranges, None) for each in found]
+        return self._calls(calls)
+
+    async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+        """Return what is called; see `SymbolProvider`."""
+        calls: list[_FoundCall] = []
+        for item in await self._call_items(path, position):
+            params = types.CallHierarchyOutgoingCallsParams(item)
+            found = await self._ask(types.CALL_HIERARCHY_OUTGOING_CALLS, params) or ()
+            calls += [(each.to, each.from_ranges, answers.path_of(item.uri)) for each in found]
+        return self._calls(calls)
+
+    async def _call_items(
+        self, path: Path, position: Position
+    ) -> Sequence[types.CallHierarchyItem]:
+        self._require("call_hierarchy_provider", "know who calls whom")
+        _, name, at = await self._at(path, position)
+        params = types.CallHierarchyPrepareParams(name, at)
+        return await self._ask(types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, params) or ()
+
+    def _calls(self, found: Sequence[_FoundCall]) -> tuple[Call, ...]:
+        positions = self._positions()
+        calls = (answers.call_of(*each, positions) for each in found)
+        return tuple(call for call in calls if call is not None)
+
+    async def rename(
+        self, path: Path, position: Position, new_name: str
+    ) -> "dict[Path, Sequence[TextEdit]]":
+        """Return the edits of a rename; see `SymbolProvider`."""
+        self._require("rename_provider", "rename")
+        _, name, at = await self._at(path, position)
+        params = types.RenameParams(name, at, new_name)
+        found = await self._ask(types.TEXT_DOCUMENT_RENAME, params)
+        return dict(answers.edits_of(found, self._positions()))
+
+    async def hover(self, path: Path, position: Position) -> str:
+        """Return what is known of a symbol; see `SymbolProvider`."""
+        self._require("hover_provider", "describe symbols")
+        _, name, at = await self._at(path, position)
+        params = types.HoverParams(name, at)
+        return answers.hover_text(await self._ask(types.TEXT_DOCUMENT_HOVER, params))
+
+    async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
+        """Return what the checker reports; see `SymbolProvider`."""
+        positions = await self._in_step(path)
+        uri = path.as_uri()
+        pushed = await self._pulls_or_pushed(uri, self._documents.open(path).version)
+        if pushed is not None:
+            return answers.diagnostics_of(pushed, path, positions)
+        params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        report = await self._ask(types.TEXT_DOCUMENT_DIAGNOSTIC, params)
+        return answers.diagnostics_of(getattr(report, "items", ()), path, positions)
+
+    async def _pulls_or_pushed(self, uri: str, version: int) -> Any:
+        """Wait until the server has pushed what it reports; None where it can be asked instead."""
+        try:
+            async with asyncio.timeout(_PUSHED_LIMIT):
+                while not (self._can.diagnostic_provider or self.connection.pulls):
+                    pushed = self.connection.pushed.get(uri)
+                    if pushed is not None and pushed.version in (None, version):
+                        return pushed.diagnostics
+                    await asyncio.sleep(_PUSH_LOOK)
+        except TimeoutError:
+            raise RequestFailed("it has pushed no diagnostics of this text") from None
+        return None

@@ -1,0 +1,217 @@
+"""Measures `agent.map(engine=...)` against one process, and what its coordinator costs.
+
+    python benchmarks/cluster.py frames    # 20,000 rows: the same table as from one process
+    python benchmarks/cluster.py overhead  # CPU a row, all processes, against one process
+    python benchmarks/cluster.py speed     # a server that allows 64 requests to each process
+    python benchmarks/cluster.py leases    # grants and questions a second of the coordinator
+
+Two processes of a Dask cluster on this machine ask a server of another process. Figures are of one
+run each, so compare them within a run only.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROWS, AT_ONCE = 20_000, 64
+PROMPT = "Which complaint is this? Answer with one JSON object.\n\n{{text}}"
+
+
+@contextmanager
+def two_workers() -> Iterator[object]:
+    """Run a cluster of two processes; yield its client."""
+    import distributed  # noqa: PLC0415 - heavy
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def far_server() -> Iterator[str]:
+    """Run the server that answers after 200 ms; yield its address."""
+    command = [sys.executable, str(HERE / "row_server.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.kill()
+
+
+def texts(count: int, begin: str = "") -> list[str]:
+    """Return rows of some 400 characters."""
+    long = "the parcel came late and the box was open. " * 9
+    return [f"{begin}Order {number}: {long}" for number in range(count)]
+
+
+def run(agent: object, rows: list[str], client: object, at_once: int) -> tuple[float, float]:
+    """Map rows; return rows a second and milliseconds of CPU a row, of all processes."""
+    cpu, began = used(client), time.perf_counter()
+    done = agent.map_sync(PROMPT, rows, engine=client, concurrency=at_once, ask_above=None)
+    wall, cpu = time.perf_counter() - began, used(client) - cpu
+    assert not len(done.failed), done.report()
+    return len(rows) / wall, cpu / len(rows) * 1e3
+
+
+def used(client: object) -> float:
+    """Return the seconds of CPU of this process and of the workers."""
+    of_workers = client.run(time.process_time).values() if client is not None else ()
+    return time.process_time() + sum(of_workers)
+
+
+def compare(at_once: tuple[int, int]) -> dict[str, float]:
+    """Run the rows in one process and on two workers, with so many requests at once."""
+    from agent_magics import Agent  # noqa: PLC0415 - after the home is set
+
+    figures = {}
+    with two_workers() as client, far_server() as address:
+        for name, engine, most in (("one", None, at_once[0]), ("two", client, at_once[1])):
+            with Agent(base_url=address, api_key="x", model="gpt-4o-mini") as agent:
+                run(agent, texts(2000, f"{name} warm "), engine, most)
+                rate, cpu = run(agent, texts(ROWS, name), engine, most)
+            figures |= {f"{name}_rows_s": rate, f"{name}_cpu_ms": cpu}
+    return figures
+
+
+def overhead() -> dict[str, float]:
+    figures = compare((500, 500))
+    return {**figures, "cpu_ratio": figures["two_cpu_ms"] / figures["one_cpu_ms"]}
+
+
+def speed() -> dict[str, float]:
+    figures = compare((AT_ONCE, 2 * AT_ONCE))
+    return {**figures, "speed_ratio": figures["two_rows_s"] / figures["one_rows_s"]}
+
+
+def frames() -> dict[str, object]:
+    sys.path.insert(0, str(HERE.parent))
+    from agent_magics import Agent  # noqa: PLC0415 - after the home is set
+    from tests.support.models.row_server import RowServer  # noqa: PLC0415 - this subject's
+
+    both = []
+    with two_workers() as client:
+        for engine in (None, client):
+            with RowServer() as server:
+                agent = Agent(base_url=server.base_url, api_key="x", model="gpt-4o-mini")
+                rows = [f"row {number % (ROWS - 500)}" for number in range(ROWS)]
+                done = agent.map_sync("{{text}}", rows, engine=engine, ask_above=None)
+                both.append((done.frame, done.cost, len(server.log())))
+                agent.close()
+    (one, cost, asked), (two, cost_of_two, asked_by_two) = both
+    return {
+        "rows": len(one),
+        "equal": bool(one.equals(two)),
+        "costs": [cost, cost_of_two],
+        "asked": [asked, asked_by_two],
+    }
+
+
+def leases() -> dict[str, float]:
+    return asyncio.run(_leases())
+
+
+async def _leases(workers: int = 50, seconds: float = 5.0) -> dict[str, float]:
+    """Let connections ask for grants, and then answer questions, as fast as they can."""
+    from agent_magics._version import __version__  # noqa: PLC0415 - after the home is set
+    from agent_magics.protocol.items import UserMessage  # noqa: PLC0415
+    from agent_magics.rows.asking import Question, Terms  # noqa: PLC0415
+    from agent_magics.rows.engines.coordinator import Coordinator  # noqa: PLC0415
+    from agent_magics.rows.engines.worker import Assignment  # noqa: PLC0415
+    from agent_magics.rows.remote.limits import limits_of  # noqa: PLC0415
+
+    class Local:
+        async def listen(self, serve: object) -> tuple[asyncio.Server, str]:
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            self.port = server.sockets[0].getsockname()[1]
+            return server, ""
+
+        async def seat(self, invite: object, joined: object) -> None:
+            self.invitation = invite()
+            await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            pass
+
+    engine, terms = Local(), Terms("gpt-4o-mini")
+    coordinator = Coordinator(engine, Assignment(terms), limits_of("x", "y", "z"), None)
+    await coordinator.open()
+    await asyncio.sleep(0)
+    command = [sys.executable, __file__, "workers", str(engine.port), engine.invitation.token]
+    figures = {}
+    for what in ("limits", "answers"):
+        process = await asyncio.create_subprocess_exec(
+            *command, __version__, what, str(workers), str(seconds), stdout=subprocess.PIPE
+        )
+        asking = []
+        if what == "answers":
+            text = texts(1)[0]
+
+            async def ask(text: str = text) -> None:
+                while True:
+                    await coordinator.ask(Question("", (UserMessage(text),), terms))
+
+            asking = [asyncio.create_task(ask()) for _ in range(10_000)]
+        cpu = time.process_time()
+        output = await process.stdout.read()
+        await process.wait()
+        cpu = time.process_time() - cpu
+        for task in asking:
+            task.cancel()
+        await asyncio.sleep(0)
+        count = json.loads(output)["count"]
+        figures |= {f"{what}_s": count / seconds, f"{what}_cpu_ms": cpu / count * 1e3}
+    await coordinator.close()
+    return figures
+
+
+async def act_as_workers(
+    port: int, token: str, version: str, what: str, workers: int, seconds: float
+) -> None:
+    """Be many workers, that ask for grants, or answer questions at once; print how many."""
+    from agent_magics.rows.engines.link import Link  # noqa: PLC0415 - this subject's
+
+    count, until = 0, time.monotonic() + seconds
+    usage = (20, 10, 0, 0, None)
+
+    async def work() -> None:
+        nonlocal count
+        link = Link(*await asyncio.open_connection("127.0.0.1", port))
+        link.send("hello", token, 1, version)
+        await link.read()
+        link.send("answers", [], (0, 100, ""))
+        while time.monotonic() < until:
+            if what == "limits":
+                link.send("limits", {"want": 10, "tokens_each": 30.0, "taken": 10})
+                await link.read()
+                count += 1
+            else:
+                _, questions = await link.read()
+                answers = [(n, '{"topic": "x"}' * 10, usage, 0.1, None, "") for n, _ in questions]
+                link.send("answers", answers, (len(answers), 100, ""))
+                count += len(answers)
+        await link.end()
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+    print(json.dumps({"count": count}), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "workers":
+        port, token, version, what, workers, seconds = sys.argv[2:]
+        asyncio.run(act_as_workers(int(port), token, version, what, int(workers), float(seconds)))
+    else:
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["XDG_STATE_HOME"] = home
+            print(json.dumps(globals()[sys.argv[1]](), indent=1), flush=True)

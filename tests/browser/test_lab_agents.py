@@ -1,0 +1,64 @@
+"""The row of a sub-agent: live after the cell's end, stopped by mouse or keyboard."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.kernels.delegation import CHILDREN, DELEGATING
+from tests.support.lab import NotebookPage, items_of
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = pytest.mark.timeout(120)
+
+CELL = "%%agent --approval never\nGo.\n"
+ENDED = f"{CHILDREN}['explore-1'].problem"
+
+
+@pytest.mark.parametrize("how", ["mouse", "keyboard"])
+def test_a_sub_agent_is_stopped_from_its_row(notebook: Open, how: str) -> None:
+    page = notebook([DELEGATING, CELL, ""])
+    page.run(0)
+    page.run(1)  # the sub-agent works on after the end of the cell
+    stop = page.cell(1).get_by_role("button", name="Stop explore-1")
+    row = page.cards(1).filter(has_text="Look around.").last
+    expect(row).to_contain_text("hang")
+    if how == "mouse":
+        stop.click()
+    else:
+        row.locator("summary").focus()
+        for _ in range(4):  # past the output, which the keyboard scrolls
+            page.page.keyboard.press("Tab")
+            if stop.evaluate("each => each === document.activeElement"):
+                break
+        expect(stop).to_be_focused()
+        page.page.keyboard.press("Enter")
+    expect(row).to_have_class(re.compile("am-failed"))
+    expect(stop).to_have_count(0)
+    assert page.value(ENDED) == "stopped by the person"
+    [item] = [each for each in items_of(page.save().cells[1]) if each.get("name") == "explore-1"]
+    assert item["note"] == "stopped" and "stop" not in item
+
+
+def test_the_focus_stays_on_the_button_while_the_row_is_drawn_anew(notebook: Open) -> None:
+    page = notebook([DELEGATING, CELL, ""])
+    page.run(0)
+    page.run(1)
+    stop = page.cell(1).get_by_role("button", name="Stop explore-1")
+    stop.focus()
+    old = stop.element_handle()
+    tell = f"{CHILDREN}['explore-1'].session.engine.post({CHILDREN}['explore-1'].tell)"
+    page.page.evaluate(
+        """code => {
+          const { session } = window.jupyterapp.shell.currentWidget.sessionContext;
+          session.kernel.requestExecute({ code });
+        }""",
+        tell,
+    )
+    page.wait_until(lambda: not old.evaluate("each => each.isConnected"))
+    expect(stop).to_be_focused()
+    stop.press("Enter")
+    expect(stop).to_have_count(0)

@@ -1,0 +1,1 @@
+"""A small language server as a program, which can misbehave, and a project that it works in."""

@@ -1,0 +1,190 @@
+"""The coordinator of a map, and what it and a worker say to each other."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics._version import __version__
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import Usage, UserMessage
+from agent_magics.rows.asking import Answer, Question, Terms
+from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, decoded
+from agent_magics.rows.engines.link import Link
+from agent_magics.rows.engines.worker import Assignment, encoded
+from agent_magics.rows.remote.limits import Grant
+
+TERMS = Terms("gpt-4o-mini")
+PACE = (0, 50, "")
+
+
+class NoLimits:
+    minute = 60.0
+
+    def __init__(self):
+        self.reports = []
+
+    async def share(self, report):
+        self.reports.append(report)
+        return Grant(7, 0.5)
+
+
+class Local:
+    """An engine without workers: tests connect themselves."""
+
+    async def listen(self, serve):
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server, ""
+
+    async def seat(self, invite, joined):
+        self.invitation = invite()
+        await asyncio.Event().wait()
+
+    async def close(self):
+        self.closed = True
+
+
+def question(number):
+    return Question("", (UserMessage(f"row {number}"),), TERMS)
+
+
+def run(play, concurrency=None):
+    """Open a coordinator, and let `play` speak to it."""
+
+    async def whole():
+        engine = Local()
+        coordinator = Coordinator(engine, Assignment(TERMS, key="k"), NoLimits(), concurrency)
+        await coordinator.open()
+        await asyncio.sleep(0)
+        try:
+            await play(coordinator, engine)
+        finally:
+            await coordinator.close()
+
+    asyncio.run(whole())
+
+
+async def join(engine):
+    link = Link(*await asyncio.open_connection("127.0.0.1", engine.port))
+    link.send("hello", engine.invitation.token, 1, __version__)
+    begin = await link.read()
+    assert begin[0] == "begin" and Assignment.read(begin[1]).terms == TERMS
+    link.send("answers", [], PACE)
+    return link
+
+
+def test_both_workers_get_the_same_share():
+    async def play(coordinator, engine):
+        links = [await join(engine), await join(engine)]
+        asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(20)]
+        for link in links:
+            word, questions = await link.read()
+            assert word == "ask" and len(questions) == 10
+            answers = [(n, *encoded(Answer(said.upper()))) for n, said in questions]
+            link.send("answers", answers, PACE)
+        assert {each.text for each in await asyncio.gather(*asks)} == {
+            f"ROW {n}" for n in range(20)
+        }
+        for link in links:
+            await link.end()
+
+    run(play)
+
+
+def test_a_row_that_takes_all_its_workers_with_it_is_given_up():
+    async def play(coordinator, engine):
+        ask = asyncio.create_task(coordinator.ask(question(1)))
+        for _ in range(MOST_LOST):
+            link = await join(engine)
+            assert (await link.read())[0] == "ask"
+            await link.end()
+        assert (await ask).error == f"its worker ended {MOST_LOST} times before it had an answer"
+
+    run(play)
+
+
+def test_a_limit_of_requests_is_shared_out():
+    async def play(coordinator, engine):
+        first = await join(engine)
+        assert await first.read() == ["most", 5]
+        second = await join(engine)
+        assert [await second.read(), await first.read()] == [["most", 2], ["most", 3]]
+        await second.end()
+        assert await first.read() == ["most", 5]
+        await first.end()
+
+    run(play, concurrency=5)
+
+
+def test_what_may_be_sent_is_asked_of_the_coordinator():
+    async def play(coordinator, engine):
+        link = await join(engine)
+        link.send("limits", {"want": 3, "requests": {"limit": 9, "remaining": 2}, "tokens": None})
+        assert await link.read() == ["grant", 7, 0.5]
+        (report,) = coordinator._limits.reports
+        assert report.want == 3 and report.requests.remaining == 2
+        await link.end()
+
+    run(play)
+
+
+def test_another_version_is_named():
+    async def play(coordinator, engine):
+        ask = asyncio.create_task(coordinator.ask(question(1)))
+        link = Link(*await asyncio.open_connection("127.0.0.1", engine.port))
+        link.send("hello", engine.invitation.token, 1, "0.0.1")
+        assert (await link.read())[0] == "end"
+        with pytest.raises(FatalError, match=r"a worker runs agent-magics 0\.0\.1"):
+            await ask
+        await link.end()
+
+    run(play)
+
+
+def test_one_worker_that_cannot_ask_ends_nothing_while_another_can():
+    async def play(coordinator, engine):
+        able, other = await join(engine), await join(engine)
+        asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(4)]
+        _, questions = await able.read()
+        able.send("answers", [(n, *encoded(Answer(said))) for n, said in questions], PACE)
+        await asyncio.gather(*asks[:2])
+        await other.read()
+        other.send("failed", "No way out of this machine.")
+        await other.end()
+        _, rest = await able.read()
+        able.send("answers", [(n, *encoded(Answer(said))) for n, said in rest], PACE)
+        assert {each.error for each in await asyncio.gather(*asks)} == {None}
+        await able.end()
+
+    run(play)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\1[", b"GET / HTTP/1.1\r\n\r\n"]
+)
+def test_strangers_get_nothing(sent):
+    async def play(coordinator, engine):
+        reader, writer = await asyncio.open_connection("127.0.0.1", engine.port)
+        writer.write(sent)
+        assert await reader.read() == b""
+        writer.close()
+
+    run(play)
+
+
+def test_the_key_is_in_no_text_of_an_assignment_or_invitation():
+    async def play(coordinator, engine):
+        assert engine.invitation.token not in repr(engine.invitation)
+
+    run(play)
+    assert "sk-1" not in repr(Assignment(TERMS, key="sk-1"))
+
+
+USAGE = st.builds(Usage, *[st.integers(0, 9)] * 4, st.none() | st.floats(0, 1))
+
+
+@given(st.builds(Answer, st.text(), USAGE, st.none() | st.floats(0, 1), st.none() | st.text()))
+def test_answers_arrive_as_they_were(answer):
+    assert decoded(encoded(answer)) == answer

@@ -1,0 +1,248 @@
+"""A map on a Dask cluster of two processes."""
+
+import asyncio
+import pickle
+import random
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+
+import distributed
+import pandas as pd
+import pytest
+from distributed.security import Security
+
+from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.link import Link
+from tests.support.models.row_server import RowServer
+from tests.support.rows.clusters import When, cluster, kill_worker
+
+KEY = "sk-canary-4711-never-shown"
+MODEL = "gpt-4o-mini"
+_homes = count()
+
+
+@dataclass
+class Said:
+    text: str
+    long: bool
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster() as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    """Each test has its own store of answers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def agent_for(server, **given):
+    return Agent(base_url=server.base_url, api_key=KEY, model=MODEL, **given)
+
+
+def run(agent, given, engine, watcher, **options):
+    """Run a map that `watcher` sees."""
+    options = {"engine": engine, "ask_above": None, **options}
+    return agent.mapping("{{text}}", given, output=None, options=options).wait_sync(watcher)
+
+
+def rows(number):
+    return [f"row {n}" for n in range(number)]
+
+
+def prompts(server):
+    return Counter(entry["last"] for entry in server.log())
+
+
+def test_the_answers_are_those_of_one_process(client):
+    given = pd.DataFrame({"text": [*rows(400), None, *rows(99)]}, index=range(7, 507))
+    frames = []
+    for engine in (None, client):
+        with RowServer() as server, agent_for(server) as agent:
+            done = agent.map_sync(
+                "Say {{text}}", given, output=Said, engine=engine, cache=False, ask_above=None
+            )
+            asked = prompts(server)
+        frames.append(done.frame)
+        assert set(asked.values()) == {1} and len(asked) == 400
+        assert done.progress.cost == pytest.approx(400 * done.frame["cost"].max())
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_both_workers_ask(client):
+    answered = []
+
+    def look(job):
+        answered.extend(worker.answered for worker in job.asker._workers)
+
+    with RowServer(delay=0.02) as server, agent_for(server) as agent:
+        run(agent, rows(600), client, When([300], look), concurrency=20)
+    assert len(answered) == 2 and min(answered) > 50
+
+
+@pytest.mark.soak
+def test_no_row_is_lost_with_its_worker(client):
+    check_kills(client, kills=2, number=500, delay=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_no_row_is_lost_with_thirty_workers(client):
+    check_kills(client, kills=30, number=6000, delay=0.5)
+
+
+def check_kills(client, kills, number, delay):
+    """Kill workers while they ask; each row has its answer, and few were asked twice."""
+    at_once, killed = 16, []
+
+    def kill(job):
+        """Kill a worker when all ask: its nanny replaces none that is still starting."""
+        while not all_ask(job):
+            if job.progress.done == number:
+                return
+        kill_worker(client, random.randrange(2))
+        killed.append(1)
+
+    def all_ask(job):
+        asking = [worker for worker in job.asker._workers if worker.answered]
+        return len(asking) == len(client.nthreads())
+
+    with RowServer(delay=delay) as server, agent_for(server) as agent:
+        when = When([number // (2 * kills) * n for n in range(1, kills + 1)], kill)
+        done = run(agent, rows(number), client, when, concurrency=at_once)
+        asked = prompts(server)
+    assert list(done.frame["answer"]) == rows(number)
+    assert len(killed) == kills
+    # Each of the two has half of the requests, and one that is alone for a while all.
+    assert sum(times - 1 for times in asked.values()) <= kills * at_once
+
+
+def of_scheduler(dask_scheduler):
+    """Return the names of all tasks, and what the scheduler would show or keep."""
+    tasks = dask_scheduler.tasks.values()
+    specs = [pickle.dumps(task.run_spec) for task in tasks]
+    kept = [dask_scheduler.get_logs(), dask_scheduler.transition_log, dask_scheduler.get_events()]
+    return [str(task.key) for task in tasks], str([*kept, specs])
+
+
+def of_worker(dask_worker):
+    """Return the names of all tasks, and what a worker would show or keep."""
+    tasks = dask_worker.state.tasks
+    specs = [pickle.dumps(task.run_spec) for task in tasks.values()]
+    story = dask_worker.state.story(*tasks)
+    return [str(key) for key in tasks], str([*dask_worker.get_logs(), *specs, *story])
+
+
+def test_the_key_is_in_no_task_and_no_log(client):
+    found = []
+
+    def look(_=None):
+        found.append([client.run_on_scheduler(of_scheduler), *client.run(of_worker).values()])
+
+    with RowServer(delay=0.05, key=KEY) as server, agent_for(server) as agent:
+        run(agent, rows(300), client, When([50], look), concurrency=20)
+    look()
+    assert sum("agent.map gpt-4o-mini" in name for name in found[0][0][0]) == 2
+    shown = [text for place in found for _, text in place]
+    assert len(shown) == 6 and all("canary" not in text for text in shown)
+    # What is looked at does hold the tasks.
+    assert "Invitation" in shown[0] and "Invitation" in shown[1]
+
+
+def test_a_budget_is_one_for_all_workers(client):
+    with RowServer() as server, agent_for(server) as agent:
+        done = agent.map_sync("{{text}}", rows(2000), engine=client, max_tokens=3000)
+        assert sum(prompts(server).values()) <= 100
+    assert "max_tokens=3000 is reached" in done.stopped
+    assert done.frame["answer"].notna().sum() == done.progress.answered > 50
+
+
+def test_a_rate_is_one_for_all_workers(client):
+    with RowServer(rate=6000, burst=100, states=True) as server, agent_for(server) as agent:
+        done = agent.map_sync("{{text}}", rows(300), engine=client, ask_above=None)
+        outcomes = Counter(entry["outcome"] for entry in server.log())
+    assert not len(done.failed)
+    assert outcomes["answered"] == 300
+    # Until its first answer no worker knows the limit, and each asks the first question alone.
+    assert outcomes["429"] <= 32
+
+
+def test_what_was_answered_is_not_asked_again(client):
+    with RowServer() as server, agent_for(server) as agent:
+        agent.map_sync("{{text}}", rows(100), ask_above=None)
+        again = agent.map_sync("{{text}}", rows(150), engine=client, ask_above=None)
+        assert set(prompts(server).values()) == {1}
+    assert again.progress.kept == 100 and not len(again.failed)
+
+
+def test_a_wrong_key_ends_it_in_one_sentence(client):
+    with RowServer(key="another") as server, agent_for(server) as agent:
+        with pytest.raises(FatalError, match="401") as raised:
+            agent.map_sync("{{text}}", rows(100), engine=client)
+        assert len(server.log()) <= 4
+    assert KEY not in str(raised.value)
+
+
+def test_stop_keeps_what_there_is(client):
+    with RowServer(delay=0.05) as server, agent_for(server) as agent:
+        when = When([100], lambda job: agent.session.engine.post(job.stop))
+        done = run(agent, rows(3000), client, when, concurrency=20)
+    assert done.stopped == "you stopped it"
+    assert 100 <= done.frame["answer"].notna().sum() < 1000
+    assert not any(client.processing().values())
+
+
+def test_an_asynchronous_client_is_an_engine_too(client):
+    async def run(server):
+        async with distributed.Client(client.scheduler.address, asynchronous=True) as own:
+            with agent_for(server) as agent:
+                return await agent.map("{{text}}", rows(20), engine=own)
+
+    with RowServer() as server:
+        done = asyncio.run(run(server))
+    assert list(done.frame["answer"]) == rows(20)
+
+
+def test_its_executor_stands_for_the_client(client):
+    with RowServer() as server, agent_for(server) as agent:
+        done = agent.map_sync("{{text}}", rows(20), engine=client.get_executor())
+    assert list(done.frame["answer"]) == rows(20)
+
+
+def test_encrypted_clusters_are_spoken_with_encrypted():
+    places = []
+    secure = cluster(1, security=Security.temporary())
+    with secure as client, RowServer() as server, agent_for(server) as agent:
+        done = run(agent, rows(20), client, When([0], lambda job: places.append(place(job))))
+    assert list(done.frame["answer"]) == rows(20)
+    assert places[0].startswith("tls://")
+
+
+def test_workers_are_told_apart_from_strangers(client):
+    """A connection without the token gets nothing, and holds nothing up."""
+    heard = []
+
+    async def knock(place):
+        host, _, port = place.removeprefix("tcp://").rpartition(":")
+        link = Link(*await asyncio.open_connection(host, int(port)))
+        link.send("hello", "guessed", 1, "0.1.0")
+        try:
+            heard.append(await link.read())
+        except EOFError:
+            heard.append("nothing")
+        await link.end()
+
+    with RowServer(delay=0.05) as server, agent_for(server) as agent:
+        when = When([20], lambda job: asyncio.run(knock(place(job))))
+        done = run(agent, rows(100), client, when, concurrency=10)
+    assert heard == ["nothing"] and not len(done.failed)
+
+
+def place(job):
+    """Return where the workers of a map connect."""
+    return job.asker._place

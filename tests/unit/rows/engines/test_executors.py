@@ -1,0 +1,98 @@
+"""A map in the processes of an executor."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
+from tests.support.models.row_server import RowServer
+from tests.support.rows.clusters import When
+from tests.support.rows.echo import Echo
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    """Each test has its own store of answers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def agent_for(server, **given):
+    return Agent(base_url=server.base_url, api_key="sk-x", model="gpt-4o-mini", **given)
+
+
+def rows(number):
+    return [f"row {n}" for n in range(number)]
+
+
+def test_spawned_processes_ask():
+    with RowServer() as server, ProcessPoolExecutor(2, mp_context=SPAWN) as pool:
+        with agent_for(server) as agent:
+            done = agent.map_sync("{{text}}", rows(300), engine=pool, ask_above=None)
+        # The pool is free again for other work.
+        assert pool.submit(os.getpid).result() != os.getpid()
+        asked = Counter(entry["last"] for entry in server.log())
+    assert list(done.frame["answer"]) == rows(300)
+    assert set(asked.values()) == {1}
+
+
+def test_threads_ask_too():
+    with RowServer() as server, ThreadPoolExecutor(2) as pool, agent_for(server) as agent:
+        done = agent.map_sync("{{text}}", rows(100), engine=pool)
+        assert pool.submit(threading.get_ident).result()
+    assert list(done.frame["answer"]) == rows(100)
+
+
+def test_a_broken_pool_ends_it_with_what_there_is():
+    def kill(_):
+        os.kill(min(pool._processes), signal.SIGKILL)
+
+    with RowServer(delay=0.05) as server, agent_for(server) as agent:
+        with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+            options = {"engine": pool, "concurrency": 10, "ask_above": None}
+            done = agent.mapping("{{text}}", rows(500), output=None, options=options).wait_sync(
+                When([100], kill)
+            )
+        assert "cannot ask" in done.stopped
+        kept = int(done.frame["answer"].notna().sum())
+        assert 100 <= kept < 500
+        again = agent.map_sync("{{text}}", rows(500), ask_above=None)
+        asked = Counter(entry["last"] for entry in server.log())
+    assert again.progress.kept == kept and not len(again.failed)
+    assert sum(asked.values()) <= 500 + 10
+
+
+@pytest.mark.parametrize("kind", ["fork", "none"])
+def test_what_cannot_be_an_engine_is_refused_in_one_sentence(kind):
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+    given, words = {"fork": (pool, "forks its processes"), "none": (3, "engine=3: it takes")}[kind]
+    with RowServer() as server, agent_for(server) as agent:
+        with pytest.raises(FatalError, match=words):
+            agent.map_sync("{{text}}", ["a"], engine=given)
+        assert not server.log()
+
+
+def test_a_model_object_stays_in_its_process():
+    words = "a model object is in this process only"
+    with (
+        Agent(Echo()) as agent,
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(FatalError, match=words),
+    ):
+        agent.map_sync("{{text}}", ["a"], engine=pool)
+
+
+def test_an_executor_of_ipyparallel_is_one():
+    ipyparallel = pytest.importorskip("ipyparallel")
+    two = ipyparallel.Cluster(n=2, engines="local", log_level=40)
+    with RowServer() as server, agent_for(server) as agent, two as parallel:
+        engine = parallel.load_balanced_view().executor
+        done = agent.map_sync("{{text}}", rows(200), engine=engine, ask_above=None)
+    assert list(done.frame["answer"]) == rows(200)

@@ -1,0 +1,71 @@
+"""Parts of answers in object storage: `into="s3://..."`, against a server on loopback."""
+
+import uuid
+
+import pyarrow.parquet
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
+from tests.support.rows.echo import Echo
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def storage(server, monkeypatch):
+    """A bucket of the test's own, at `storage.out`."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    storage = s3fs.S3FileSystem()
+    bucket = uuid.uuid4().hex
+    storage.mkdir(bucket)
+    storage.out = f"{bucket}/out"
+    yield storage
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def rows(number):
+    return [f"row {n}" for n in range(number)]
+
+
+def test_answers_land_in_object_storage(storage):
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", iter(rows(10_500)), into=f"s3://{storage.out}/")
+        names = [path.rpartition("/")[2] for path in storage.ls(storage.out)]
+        assert names == ["part-00000.parquet", "part-00001.parquet"]
+        assert list(done.frame["answer"]) == rows(10_500)
+        table = pyarrow.parquet.read_table(storage.out, filesystem=storage)
+        assert table["row"].to_pylist() == list(range(10_500))
+        # Fewer rows than last time leave none of the old ones there.
+        agent.map_sync("{{text}}", rows(10), into=f"s3://{storage.out}")
+        storage.invalidate_cache()
+        assert len(storage.ls(storage.out)) == 1
+
+
+def test_another_maps_parts_are_not_written_over(storage):
+    with Agent(Echo()) as agent:
+        agent.map_sync("{{text}}", ["a"], into=f"s3://{storage.out}")
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync("{{text}}", ["a"], output=int, into=f"s3://{storage.out}")
+
+
+def test_what_cannot_be_written_to_is_one_sentence(storage):
+    model = Echo()
+    with Agent(model) as agent:
+        with pytest.raises(FatalError, match="s3://missing/out: the answers cannot be written"):
+            agent.map_sync("{{text}}", ["a"], into="s3://missing/out")
+        with pytest.raises(FatalError, match="nope://x"):
+            agent.map_sync("{{text}}", ["a"], into="nope://x")
+    assert not model.asked["b"]

@@ -1,0 +1,209 @@
+"""One language server, well behaved and not: answers, limits, restarts."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.provider import NotProvided, Position, Range, TextEdit
+from agent_magics.symbols.servers.lifecycle import State
+from tests.support.language_servers.project import Project, project, run, spec
+
+TEXT = "class A:\n    def f(self):\n        pass\n\n\ndef g():\n    return A().f()\n"
+
+
+def scenario(work, folder: Path, mode: str = "good", *more: str, **limits):
+    async def go():
+        async with project(folder, spec(mode, *more), **limits) as found:
+            await work(found)
+
+    run(go())
+
+
+def test_the_symbols_of_a_file_are_a_tree(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        a, g = await found.provider.document_symbols(path)
+        assert (a.name, a.kind, g.name, g.kind) == ("A", "class", "g", "function")
+        assert a.children[0].name == "f" and a.children[0].container == "A"
+        assert a.range == Range(Position(0, 0), Position(2, 12))
+
+    scenario(work, tmp_path)
+
+
+def test_positions_count_code_points(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", 'x = "𝕏𝕏é"; name = 1\nprint(name)\n')
+        at = path.read_text("utf-8").index("name")
+        uses = await found.provider.references(path, Position(0, at))
+        assert [use.range.start for use in uses] == [Position(0, at), Position(1, 6)]
+        edits = await found.provider.rename(path, Position(1, 6), "new")
+        assert edits == {
+            path: (
+                TextEdit(Range(Position(0, at), Position(0, at + 4)), "new"),
+                TextEdit(Range(Position(1, 6), Position(1, 10)), "new"),
+            )
+        }
+
+    scenario(work, tmp_path)
+
+
+def test_a_rename_that_makes_files_is_refused(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(NotProvided, match="make, move or delete"):
+            await found.provider.rename(path, Position(0, 6), "B")
+
+    scenario(work, tmp_path, "moves")
+
+
+def test_what_a_server_cannot_do_is_said(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(NotProvided, match="does not know who calls whom"):
+            await found.provider.incoming_calls(path, Position(0, 6))
+
+    scenario(work, tmp_path)
+
+
+def test_changes_that_nobody_told_of_are_seen(tmp_path):
+    async def work(found: Project):
+        path, other = found.write("a.py", TEXT), found.write("b.py", "A = 1\n")
+        first = await found.provider.references(path, Position(0, 6))
+        assert {use.path.name for use in first} == {"a.py", "b.py"}
+        other.write_text("B = 1\n")  # of the same size
+        found.write("deep/c.py", "A = 1\n")
+        again = await found.provider.references(path, Position(0, 6))
+        assert {use.path.name for use in again} == {"a.py", "c.py"}
+        path.unlink()
+        assert {s.name for s in await found.provider.find("")} == set()
+
+    scenario(work, tmp_path)
+
+
+def test_a_request_is_repeated_where_the_server_asks_for_that(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        assert await found.provider.hover(path, Position(0, 6)) == "A"
+
+    scenario(work, tmp_path, "busy")
+
+
+@pytest.mark.parametrize("mode", ["garbage", "wrong_ids"])
+def test_what_is_no_answer_is_ignored(tmp_path, mode):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        assert await found.provider.hover(path, Position(0, 6)) == "A"
+        assert "ignored" in found.server.log.text()
+
+    scenario(work, tmp_path, mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("malformed", "cannot answer: its answer is malformed."),
+        ("refuses", "cannot answer: a bccc"),
+        ("huge", "cannot answer: its answer has 67,108,865 bytes"),
+    ],
+)
+def test_an_answer_that_is_none_is_one_sentence(tmp_path, mode, sentence):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match=sentence) as raised:
+            await found.provider.hover(path, Position(0, 6))
+        assert len(str(raised.value)) < 500
+        assert len(await found.provider.document_symbols(path)) == 2  # it goes on
+
+    scenario(work, tmp_path, mode)
+
+
+def test_requests_of_a_server_are_refused_but_for_its_settings(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        replies = json.loads(await found.provider.hover(path, Position(0, 6)))
+        by_kind = {"error" in reply: reply for reply in replies}
+        assert by_kind[True]["error"]["code"] == -32601
+        assert by_kind[False]["result"] == [5]
+
+    scenario(work, tmp_path, "asks")
+
+
+def test_a_hanging_server_holds_nobody_and_is_ended_at_the_second_time(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        assert await found.provider.document_symbols(path)
+        hurried = found.with_limit(0.3)
+        with pytest.raises(RespondToModel, match="did not answer in time; ask again"):
+            await hurried.references(path, Position(0, 6))
+        assert found.server.running is not None
+        assert await found.provider.document_symbols(path)  # others are answered
+        for _ in range(2):
+            with pytest.raises(RespondToModel, match="did not answer"):
+                await hurried.references(path, Position(0, 6))
+        assert found.server.running is None
+        assert len(await found.provider.document_symbols(path)) == 2
+        assert found.server.state.restarts == 1
+
+    scenario(work, tmp_path, "hangs")
+
+
+def test_a_server_that_dies_is_started_again_and_at_last_left_alone(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match="ended twice"):
+            await found.provider.references(path, Position(0, 6))
+        assert len(await found.provider.document_symbols(path)) == 2
+        with pytest.raises(RespondToModel, match="ended"):
+            await found.provider.references(path, Position(0, 6))
+        with pytest.raises(RespondToModel, match=r"4 times within a minute.*%agent lsp restart"):
+            await found.provider.document_symbols(path)
+        assert found.server.state.state is State.FAILED
+        await found.server.restart()
+        assert len(await found.provider.document_symbols(path)) == 2
+
+    scenario(work, tmp_path, "dies")
+
+
+def test_a_server_that_ends_at_its_start_says_its_last_words(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match=r"could not be started: .*it said: no licence"):
+            await found.provider.document_symbols(path)
+
+    scenario(work, tmp_path, "ends_at_once")
+
+
+def test_a_start_that_takes_too_long_holds_nobody(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match="is still starting"):
+            await found.with_limit(0.2).document_symbols(path)
+
+    scenario(work, tmp_path, "never_starts")
+
+
+def test_a_server_that_does_not_read_holds_nobody(tmp_path):
+    async def work(found: Project):
+        paths = [found.write(f"a{number}.py", "#" * 3_000_000) for number in range(3)]
+        await found.provider.find("")
+        for path in paths:
+            with pytest.raises(RespondToModel, match=r"did not answer|still starting"):
+                await found.with_limit(0.2).document_symbols(path)
+
+    scenario(work, tmp_path, "deaf")
+
+
+def test_a_file_that_is_no_text_of_the_project_is_refused(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        link = found.folder / "link.py"
+        link.symlink_to(path)
+        os.mkfifo(found.folder / "pipe.py")
+        for name in ("link.py", "pipe.py", "missing.py"):
+            with pytest.raises(RespondToModel, match=name.partition(".")[0]):
+                await found.provider.document_symbols(found.folder / name)
+
+    scenario(work, tmp_path)
