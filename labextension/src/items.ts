@@ -101,6 +101,13 @@ export interface TableItem {
   width: number;
 }
 
+/** Finished calls, and a line that counts them. */
+export interface GroupItem {
+  kind: 'group';
+  title: string;
+  items: Item[];
+}
+
 export interface BlockItem {
   kind: 'block';
   items: Item[];
@@ -122,6 +129,7 @@ export type Item =
   | UsageItem
   | PictureItem
   | TableItem
+  | GroupItem
   | BlockItem
   | UnknownItem;
 
@@ -188,6 +196,8 @@ export function parseItem(data: unknown): Item {
         total: count(data.total),
         width: count(data.width)
       };
+    case 'group':
+      return { kind: 'group', title: text(data.title), items: list(data.items).map(parseItem) };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
     default:

@@ -7,6 +7,7 @@ import type { PageTools } from './api.js';
 import type { Around } from './around.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
+import { Follow } from './follow.js';
 import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
 import { settleAll } from './settle.js';
@@ -39,6 +40,7 @@ export class Link {
     this._line = new Line(_kernel, () => this._hello());
     this._line.heard.connect(this._hear, this);
     this._feet = new Feet(_panel, data => this._line.send(data));
+    this._follow = new Follow(_panel);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -80,6 +82,7 @@ export class Link {
     this._isDisposed = true;
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
+    this._follow.dispose();
     this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
     this._kernel.anyMessage.disconnect(this._onAnyMessage, this);
@@ -157,6 +160,7 @@ export class Link {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) {
       settleAll(this._panel);
       this._feet.dispose();
+      this._follow.dispose();
       this._work.leave(this._panel);
       this._around.remove(this._line);
     }
@@ -210,9 +214,11 @@ export class Link {
       case 'foot':
         if (data.done) {
           this._feet.end(String(data.cell));
+          this._follow.end(String(data.cell));
           this._work.end(String(data.cell));
         } else {
           this._feet.show(data as unknown as FootData);
+          this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);
         }
         break;
@@ -259,4 +265,5 @@ export class Link {
   private _line: Line;
   private _redraw: Redraw;
   private _feet: Feet;
+  private _follow: Follow;
 }
