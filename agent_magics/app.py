@@ -247,7 +247,8 @@ class Agent(ComposedAgent):
                 1 a share) and deadline (seconds), which end it with what there is; ask_above (USD
                 from which you are asked first; None never asks); cache (False asks all anew, a
                 path is another file for the answers); engine (a `distributed.Client` or an
-                executor of processes, whose workers send the requests).
+                executor of processes, whose workers send the requests); batch (by the provider's
+                batch API: cheaper, within a day, taken up again by the same call).
 
         Returns:
             The result: `frame` has the answers, and for rows without one the error.

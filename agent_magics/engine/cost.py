@@ -71,18 +71,21 @@ class Spending:
         )
 
 
-def cost_of(model: str, usage: Usage) -> float | None:
+def cost_of(model: str, usage: Usage, *, batched: bool = False) -> float | None:
     """Return the cost in USD of one request to `model`, None where it is not known.
 
     A cost that the server reports takes precedence over the price list: it includes discounts,
-    service classes and the actual host of the model.
+    service classes and the actual host of the model. `batched`: at the price of the batch API.
     """
     if usage.reported_cost is not None:
         return usage.reported_cost
     if not is_counted(usage):
         return None
     card = find_model(model)
-    return None if card is None else card.cost(usage)
+    cost = None if card is None else card.cost(usage)
+    if card is None or cost is None or not batched:
+        return cost
+    return None if card.batch_share is None else cost * card.batch_share
 
 
 def is_counted(usage: Usage) -> bool:

@@ -71,6 +71,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
     @argument("--map", metavar="ROWS", help="Ask this of each row: a variable, or a path.")
     @argument("--ask-above", type=float, metavar="USD", help="With --map: ask me above this cost.")
     @argument("--parts", metavar="FOLDER", help="With --map: write Parquet files there.")
+    @argument("--batch", action="store_true", help="With --map: by the batch API, in hours.")
     @argument("--engine", metavar="VAR", help="With --map: the Dask client whose workers ask.")
     @argument("--background", action="store_true", help="Go on while other cells run.")
     @argument("--new", action="store_true", help="Begin a new conversation.")

@@ -142,6 +142,20 @@ def _block_markdown(item: Item) -> str:
     return "\n\n".join(map(to_markdown, item["items"]))
 
 
+def _group_markdown(item: Item) -> str:
+    """Return a group as a fold, which GitHub, JupyterLab and nbconvert draw.
+
+    An empty line ends the HTML, so what is inside is Markdown as elsewhere.
+    """
+    inside = _block_markdown(item)
+    summary = re.sub(r"[^\w ,.…()-]", "?", item["title"])  # some of it may be a tool's name
+    return f"<details><summary>{summary}</summary>\n\n{inside}\n\n</details>"
+
+
+def _group_plain(item: Item) -> str:
+    return f"{item['title']}:\n\n{_block_plain(item)}"
+
+
 def _tool_plain(item: Item) -> str:
     head = f"[{item['name']}] {item['title']} ({_headline(item)})"
     body = item.get("diff") or _plain_output(item)
@@ -169,6 +183,7 @@ _MARKDOWN: dict[str, Callable[[Item], str]] = {
     "changes": changes_markdown,
     "plan": _plan_markdown,
     "usage": lambda item: f"*{harmless_prose(_usage(item))}*",
+    "group": _group_markdown,
     "block": _block_markdown,
 }
 _PLAIN: dict[str, Callable[[Item], str]] = {
@@ -180,5 +195,6 @@ _PLAIN: dict[str, Callable[[Item], str]] = {
     "changes": changes_plain,
     "plan": _plan_plain,
     "usage": _usage,
+    "group": _group_plain,
     "block": _block_plain,
 }

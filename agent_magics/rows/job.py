@@ -109,6 +109,15 @@ class Job:
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._gate.set()
 
+    # What a row costs after the sample, as a share of what one of the sample did.
+    price_share = 1.0
+
+    def state(self) -> str:
+        """Return how it goes now, for people: requests at once, and what limits them."""
+        pace = self.asker.pace()
+        limit = f", limited by {pace.limit}" if pace.limit else ""
+        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
+
     # -- control -----------------------------------------------------------------------------------
 
     def stop(self, reason: str = BY_PERSON) -> None:
@@ -169,12 +178,16 @@ class Job:
         if limit is None or progress.unpriced or self.stopped:
             return
         self._limit = None  # the person is asked once
-        paid = [*self._paid, *[(0, 0.0)] * (SAMPLE - len(self._paid))]
-        # All of the sample went at once, so one after the other its time holds for each.
-        seconds = progress.seconds * (source.count - SAMPLE) / self.plan.at_once
-        quote = quote_of(paid, source.count, seconds, limit)
+        paid = [(tokens, cost * self.price_share) for tokens, cost in self._paid]
+        paid += [(0, 0.0)] * (SAMPLE - len(paid))
+        quote = quote_of(paid, source.count, self._seconds_for(source.count), limit)
         if quote.cost > limit:
             await self._put(quote)
+
+    def _seconds_for(self, count: int) -> float | None:
+        """Return how long `count` rows will take, by the sample; None where that says nothing."""
+        # All of the sample went at once, so one after the other its time holds for each.
+        return self.progress.seconds * (count - SAMPLE) / self.plan.at_once
 
     async def _put(self, quote: Quote) -> None:
         """Ask the person whether to go on, and stop where they say so."""

@@ -28,6 +28,9 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
 from agent_magics.rows.asking import Asker, Terms
+from agent_magics.rows.batches.api import open_api
+from agent_magics.rows.batches.job import BatchJob
+from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.budgets import Budgets
 from agent_magics.rows.engines.choice import engine_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
@@ -54,6 +57,10 @@ _CLEAN_UP, INTERVAL = 3.0, 0.25
 REFUSED = "{quote}, and {why}: pass a higher ask_above=..., or None"
 UNDER_NEVER = "under approval='never' nobody is asked"
 NOBODY = "nobody can be asked here"
+NO_BATCH = (
+    "batch=True needs a server and the cache of answers, in which it keeps what was sent: leave "
+    "out cache=False, or batch=True (recordings and a program's own model have no batch API)."
+)
 NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
@@ -68,6 +75,7 @@ class MapOptions(TypedDict, total=False):
     deadline: float | None
     ask_above: float | None
     cache: bool | str | Path
+    batch: bool
     engine: Any
 
 
@@ -139,6 +147,10 @@ class RowMapping:
         concurrency = options.get("concurrency")
         if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
             raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
+        if options.get("batch") and self._cache_path() is None:
+            raise FatalError(NO_BATCH)
+        if options.get("batch") and options.get("engine") is not None:
+            raise FatalError("batch=True sends files, and no worker asks: leave out engine=.")
         card = find_model(settings.model)
         window = settings.context_window or (card and card.context_window) or 0
         self.plan = Plan(
@@ -179,6 +191,12 @@ class RowMapping:
             store = AnswerStore(self._cache_path(), plan.terms.model)
             open_ones.push_async_callback(store.close)
             job = Job(plan, asker, store, sink, ask)
+            if self._options.get("batch"):
+                api = await open_api(self._asking.settings)
+                open_ones.push_async_callback(api.close)
+                ledger = await asyncio.to_thread(Ledger, store.path)
+                job = BatchJob(plan, asker, store, sink, ask)
+                job.connect(api, ledger)
             open_ones.callback(self._ended.set)
             watcher.begin(job)
             await job.run()

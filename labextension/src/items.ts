@@ -88,6 +88,13 @@ export interface PictureItem {
   alt: string;
 }
 
+/** Finished calls, and a line that counts them. */
+export interface GroupItem {
+  kind: 'group';
+  title: string;
+  items: Item[];
+}
+
 export interface BlockItem {
   kind: 'block';
   items: Item[];
@@ -108,6 +115,7 @@ export type Item =
   | PlanItem
   | UsageItem
   | PictureItem
+  | GroupItem
   | BlockItem
   | UnknownItem;
 
@@ -164,6 +172,8 @@ export function parseItem(data: unknown): Item {
       };
     case 'picture':
       return { kind: 'picture', alt: text(data.alt) };
+    case 'group':
+      return { kind: 'group', title: text(data.title), items: list(data.items).map(parseItem) };
     case 'block':
       return { kind: 'block', items: list(data.items).map(parseItem) };
     default:

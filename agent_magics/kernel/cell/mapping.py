@@ -49,7 +49,8 @@ def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         FatalError: what ``--engine`` names cannot be evaluated.
     """
-    given = {"into": options.parts, "ask_above": options.ask_above}
+    batch = options.batch or None
+    given = {"into": options.parts, "ask_above": options.ask_above, "batch": batch}
     if options.engine:
         what = "a variable with a Dask client or an executor"
         given["engine"] = _value_of("engine", options.engine, namespace, what)
@@ -191,16 +192,14 @@ class MapCell(Watcher):
 
 def progress_lines(job: Job) -> list[str]:
     """Return how far a map is, for a card or a console: the first line says the most."""
-    progress, pace = job.progress, job.asker.pace()
+    progress = job.progress
     of = "" if progress.total is None else f" of {progress.total:,}"
     left = progress.time_left
     parts = [f"{progress.done:,}{of} rows", f"{progress.rate:,.0f} a second"]
     if left is not None:
         parts.append(f"{duration(left)} left")
     parts.append(_spent(progress))
-    limit = f", limited by {pace.limit}" if pace.limit else ""
-    at_once = f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
-    return [", ".join(parts), at_once, *error_lines(progress)]
+    return [", ".join(parts), job.state(), *error_lines(progress)]
 
 
 def _spent(progress: Progress) -> str:

@@ -21,6 +21,7 @@ from agent_magics.kernel.commands.diff import show_diff
 from agent_magics.kernel.commands.doctor import examine
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
+from agent_magics.kernel.commands.maps import maps_text
 from agent_magics.kernel.commands.mcp.control import manage_servers
 from agent_magics.kernel.commands.project.memory import memory_text
 from agent_magics.kernel.commands.project.overview import project_text
@@ -417,6 +418,12 @@ def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     publish_text(notebook.shell, describe_usage(notebook.agents))
 
 
+def manage_maps(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """List rows at batch APIs; ``resume`` fetches what has ended, ``cancel BATCH`` ends one."""
+    agent = notebook.agent_named(notebook.settings.name)
+    publish_text(notebook.shell, maps_text(agent, arguments))
+
+
 def show_doctor(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     """Report which features work in this kernel, and why others do not."""
     rows = [
@@ -452,6 +459,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "undo": undo,
     "redo": redo,
     "usage": show_usage,
+    "map": manage_maps,
     "compact": compact,
     "reset": reset,
     "sessions": list_sessions,

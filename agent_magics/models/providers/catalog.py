@@ -50,6 +50,8 @@ class ModelCard:
         cached_price: USD per million tokens of input read from the vendor's cache.
         output_price: USD per million tokens of the answer, including reasoning.
         long_prices: prices of longer requests, the longest first.
+        batch_share: what a request through the vendor's batch API costs, as a share of these
+            prices; None where unknown.
     """
 
     name: str
@@ -59,6 +61,7 @@ class ModelCard:
     cached_price: float | None = None
     output_price: float | None = None
     long_prices: tuple[Prices, ...] = ()
+    batch_share: float | None = None
 
     def cost(self, usage: Usage) -> float | None:
         """Return the list price of one request in USD; None where the price is unknown.
@@ -110,13 +113,13 @@ def _catalog() -> Mapping[str, tuple[ModelCard, frozenset[str]]]:
 
     text = Path(__file__).with_name("catalog.toml").read_text("utf-8")
     return {
-        name: (_card(name, fields), frozenset(vendor["prefixes"]))
+        name: (_card(name, fields, vendor.get("batch")), frozenset(vendor["prefixes"]))
         for vendor in tomllib.loads(text)["vendor"]
         for name, fields in vendor["models"].items()
     }
 
 
-def _card(name: str, fields: JsonMapping) -> ModelCard:
+def _card(name: str, fields: JsonMapping, batch_share: float | None) -> ModelCard:
     longer = sorted(fields.get("above", ()), key=lambda row: -row["tokens"])
     return ModelCard(
         name,
@@ -129,6 +132,7 @@ def _card(name: str, fields: JsonMapping) -> ModelCard:
             Prices(row["tokens"], row["input"], row.get("cached", row["input"]), row["output"])
             for row in longer
         ),
+        batch_share,
     )
 
 

@@ -29,6 +29,16 @@ class DisplayBlock:
         """The item's kind, or "rich"."""
         return str(self.item.get("kind", "rich"))
 
+    @property
+    def is_call(self) -> bool:
+        """Whether it shows a tool call, and no session or sub-agent."""
+        return self.key.startswith("call:")
+
+    @property
+    def number(self) -> int:
+        """Its place among the blocks of the turn."""
+        return int(self.key.rpartition("#")[2])
+
 
 class Blocks(list[DisplayBlock]):
     """The blocks of one turn, in the order in which they began."""

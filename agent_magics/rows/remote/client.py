@@ -6,26 +6,18 @@ the openai package 2.2 ms.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magics.engine.cost import cost_of
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.base import (
     ContextOverflow,
-    Finish,
-    ItemDone,
-    ModelEvent,
     ModelRequest,
-    TranscriptMaker,
 )
 from agent_magics.models.faults import (
-    FEW_TRIES,
     Fault,
     UnknownModel,
     UnsupportedWire,
-    brief,
     retry_after,
 )
 from agent_magics.models.provider import MODEL_CLASSES
@@ -37,8 +29,8 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import AssistantMessage, Item
 from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.remote.exchange import read_answer, request_of
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
@@ -58,32 +50,6 @@ AT_FIRST = frozenset(
     ("no connection", *(f"status {n}" for n in (301, 302, 303, 307, 308, 403, 404)))
 )
 BUSY = frozenset((503, 529))  # 529 is Anthropic's
-
-GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
-ENDINGS: dict[Finish, str] = {
-    "length": "The answer was cut off: it is longer than the model may write.",
-    "content_filter": "The provider's content filter stopped the answer.",
-    "incomplete": "The answer is not whole; the server does not say why.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """The items of one question as the conversation of a request."""
-
-    items: Sequence[Item]
-
-    @property
-    def sent(self) -> Sequence[Item]:
-        """The items that the request carries: all."""
-        return self.items
-
-    def encoded(self, maker: TranscriptMaker) -> bytes:
-        """Return the items, encoded by the transcript of `maker`."""
-        transcript = maker()
-        for item in self.items:
-            transcript.add(item)
-        return transcript.encoded()
 
 
 class RowClient:
@@ -261,7 +227,7 @@ class RowClient:
             FatalError: it was not answered.
         """
         server = self._open
-        request = self._request(question)
+        request = request_of(question.terms, question.items, has_schema=not self._refuses_schema)
         body = server.wire.body(request, server.address)
         await server.gate.enter(again=again)
         try:
@@ -275,21 +241,6 @@ class RowClient:
         if reply.status >= 300:
             raise self._refusal(reply, request)
         return self._decoded(reply, request)
-
-    def _request(self, question: Question) -> ModelRequest:
-        terms = question.terms
-        return ModelRequest(
-            model=terms.model,
-            instructions=terms.instructions,
-            history=Messages(question.items),
-            tools=(),
-            prompt="",
-            number=1,
-            service_tier=terms.service_tier,
-            reasoning_summary=terms.reasoning_summary,
-            output_schema=None if self._refuses_schema else terms.schema,
-            stream=False,
-        )
 
     def _has_better_wire(self, reply: Reply) -> bool:
         server = self._open
@@ -316,20 +267,10 @@ class RowClient:
             FatalError: it holds none, or an error.
         """
         server = self._open
-        decoder = server.wire.decoder(request, server.address)
-        events = [*decoder.feed(reply.content), *decoder.close()]
-        done = decoder.done
-        if done is None:
-            beginning = brief(reply.content[:60].decode("utf-8", "replace"))
-            words = {"address": server.address, "api": server.wire.api, "beginning": beginning}
-            sentence = GARBLED.format(**words)
-            raise Fault(sentence, passing=True, tries=FEW_TRIES, kind="garbled")
+        answer = read_answer(reply.content, server.wire, request, server.address)
         self._is_answered = True
-        usage = done.usage
-        server.gate.count_tokens(usage.input_tokens + usage.output_tokens)
-        error = ENDINGS.get(done.finish)
-        kind = done.finish.replace("_", " ") if error else ""
-        return Answer(_text_of(events), usage, cost_of(request.model, usage), error, kind)
+        server.gate.count_tokens(answer.usage.input_tokens + answer.usage.output_tokens)
+        return answer
 
     @property
     def _open(self) -> "Server":
@@ -370,11 +311,3 @@ class Server:
             self.gate.refuse(headers, asked)
         else:
             self.gate.fail(is_busy=status in BUSY)
-
-
-def _text_of(events: Sequence[ModelEvent]) -> str:
-    return "".join(
-        event.item.text
-        for event in events
-        if isinstance(event, ItemDone) and isinstance(event.item, AssistantMessage)
-    )

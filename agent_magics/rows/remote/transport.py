@@ -1,9 +1,11 @@
 """Posts requests over aiohttp and reads whole answers; the only module that imports aiohttp."""
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.bounds import DOCUMENT_BYTES, EVENT_BYTES, check_encoding, too_large
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
 IDLE = 60.0  # seconds that an unused connection stays open
+MOST_SAVED = 4 << 30  # bytes of a file that is fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,45 @@ class Transport:
         Raises:
             Fault: there is none.
         """
+        return await self._send("POST", url, data=body)
+
+    async def get(self, url: "URL", to: Path | None = None) -> Reply:
+        """Fetch a document; a successful one goes into the file `to`, where that is given.
+
+        Raises:
+            Fault: there is none.
+            OSError: the file cannot be written.
+        """
+        return await self._send("GET", url, to)
+
+    async def upload(self, url: "URL", file: Path, fields: Mapping[str, str]) -> Reply:
+        """Send a file, read as it goes, with some fields as a form.
+
+        Raises:
+            Fault: there is no answer.
+            OSError: the file cannot be read.
+        """
+        import aiohttp  # noqa: PLC0415 - imported by `connect`
+
+        with aiohttp.MultipartWriter("form-data") as form, file.open("rb") as content:
+            for name, value in fields.items():
+                form.append(value).set_content_disposition("form-data", name=name)
+            part = form.append(content, {"Content-Type": "application/jsonl"})
+            part.set_content_disposition("form-data", name="file", filename="rows.jsonl")
+            return await self._send("POST", url, data=form, headers=form.headers)
+
+    async def _send(self, method: str, url: "URL", to: Path | None = None, **options: Any) -> Reply:
         import aiohttp  # noqa: PLC0415 - imported by `connect`
 
         try:
-            async with self._session.post(url, data=body, allow_redirects=False) as response:
+            async with self._session.request(
+                method, url, allow_redirects=False, **options
+            ) as response:
                 check_encoding(response.headers)
-                content = await _read(response)
+                if to is not None and response.status < 300:
+                    content = await _save(response, to)
+                else:
+                    content = await _read(response)
                 return Reply(response.status, response.headers, content)
         except aiohttp.ClientConnectorError as error:
             raise explain_connection(error, self.address) from None
@@ -120,6 +156,22 @@ def _tls() -> ssl.SSLContext:
     import httpx2  # noqa: PLC0415 - comes with openai
 
     return httpx2.create_ssl_context()
+
+
+async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
+    """Write an answer's body into a file that only the person can read; return b"".
+
+    Raises:
+        Fault: it is larger than any batch's results.
+    """
+    size = 0
+    with os.fdopen(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        async for part in response.content.iter_chunked(1 << 20):
+            size += len(part)
+            if size > MOST_SAVED:
+                raise too_large("a document", MOST_SAVED)
+            file.write(part)
+    return b""
 
 
 async def _read(response: "aiohttp.ClientResponse") -> bytes:

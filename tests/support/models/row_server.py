@@ -18,10 +18,12 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from aiohttp import web
 
+ROOT = Path(__file__).parents[3]
 WIRES = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
 USAGE = {"input_tokens": 20, "output_tokens": 10, "total_tokens": 30}
 CHAT_USAGE = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
@@ -63,12 +65,15 @@ class Settings:
 class RowServer:
     """The server as tests use it; the arguments are those of `Settings`."""
 
-    def __init__(self, **settings: Any) -> None:
-        self._settings = Settings(**settings)
+    settings: type[Settings] = Settings
+    module = "tests.support.models.row_server"
 
-    def __enter__(self) -> "RowServer":
-        command = [sys.executable, __file__, json.dumps(asdict(self._settings))]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, **settings: Any) -> None:
+        self._settings = self.settings(**settings)
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", self.module, json.dumps(asdict(self._settings))]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
@@ -118,6 +123,9 @@ class Program:
         self.bucket = Bucket(settings)
         self.chance = random.Random(settings.seed)
         self.entries: list[dict[str, Any]] = []
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Add what else a server of this kind answers."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request on one of the wires, as ordered."""
@@ -235,11 +243,11 @@ def answer_of(body: Mapping[str, Any], *, fits: bool = True) -> dict[str, Any]:
     return {"object": "response", "status": "completed", "output": [item], "usage": USAGE}
 
 
-async def serve(settings: Settings) -> None:
+async def serve(program: Program) -> None:
     """Serve on a free port of loopback, print the port, until killed."""
-    program = Program(settings)
-    app = web.Application(client_max_size=64 << 20)
+    app = web.Application(client_max_size=256 << 20)
     app.router.add_get("/log", program.log)
+    program.add_routes(app.router)
     app.router.add_post("/{path:.*}", program.answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -251,4 +259,4 @@ async def serve(settings: Settings) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    asyncio.run(serve(Settings(**{**given, "wires": tuple(given["wires"])})))
+    asyncio.run(serve(Program(Settings(**{**given, "wires": tuple(given["wires"])}))))

@@ -1,0 +1,364 @@
+"""Runs a map through a provider's batch API: files of requests, sent at once, answered in hours.
+
+What was sent goes on at the provider when the map is stopped or the kernel ends; the next call of
+the same map takes it up, instead of sending these rows again.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from agent_magics.models.faults import Fault
+from agent_magics.models.providers.catalog import find_model
+from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.items import Content, Item, UserMessage
+from agent_magics.rows.asking import Answer
+from agent_magics.rows.batches.api import MOST_BYTES, MOST_REQUESTS, Batch, BatchApi, hours_left
+from agent_magics.rows.batches.ledger import Ledger, Sent, now
+from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
+from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Job
+from agent_magics.rows.outcomes import NOT_ASKED, Outcome
+from agent_magics.rows.remote.exchange import request_of
+from agent_magics.rows.store import Stored
+from agent_magics.rows.tables.sources import Row
+
+# Seconds between two looks at a batch: at first, and at most.
+FIRST_LOOK, LONGEST_LOOK = 0.5, 60.0
+
+FAILED = "the provider did not take the batch of this row: {problem}"
+UNANSWERED = "the provider's batch has ended ({state}) without an answer to this row"
+GOES_ON = "{given_up}: {stopped}; the provider goes on with it, and the same call takes it up"
+
+
+class Pack:
+    """The file of one batch while it is written; `token` is our name of the batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.token = uuid.uuid4().hex
+        self.path = folder / f"{self.token}.jsonl"
+        self.keys: list[bytes] = []
+        self.size = 0
+        self.file: BinaryIO = self.path.open("wb")
+        self.path.chmod(0o600)
+
+    def has_room(self, line: bytes) -> bool:
+        """Return whether one more line is within the limits of a batch."""
+        return len(self.keys) < MOST_REQUESTS and self.size + len(line) <= MOST_BYTES
+
+    def add(self, key: bytes, line: bytes) -> None:
+        """Add a row."""
+        self.file.write(line)
+        self.keys.append(key)
+        self.size += len(line)
+
+
+class BatchJob(Job):
+    """A map whose rows go through the batch API; see `Job`, and `connect`."""
+
+    is_direct = False
+
+    def connect(self, api: BatchApi, ledger: Ledger) -> None:
+        """Set where the rows are sent, and what keeps that; called once, before `run`."""
+        self._api, self._ledger = api, ledger
+        self._under_way: set[bytes] = set()  # keys of rows that earlier calls sent
+        self._batches: dict[str, Batch] = {}  # as last seen, by token
+        self._wake = asyncio.Event()
+        self._ended_one = asyncio.Event()
+        self._earlier: list[Sent] = []  # what earlier calls sent, with the same terms
+
+    async def run(self) -> None:
+        """See `Job.run`."""
+        await self._api.check()
+        of_map = (self._api.address, self._api.wire.name, self.plan.digest)
+        for sent in await asyncio.to_thread(self._ledger.all):
+            if (sent.server, sent.wire, sent.map) == of_map:
+                self._earlier.append(sent)
+                keys = await asyncio.to_thread(self._ledger.keys, sent.token)
+                self._under_way.update(keys)
+        await super().run()
+
+    def stop(self, reason: str = BY_PERSON) -> None:
+        """Wait no longer; what was sent goes on at the provider."""
+        super().stop(reason)
+        self._wake.set()
+
+    def state(self) -> str:
+        """Return what the provider does now, for people."""
+        seen = list(self._batches.values())
+        if not seen:
+            return "the rows are being written into batches"
+        states = ", ".join(dict.fromkeys(each.state.replace("_", " ") for each in seen))
+        done = sum(each.completed + each.failed for each in seen)
+        rows = sum(each.total for each in seen)
+        count = f"{len(seen)} batches" if len(seen) > 1 else "1 batch"
+        longest = max(seen, key=lambda each: each.expires_at)
+        return (
+            f"{count} at the provider: {states}, {done:,} of {rows:,} requests done; "
+            f"{hours_left(longest)} more. You may close the kernel: the same call takes it up."
+        )
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    @property
+    def price_share(self) -> float:  # type: ignore[override] # the class's own is a constant
+        """What the batch API costs, as a share of the price."""
+        card = find_model(self.plan.terms.model)
+        return (card and card.batch_share) or 1.0
+
+    def _seconds_for(self, count: int) -> None:
+        return None
+
+    async def _sample(self) -> None:
+        """Ask a sample directly, where its cost decides how far the map goes."""
+        budgets = self.plan.budgets
+        if (self._limit, budgets.max_cost, budgets.max_tokens) == (None, None, None):
+            return
+        self.is_direct = True
+        try:
+            await super()._sample()
+        finally:
+            self.is_direct = False
+        self._limit = None
+
+    async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
+        if self.is_direct:
+            await super()._run(batches)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            packing = tasks.create_task(self._pack(tasks.create_task))
+            try:
+                await self._read(batches)
+            except FatalError as error:
+                self._fail(error)
+            await self._queue.put(None)
+            await packing
+            for sent in self._earlier:
+                tasks.create_task(self._take_up(sent))
+        while self._pending:
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def _pack(self, start: Callable[..., object]) -> None:
+        """Write the queued rows into files, and send each file that is full."""
+        pack: Pack | None = None
+        while (item := await self._queue.get()) is not None:
+            key, content = item
+            if key in self._under_way and not self.stopped:
+                continue
+            line = self._line(key, content)
+            if pack is not None and not (pack.has_room(line) and self._fits_budget(pack)):
+                start(self._send(pack))
+                pack = None
+            if self.stopped or (pack is None and not await self._may_ask()):
+                self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
+                continue
+            pack = pack or Pack(await asyncio.to_thread(self._ledger.folder))
+            pack.add(key, line)
+            self.progress.in_flight += 1
+        if pack is not None:
+            start(self._send(pack))
+
+    def _fits_budget(self, pack: Pack) -> bool:
+        """Return whether a batch may grow; where not, its answers decide how far the map goes."""
+        return len(pack.keys) < SAMPLE or not self.plan.budgets.must_wait(self.progress)
+
+    def _line(self, key: bytes, content: Content) -> bytes:
+        """Return a row's line: the same request body as without a batch."""
+        items: tuple[Item, ...] = (UserMessage(content),)
+        wire = self._api.wire
+        body = wire.body(request_of(self.plan.terms, items), self._api.address)
+        head = f'{{"custom_id":"{key.hex()}","method":"POST","url":"/v1{wire.path}","body":'
+        return b"%s%s}\n" % (head.encode(), body.replace(b"\n", b" "))
+
+    async def _send(self, pack: Pack) -> None:
+        """Send a file of requests, and take in what comes of it."""
+        plan, wire = self.plan, self._api.wire.name
+        sent = Sent(pack.token, now(), self._api.address, wire, plan.terms.model, plan.digest)
+        await self._gate.wait()
+        try:
+            pack.file.close()
+            if self.stopped:
+                self._give_up_batch(pack.keys, NOT_ASKED.format(reason=self.stopped), "not asked")
+                return
+            await asyncio.to_thread(self._ledger.add, sent, pack.keys)
+            batch = await self._begin(pack)
+        except (FatalError, OSError) as error:
+            self._give_up_batch(pack.keys, str(error), "batch refused")
+            self._fail(error if isinstance(error, FatalError) else FatalError(str(error)))
+            if not (isinstance(error, Fault) and error.passing):  # else it may be there after all
+                await asyncio.to_thread(self._ledger.remove, pack.token)
+            return
+        finally:
+            pack.path.unlink(missing_ok=True)
+        await self._follow(pack.token, pack.keys, batch)
+
+    async def _begin(self, pack: Pack) -> Batch:
+        """Upload a file and begin its batch; where too much waits already, after another's end."""
+        file_id = await self._api.upload(pack.path)
+        while True:
+            batch = await self._api.create(file_id, pack.token)
+            await self._see(pack.token, batch)
+            while not batch.has_ended and batch.state == "validating" and not self.stopped:
+                await self._sleep(FIRST_LOOK)
+                batch = await self._api.state(batch.id)
+                await self._see(pack.token, batch)
+            others = [each for each in self._batches.values() if not each.has_ended]
+            if not (batch.is_full and others) or self.stopped:
+                return batch
+            self._ended_one.clear()
+            waits = (self._ended_one.wait(), self._wake.wait())
+            tasks = [asyncio.ensure_future(each) for each in waits]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+
+    async def _take_up(self, sent: Sent) -> None:
+        """Go on with a batch that an earlier call sent."""
+        keys = await asyncio.to_thread(self._ledger.keys, sent.token)
+        if not any(key in self._pending for key in keys):
+            return  # of another prompt, or other rows
+        self.progress.in_flight += len(keys)
+        try:
+            if sent.state == FETCHED:
+                batch: Batch | None = Batch(sent.id, "completed")
+            elif sent.id:
+                batch = await self._api.state(sent.id)
+            else:
+                batch = await self._api.find(sent.token)
+        except FatalError as error:
+            self._give_up_batch(keys, str(error), "batch lost")
+            return
+        if batch is None:  # the kernel ended before the provider had it
+            await asyncio.to_thread(self._ledger.remove, sent.token)
+            self._give_up_batch(keys, "the batch of this row was not sent", "batch lost")
+            return
+        await self._follow(sent.token, keys, batch)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    async def _follow(self, token: str, keys: Sequence[bytes], batch: Batch) -> None:
+        """Wait for the end of a batch, and take its results in."""
+        await self._see(token, batch)
+        look = FIRST_LOOK
+        while not batch.has_ended and not self.stopped:
+            await self._sleep(look)
+            look = min(look * 1.5, LONGEST_LOOK)
+            try:
+                batch = await self._api.state(batch.id)
+            except Fault as fault:
+                if not fault.passing:
+                    self._fail(fault)
+                continue
+            await self._see(token, batch)
+        if not batch.has_ended:
+            words = GOES_ON.format(given_up=GIVEN_UP, stopped=self.stopped)
+            self._give_up_batch(keys, words, "not waited for")
+            return
+        try:
+            await self._take_in(token, keys, batch)
+        except (FatalError, OSError) as error:
+            self._give_up_batch(keys, str(error), "batch lost")
+        self._ended_one.set()
+
+    async def _see(self, token: str, batch: Batch) -> None:
+        self._batches[token] = batch
+        update = self._ledger.update
+        await asyncio.to_thread(update, token, batch.id, batch.state, batch.completed)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait, or until the map is stopped."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    # -- taking in ---------------------------------------------------------------------------------
+
+    async def _take_in(self, token: str, keys: Sequence[bytes], batch: Batch) -> None:
+        """Keep all answers of a batch, then forget it.
+
+        Raises:
+            FatalError: the results cannot be fetched, or not kept.
+            OSError: they cannot be written or read.
+        """
+        missing = set(keys)
+        paths = await fetch_results(self._api, self._ledger, token, batch)
+        for path in paths:
+            results = read_results(path, self._api.wire, self.plan.terms, self._api.address)
+            while group := await asyncio.to_thread(next, results, None):
+                await self._receive_group(group, missing)
+        problem = FAILED.format(problem=batch.problem or "it does not say why")
+        is_refused = batch.state == "failed"
+        words = problem if is_refused else UNANSWERED.format(state=batch.state)
+        self._give_up_batch(list(missing), words, f"batch {batch.state}")
+        if is_refused and not batch.files:
+            self._fail(FatalError(problem))
+        await asyncio.to_thread(self._ledger.remove, token)
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    async def _receive_group(self, group: Sequence[Result], missing: set[bytes]) -> None:
+        """Take in some results; return when they are written."""
+        written = asyncio.Event()
+        kept = [each for each in map(self._checked, group, [missing] * len(group)) if each]
+        left = len(kept)
+
+        def then(key: bytes, outcome: Outcome, error: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                self.stop(NOT_KEPT.format(error=error))
+            if key in self._pending:
+                self._settle(key, outcome)
+            if not left:
+                written.set()
+
+        for key, outcome in kept:
+            assert outcome.answer is not None
+            stored = Stored(outcome.answer, outcome.tokens, outcome.cost)
+            self._store.keep(key, stored, lambda error, k=key, o=outcome: then(k, o, error))  # type: ignore[misc]
+        if kept:
+            await written.wait()
+        if self.stopped.startswith(NOT_KEPT[:20]):
+            raise FatalError(self.stopped)
+
+    def _checked(self, result: Result, missing: set[bytes]) -> tuple[bytes, Outcome] | None:
+        """Count a result, and return what is to be kept of it; an error is handed on at once."""
+        key, answer = result
+        if key not in missing:
+            return None  # not a row of this batch, or a second answer to one
+        missing.discard(key)
+        checked = b""
+        if answer.error is None:
+            try:
+                checked = self.plan.columns.read(answer.text)
+            except RespondToModel as problem:
+                unfit = self.plan.columns.failure(str(problem))
+                answer = replace(answer, error=unfit, kind="does not fit")
+            except FatalError as failure:
+                answer = replace(answer, error=str(failure), kind="validator")
+        self.progress.in_flight -= 1
+        self._freed.set()
+        if key in self._pending:
+            self._count(answer)
+        tokens = answer.usage.input_tokens + answer.usage.output_tokens
+        error = None if answer.error is None else self._api.without_key(answer.error)
+        outcome = Outcome(checked, error, tokens, answer.cost)
+        if answer.error is None:
+            return key, outcome
+        if key in self._pending:
+            self._settle(key, outcome._replace(answer=None), answer.kind)
+        return None
+
+    def _give_up_batch(self, keys: Sequence[bytes], error: str, kind: str) -> None:
+        """Hand an error on for rows of a batch."""
+        for key in keys:
+            self.progress.in_flight -= 1
+            if key in self._pending:
+                if kind not in ("not waited for", "batch lost"):
+                    self._count(Answer(error=error, kind=kind, cost=0.0))
+                self._settle(key, Outcome(None, error), kind)
+        self._freed.set()

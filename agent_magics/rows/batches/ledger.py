@@ -1,0 +1,127 @@
+"""Keeps which batches were sent and not taken in yet, beside the answers, in the same SQLite file.
+
+A batch is written down before it is sent, with the keys of its rows. So a kernel that ends at any
+moment loses none: the next call finds it by what it wrote down.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.store import UNUSABLE
+
+KEY_BYTES = 16
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS batches (
+    token TEXT PRIMARY KEY, at INTEGER NOT NULL, server TEXT NOT NULL, wire TEXT NOT NULL,
+    model TEXT NOT NULL, map BLOB NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
+    completed INTEGER NOT NULL, rows INTEGER NOT NULL, keys BLOB NOT NULL
+)
+"""
+_COLUMNS = "token, at, server, wire, model, map, id, state, completed, rows"
+
+
+class Sent(NamedTuple):
+    """A batch that was sent, or was about to be.
+
+    Attributes:
+        token: our name of it.
+        at: when, in seconds since the epoch.
+        server: the server's address.
+        wire: the wire API of its requests.
+        model: the model's name.
+        map: the digest of what all its rows share.
+        id: its id at the provider; "" before that is known.
+        state: the state that was last seen; "sending" before there is one.
+        completed: the rows that were answered when that was seen.
+        rows: the number of its rows.
+    """
+
+    token: str
+    at: int
+    server: str
+    wire: str
+    model: str
+    map: bytes
+    id: str = ""
+    state: str = "sending"
+    completed: int = 0
+    rows: int = 0
+
+
+class Ledger:
+    """The batches of one file of answers; each method waits for the disk.
+
+    Args:
+        path: the file of answers.
+
+    Raises:
+        FatalError: the file cannot be used; so do all methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._open() as file:
+            file.execute(_SCHEMA)
+
+    def folder(self) -> Path:
+        """Return the folder of files that are sent and fetched; made if it is missing."""
+        folder = self._path.with_name(f"{self._path.name}.batches")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def add(self, sent: Sent, keys: Sequence[bytes]) -> None:
+        """Write down a batch that is about to be sent."""
+        row = (*sent[:-1], len(keys), b"".join(keys))
+        with self._open() as file:
+            file.execute(f"INSERT INTO batches VALUES ({','.join('?' * 11)})", row)
+
+    def update(self, token: str, batch_id: str, state: str, completed: int) -> None:
+        """Write down what is new about a batch."""
+        with self._open() as file:
+            file.execute(
+                "UPDATE batches SET id = ?, state = ?, completed = ? WHERE token = ?",
+                (batch_id, state, completed, token),
+            )
+
+    def remove(self, token: str) -> None:
+        """Forget a batch whose results were taken in."""
+        with self._open() as file:
+            file.execute("DELETE FROM batches WHERE token = ?", (token,))
+
+    def all(self) -> list[Sent]:
+        """Return the batches that were not taken in yet, the oldest first."""
+        with self._open() as file:
+            rows = file.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY at, token")
+            return [Sent(*row) for row in rows]
+
+    def keys(self, token: str) -> list[bytes]:
+        """Return the keys of a batch's rows."""
+        with self._open() as file:
+            found = file.execute("SELECT keys FROM batches WHERE token = ?", (token,)).fetchone()
+        keys: bytes = found[0] if found else b""
+        return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+            try:
+                yield file
+            finally:
+                file.close()
+        except (OSError, sqlite3.Error) as error:
+            raise FatalError(UNUSABLE.format(path=self._path, error=error)) from None
+
+
+def now() -> int:
+    """Return the time as a ledger writes it."""
+    return int(time.time())

@@ -1,0 +1,95 @@
+"""Makes the request of one question, and reads the answer to it from a response's body."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_magics.engine.cost import cost_of
+from agent_magics.models.base import (
+    Finish,
+    ItemDone,
+    ModelEvent,
+    ModelRequest,
+    TranscriptMaker,
+)
+from agent_magics.models.faults import FEW_TRIES, Fault, brief
+from agent_magics.models.wires.remote import Wire
+from agent_magics.protocol.items import AssistantMessage, Item
+from agent_magics.rows.asking import Answer, Terms
+
+GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
+ENDINGS: dict[Finish, str] = {
+    "length": "The answer was cut off: it is longer than the model may write.",
+    "content_filter": "The provider's content filter stopped the answer.",
+    "incomplete": "The answer is not whole; the server does not say why.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The items of one question as the conversation of a request."""
+
+    items: Sequence[Item]
+
+    @property
+    def sent(self) -> Sequence[Item]:
+        """The items that the request carries: all."""
+        return self.items
+
+    def encoded(self, maker: TranscriptMaker) -> bytes:
+        """Return the items, encoded by the transcript of `maker`."""
+        transcript = maker()
+        for item in self.items:
+            transcript.add(item)
+        return transcript.encoded()
+
+
+def request_of(terms: Terms, items: Sequence[Item], *, has_schema: bool = True) -> ModelRequest:
+    """Return the request that asks `items`; `has_schema`: the server is to enforce the schema."""
+    return ModelRequest(
+        model=terms.model,
+        instructions=terms.instructions,
+        history=Messages(items),
+        tools=(),
+        prompt="",
+        number=1,
+        service_tier=terms.service_tier,
+        reasoning_summary=terms.reasoning_summary,
+        output_schema=terms.schema if has_schema else None,
+        stream=False,
+    )
+
+
+def read_answer(
+    content: bytes, wire: Wire, request: ModelRequest, address: str, *, batched: bool = False
+) -> Answer:
+    """Return the answer that a body holds.
+
+    Args:
+        content: the body of a response with status 200.
+        wire: the wire API of the request.
+        request: the request.
+        address: the server's address.
+        batched: whether the price is that of the provider's batch API.
+
+    Raises:
+        FatalError: it holds none, or an error.
+    """
+    decoder = wire.decoder(request, address)
+    events = [*decoder.feed(content), *decoder.close()]
+    done = decoder.done
+    if done is None:
+        beginning = brief(content[:60].decode("utf-8", "replace"))
+        sentence = GARBLED.format(address=address, api=wire.api, beginning=beginning)
+        raise Fault(sentence, passing=True, tries=FEW_TRIES, kind="garbled")
+    error = ENDINGS.get(done.finish)
+    kind = done.finish.replace("_", " ") if error else ""
+    cost = cost_of(request.model, done.usage, batched=batched)
+    return Answer(_text_of(events), done.usage, cost, error, kind)
+
+
+def _text_of(events: Sequence[ModelEvent]) -> str:
+    return "".join(
+        event.item.text
+        for event in events
+        if isinstance(event, ItemDone) and isinstance(event.item, AssistantMessage)
+    )

@@ -1,0 +1,213 @@
+"""Maps through a provider's batch API: equal to plain ones, taken up again, never paid twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.batches import job as batch_job
+from agent_magics.rows.batches.ledger import Ledger
+from tests.support.models.batch_server import BatchServer
+from tests.support.models.row_server import RowServer
+
+KEY = "sk-map-0123456789abcdefghij"
+
+
+@dataclass
+class Complaint:
+    kind: str
+    urgent: bool
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch):
+    monkeypatch.setattr(batch_job, "FIRST_LOOK", 0.01)
+
+
+def rows(count):
+    return [f"row {number} \N{SNOWMAN}\u2028" for number in range(count)]
+
+
+def mapped(server, count, *, cache, wire="auto", **options):
+    options = {"batch": True, "ask_above": None, **options}
+    with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY, wire_api=wire) as agent:
+        return agent.map_sync("{{text}}", rows(count), cache=cache, **options)
+
+
+@pytest.mark.parametrize("wire", ["responses", "chat"])
+@pytest.mark.parametrize("output", [None, Complaint], ids=["text", "type"])
+def test_it_is_the_plain_map_at_half_the_price(tmp_path, wire, output):
+    with BatchServer(key=KEY) as server:
+        plain = mapped(server, 300, cache=tmp_path / "a", wire=wire, output=output, batch=False)
+        direct = [entry["body"] for entry in server.log()]
+        half = mapped(server, 300, cache=tmp_path / "b", wire=wire, output=output)
+        batched = [entry["body"] for entry in server.log()[300:]]
+        assert len(server.batches()) == 1
+    assert sorted(map(json.dumps, direct)) == sorted(map(json.dumps, batched))
+    assert half.frame.drop(columns="cost").equals(plain.frame.drop(columns="cost"))
+    assert half.cost == pytest.approx(plain.cost / 2) and plain.cost > 0
+    assert list(half.frame["cost"]) == pytest.approx(list(plain.frame["cost"] / 2))
+    assert half.usage == plain.usage
+
+
+def test_a_server_without_it_is_refused_before_anything_is_spent(tmp_path):
+    with RowServer() as server:
+        with pytest.raises(FatalError, match=r"has no batch API .* Nothing was asked"):
+            mapped(server, 100, cache=tmp_path / "a", ask_above=1.0)
+        assert not [entry for entry in server.log() if entry["outcome"] == "answered"]
+
+
+@pytest.mark.parametrize("options", [{"cache": False}, {"replay": True}], ids=["cache", "replay"])
+def test_what_cannot_be_taken_up_again_is_refused(tmp_path, options):
+    replay = str(tmp_path / "r.jsonl") if options.pop("replay", None) else None
+    with (
+        Agent("gpt-4o-mini", api_key=KEY, base_url="http://127.0.0.1:9/v1", replay=replay) as agent,
+        pytest.raises(FatalError, match="batch=True needs a server and the cache"),
+    ):
+        agent.map_sync("{{text}}", ["a"], batch=True, **options)
+
+
+def test_files_and_batches_keep_to_their_limits(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch_job, "MOST_REQUESTS", 40)
+    with BatchServer(most_running=2) as server:
+        done = mapped(server, 190, cache=tmp_path / "a")
+        states = Counter(each["status"] for each in server.batches())
+        sizes = {each.count("\n") for each in server.files()}
+    assert not len(done.failed) and done.usage.input_tokens == 190 * 20
+    assert max(sizes) == 40
+    assert states["completed"] == 5 and set(states) <= {"completed", "failed"}
+
+
+def test_the_bytes_of_a_file_have_a_limit_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch_job, "MOST_BYTES", 2_000)
+    with BatchServer() as server:
+        done = mapped(server, 50, cache=tmp_path / "a")
+        files = server.files()
+    assert not len(done.failed)
+    assert len(files) > 1 and max(len(each.encode()) for each in files) <= 2_000
+
+
+@pytest.mark.parametrize("ends", ["expired", "cancelled", "completed"])
+def test_what_was_not_answered_is_asked_by_the_next_call(tmp_path, ends):
+    with BatchServer(ends=ends, share=0.5) as server:
+        first = mapped(server, 100, cache=tmp_path / "a")
+        assert len(first.failed) == 50
+        (kind,) = first.progress.kinds()
+        assert kind == ("status 400" if ends == "completed" else f"batch_{ends}")
+        second = mapped(server, 100, cache=tmp_path / "a")
+        tokens = sum(entry["tokens"] for entry in server.log())
+    assert len(second.failed) == 25 and second.progress.kept == 50
+    assert (first.progress.tokens + second.progress.tokens) == tokens == 75 * 30
+
+
+def test_a_batch_that_the_provider_refuses_is_one_sentence(tmp_path):
+    with (
+        BatchServer(most_running=0) as server,
+        pytest.raises(FatalError, match=r"did not take the batch.*Enqueued token limit"),
+    ):
+        mapped(server, 10, cache=tmp_path / "a")
+
+
+def test_slips_of_the_api_and_a_lost_answer_pay_nothing_twice(tmp_path):
+    with BatchServer(slips=3, lost=True) as server:
+        done = mapped(server, 30, cache=tmp_path / "a")
+        assert len(server.batches()) == 1 and len(server.log()) == 30
+    assert not len(done.failed)
+
+
+def test_a_wrong_key_is_not_repeated(tmp_path):
+    with BatchServer(key="sk-another-one") as server, pytest.raises(FatalError) as caught:
+        mapped(server, 10, cache=tmp_path / "a")
+    assert KEY not in str(caught.value)
+
+
+def test_the_deadline_leaves_it_with_the_provider_and_the_next_call_takes_it_up(tmp_path):
+    with BatchServer(stays="in_progress", key=KEY) as server:
+        first = mapped(server, 60, cache=tmp_path / "a", deadline=1.5)
+        assert first.frame["error"].str.contains("the provider goes on").all()
+        (sent,) = Ledger(tmp_path / "a").all()
+        assert (sent.rows, sent.state) == (60, "in_progress")
+        server.release()
+        second = mapped(server, 80, cache=tmp_path / "a")
+        assert len(server.log()) == 80 and len(server.batches()) == 2
+    assert not len(second.failed) and second.usage.input_tokens == 80 * 20
+    assert not Ledger(tmp_path / "a").all()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in written if path.suffix in (".jsonl", ".results")]
+    assert not [path for path in written if KEY.encode() in path.read_bytes()]
+
+
+def test_another_prompt_does_not_wait_for_it(tmp_path):
+    with BatchServer(stays="in_progress") as server:
+        mapped(server, 10, cache=tmp_path / "a", deadline=0.5)
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            done = agent.map_sync("other {{text}}", rows(3), cache=tmp_path / "a")
+    assert not len(done.failed)
+
+
+def test_the_sample_is_asked_directly_and_the_rest_only_if_it_may_cost_that(tmp_path):
+    with BatchServer() as server:
+        done = mapped(server, 200, cache=tmp_path / "a", ask_above=1e-9)
+        assert not server.batches()
+        assert done.frame["answer"].notna().sum() == 50
+        done = mapped(server, 200, cache=tmp_path / "a", ask_above=1.0)
+        assert len(server.batches()) == 1 and len(server.log()) == 200
+    assert not len(done.failed)
+
+
+def test_a_budget_is_kept(tmp_path):
+    with BatchServer() as server:
+        done = mapped(server, 400, cache=tmp_path / "a", max_tokens=5_000)
+        assert 4_000 < sum(entry["tokens"] for entry in server.log()) <= 5_000
+    assert "max_tokens" in done.stopped
+
+
+MAP = """
+import sys
+from agent_magics import Agent
+from agent_magics.rows.batches import job
+
+job.FIRST_LOOK = 0.02
+agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key=sys.argv[3])
+agent.map_sync("{{text}}", [f"row {number}" for number in range(60)], ask_above=None,
+               cache=sys.argv[2], batch=True)
+"""
+
+
+@pytest.mark.parametrize("after", ["/v1/files", "/v1/batches", "in_progress", "completed"])
+def test_a_killed_kernel_loses_no_batch(tmp_path, after):
+    cache = tmp_path / "answers.sqlite"
+    root = str(Path(__file__).parents[4])
+    with BatchServer(stays="" if after == "completed" else "in_progress") as server:
+        command = [sys.executable, "-c", MAP, server.base_url, str(cache), KEY]
+        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}) as killed:
+            while killed.poll() is None and not _has_come(server, after):
+                pass
+            killed.send_signal(signal.SIGKILL)
+        server.release()
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            done = agent.map_sync(
+                "{{text}}",
+                [f"row {number}" for number in range(60)],
+                ask_above=None,
+                cache=cache,
+                batch=True,
+            )
+        asked = Counter(entry["last"] for entry in server.log())
+    assert not len(done.failed)
+    assert len(asked) == 60 and set(asked.values()) == {1}
+
+
+def _has_come(server, after):
+    if after == "/v1/files":
+        return bool(server.files())
+    states = [each["status"] for each in server.batches()]
+    return bool(states) if after == "/v1/batches" else after in states

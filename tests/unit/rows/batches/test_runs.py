@@ -1,0 +1,64 @@
+"""`%agent map`: what is at batch APIs is listed, fetched and cancelled."""
+
+import pytest
+
+from agent_magics import Agent
+from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.batches import job as batch_job
+from agent_magics.rows.batches.ledger import Ledger
+from agent_magics.rows.mapping import cache_file
+from tests.support.models.batch_server import BatchServer
+
+KEY = "sk-map-0123456789abcdefghij"
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch):
+    monkeypatch.setattr(batch_job, "FIRST_LOOK", 0.01)
+
+
+def opened(server):
+    return Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY)
+
+
+def mapped(agent, **options):
+    options = {"batch": True, "ask_above": None, **options}
+    return agent.map_sync("{{text}}", [f"row {number}" for number in range(40)], **options)
+
+
+def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
+    with BatchServer(stays="in_progress") as server, opened(server) as agent:
+        assert maps_text(agent, []) == NONE
+        mapped(agent, deadline=1.0)
+        assert "in progress" in maps_text(agent, ["resume"])
+        server.release()
+        while "its results are here" not in maps_text(agent, ["resume"]):
+            pass
+        address = server.base_url
+        assert "| gpt-4o-mini |" in maps_text(agent, []).replace("`", "")
+        done = mapped(agent)
+        assert len(server.log()) == 40 and address == server.base_url
+        assert maps_text(agent, []) == NONE
+    assert not len(done.failed)
+    folder = Ledger(cache_file()).folder()
+    assert folder.stat().st_mode & 0o777 == 0o700 and not list(folder.iterdir())
+
+
+def test_a_batch_is_cancelled_and_its_answers_are_kept():
+    with BatchServer(stays="in_progress") as server, opened(server) as agent:
+        mapped(agent, deadline=1.0)
+        (sent,) = Ledger(cache_file()).all()
+        assert "cancelling" in maps_text(agent, ["cancel", sent.token[:8]])
+        done = mapped(agent)
+        assert len(server.log()) == 20
+    assert len(done.failed) == 20 and "batch_cancelled" in done.progress.kinds()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["nope"], "takes nothing, resume"), (["cancel", "zz"], "names 0 batches")],
+)
+def test_what_does_not_fit_is_one_sentence(arguments, words):
+    with BatchServer() as server, opened(server) as agent, pytest.raises(FatalError, match=words):
+        maps_text(agent, arguments)
