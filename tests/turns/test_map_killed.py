@@ -1,5 +1,6 @@
 """A map that is killed at any moment: what was answered is not asked again, no row is lost."""
 
+import random
 import signal
 import subprocess
 import sys
@@ -20,13 +21,21 @@ agent.map_sync("{{text}}", [f"row {number}" for number in range(2000)], ask_abov
 """
 AT_ONCE = 20
 KILLS = (30, 200, 350, 800, 1200)
+RANDOM = sorted(random.Random(16).sample(range(20, 1950), 100))
 
 
-@pytest.mark.soak
-def test_a_killed_map_goes_on_where_it_was(tmp_path):
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(KILLS, marks=pytest.mark.soak),
+        pytest.param(RANDOM, marks=pytest.mark.long),
+    ],
+    ids=["some", "random"],
+)
+def test_a_killed_map_goes_on_where_it_was(tmp_path, kills):
     cache = tmp_path / "answers.sqlite"
     with RowServer() as server:
-        for count in KILLS:
+        for count in kills:
             command = [sys.executable, "-c", MAP, server.base_url, str(cache)]
             with subprocess.Popen(command) as killed:
                 while len(server.log()) < count and killed.poll() is None:
@@ -47,5 +56,5 @@ def test_a_killed_map_goes_on_where_it_was(tmp_path):
     assert done.frame["error"].isna().all() and len(asked) == 2000
     twice = sum(asked.values()) - 2000
     # In flight, or answered in the moment that a group of answers waits to be written.
-    assert twice <= len(KILLS) * 200
+    assert twice <= len(kills) * 200
     assert 0 <= tokens - done.frame["tokens"].sum() <= twice * 30
