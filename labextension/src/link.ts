@@ -34,7 +34,8 @@ export class Link {
     private _kernel: Kernel,
     private _tools: PageTools,
     private _work: Work,
-    private _around: Around
+    private _around: Around,
+    private _personal: () => { [name: string]: Json }
   ) {
     this._redraw = new Redraw(_panel);
     this._line = new Line(_kernel, () => this._hello());
@@ -76,6 +77,10 @@ export class Link {
     const came = await within(limit, answer);
     this._asked.delete(id);
     return came ? answer : null;
+  }
+
+  sendSettings(): void {
+    this._line.send({ type: 'settings', values: this._personal() });
   }
 
   dispose(): void {
@@ -133,6 +138,7 @@ export class Link {
       client: this._kernel.clientId,
       path: this._panel.context.path,
       conversation: this._conversation(),
+      settings: this._personal(),
       tools: this._tools.specs as unknown as Json
     };
   }
@@ -200,6 +206,7 @@ export class Link {
       case 'welcome':
         this._panel.node.classList.add(LINKED);
         this._sendTools(); // some may have come or gone since the knock
+        this.sendSettings();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;
       case 'overview':

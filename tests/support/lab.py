@@ -139,6 +139,11 @@ class Lab:
         disabled = {extension: True} if extension else {}
         file.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
 
+    def settings_file(self, plugin: str) -> Path:
+        """Return the file of what the person has set of a plugin."""
+        package, _, name = plugin.partition("/")
+        return self._home / "settings" / package / f"{name}.jupyterlab-settings"
+
     def write(self, name: str, cells: Sequence[str | nbformat.NotebookNode]) -> None:
         """Write a notebook of these code cells."""
         made = [nbformat.v4.new_code_cell(c) if isinstance(c, str) else c for c in cells]

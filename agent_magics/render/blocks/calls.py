@@ -21,6 +21,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import Blocks, DisplayBlock, add_note
+from agent_magics.render.blocks.frames import without_frames
 from agent_magics.render.describe import (
     SAVED_DIFF,
     describe_call,
@@ -129,8 +130,8 @@ class CallBlocks:
         block.item["status"] = "completed" if ok else "denied" if denied else "failed"
         rich = self._rich.pop(event.call_id, ())
         if rich:
-            # The figures follow; the text in their place is for the model.
-            output = _FIGURE.sub("", output)
+            # Figures and tables follow; the text in their place is for the model.
+            output = without_frames(_FIGURE.sub("", output), rich)
         block.item["output"] = shorten(output)
         block.item["exit_code"] = event.details.get("exit_code")
         if isinstance(note := event.details.get("note"), str):
