@@ -1,11 +1,12 @@
 """A model server far away: answers each request after 200 ms, on either wire, without streaming.
 
-Run as a program it prints its port. ``GET /times`` returns the seconds (monotonic) at which each
-thousandth request came.
+Run as a program it prints its port; its argument, if there is one, is another delay in seconds.
+``GET /times`` returns the seconds (monotonic) at which each thousandth request came.
 """
 
 import asyncio
 import json
+import sys
 import time
 from typing import ClassVar
 
@@ -56,6 +57,7 @@ class Connection(asyncio.Protocol):
 
     times: ClassVar[list[float]] = []
     count = 0
+    delay = DELAY
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport, self.received = transport, b""
@@ -80,7 +82,7 @@ class Connection(asyncio.Protocol):
             Connection.times.append(time.monotonic())
         Connection.count += 1
         wire = "chat" if b"/chat/" in head[:100] else "responses"
-        asyncio.get_running_loop().call_later(DELAY, self.write, WHOLE[wire])
+        asyncio.get_running_loop().call_later(Connection.delay, self.write, WHOLE[wire])
 
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():
@@ -96,4 +98,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
+    Connection.delay = float(sys.argv[1]) if len(sys.argv) > 1 else DELAY
     asyncio.run(serve())

@@ -1,16 +1,25 @@
-"""Writes docs/settings.md from the table of settings, so that the page is never stale.
+"""Writes docs/settings.md and the settings of JupyterLab's editor, so that they are never stale.
 
-`python docs/make_settings.py` writes the page; with `--check` it only reports whether it is
-current.
+Both are made from the table of settings. `python docs/make_settings.py` writes them; with `--check`
+it only reports whether they are current.
 """
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from agent_magics.protocol.config import Setting, Where
-from agent_magics.settings.table import DEFAULTS, SETTINGS, choices_of
+from agent_magics.settings.table import (
+    DEFAULTS,
+    SETTINGS,
+    choices_of,
+    schema_of,
+    settings_in_editor,
+)
 
 PAGE = Path(__file__).parent / "settings.md"
+SCHEMA = PAGE.parents[1] / "labextension" / "schema" / "settings.json"
 HEAD = """\
 # Settings
 
@@ -30,10 +39,12 @@ Who wins, the first first:
    and only where they make a run *stricter*; a server, a key, hooks or folders they cannot set.
    Trust binds the settings: when they change you are asked again, when the rest of the file
    changes you are not;
-4. your own `config.toml`, in the folder of settings of your platform (on Linux
+4. what you set in JupyterLab: *Settings*, *Settings Editor*, *Agents*. Pages report it to their
+   kernels; it holds for all notebooks, and never has a key;
+5. your own `config.toml`, in the folder of settings of your platform (on Linux
    `~/.config/agent-magics`);
-5. the environment;
-6. the default.
+6. the environment;
+7. the default.
 
 `%agent settings` shows each value and where it comes from.
 
@@ -80,15 +91,41 @@ def page() -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
+def property_of(name: str, setting: Setting) -> dict[str, Any]:
+    """Return a setting as JupyterLab's editor shows it."""
+    default = getattr(DEFAULTS, name)
+    title = name.replace("_", " ").capitalize()
+    found = {"title": title, "description": setting.help, **schema_of(name)}
+    return found if default in (None, ()) else {**found, "default": default}
+
+
+def schema() -> str:
+    """Return the schema of the settings in JupyterLab's editor."""
+    properties = {name: property_of(name, each) for name, each in settings_in_editor().items()}
+    made = {
+        "title": "Agents",
+        "description": "Settings of agents in all notebooks; %agent settings shows which hold.",
+        "jupyter.lab.setting-icon": "agent-magics:agent",
+        "properties": properties,
+        "additionalProperties": False,
+        "type": "object",
+    }
+    return json.dumps(made, indent=2) + "\n"
+
+
 def main() -> int:
-    """Write the page, or check it."""
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        print(f"{PAGE} is out of date: run make fmt", file=sys.stderr)
-        return 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
+    """Write the page and the schema, or check them."""
+    stale = [
+        (file, text)
+        for file, text in ((PAGE, page()), (SCHEMA, schema()))
+        if not file.exists() or file.read_text(encoding="utf-8") != text
+    ]
+    for file, text in stale:
+        if "--check" in sys.argv[1:]:
+            print(f"{file} is out of date: run make fmt", file=sys.stderr)
+        else:
+            file.write_text(text, encoding="utf-8")
+    return int(bool(stale) and "--check" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ def execute(source: Path) -> tuple[nbformat.NotebookNode, Exception | None]:
 
 
 def items(notebook: nbformat.NotebookNode) -> list[dict]:
-    """Return the agent's items in the notebook's outputs, in order, blocks opened."""
-    found: list[dict] = []
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            item = output.get("data", {}).get(ITEM, {})
-            found += item.get("items", [item]) if item else []
-    return found
+    """Return the agent's items in the notebook's outputs, in order, blocks and groups opened."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return _opened([o["data"][ITEM] for o in outputs if ITEM in o.get("data", {})])
+
+
+def _opened(items: list[dict]) -> list[dict]:
+    return [each for item in items for each in _opened(item.get("items", [])) or [item]]
 
 
 def save(notebook: nbformat.NotebookNode, stem: Path, exporter: Any) -> tuple[Path, Path]:

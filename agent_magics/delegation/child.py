@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink
-from agent_magics.delegation.types import AgentType
+from agent_magics.delegation.types import AgentType, limits_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
 from agent_magics.engine.cost import Spending
@@ -225,4 +225,5 @@ class SubAgent:
             cost=spending.cost,
             conversation=self.id,
             call_id=self.call_id,
+            budget=limits_of(self.budget),
         )

@@ -9,8 +9,10 @@ from agent_magics.delegation.clock import WorkClock
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.file_changes.turn import DiffTracker
 from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.file_history.writers import Writers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
@@ -143,6 +145,16 @@ class ParentLink:
         if turn.context.ask_client is None:
             raise RespondToModel("Not run: no client is there to run it.")
         return await turn.context.ask_client(f"{self._path}/{call_id}", *call)
+
+    @property
+    def writers(self) -> Writers:
+        """The last writers of files, among the parent and its sub-agents."""
+        return self.conversation.files.writers
+
+    def find_tracker(self) -> DiffTracker | None:
+        """Return the tracker of the turn that began the work; None where a program did."""
+        tracker = None if self.turn is None else self.turn.context.diff_tracker
+        return tracker if isinstance(tracker, DiffTracker) else None
 
     def charge(self, model: str, usage: Usage) -> None:
         """Charge a request to the parent's conversation and to the run that began the work."""

@@ -21,16 +21,25 @@ from agent_magics.delegation.report import bring_results, report
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
-from agent_magics.delegation.types import BUILT_IN, EXPLORE, AgentType, completed, least
+from agent_magics.delegation.types import (
+    BUILT_IN,
+    EXPLORE,
+    AgentType,
+    budget_of,
+    completed,
+    least,
+)
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation
+from agent_magics.engine.cost import Spending
 from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
+from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
 
 # Sub-agents that work at the same time, and those of one conversation. They have none of their own.
@@ -300,7 +309,9 @@ class AgentPool:
         request = SpawnRequest(
             task=last.task, agent_type=kind.name, name=last.sub_agent, tools=last.tools or None
         )
-        agent = self._made(last.sub_agent, kind, request, kind.budget, turn.setup)
+        budget = budget_of(last.budget) if last.budget else kind.budget
+        agent = self._made(last.sub_agent, kind, request, budget, turn.setup)
+        agent.session.conversation.spending = _spent(last)
         agent.id, agent.text, agent.link.turn = last.conversation, last.text, turn
         agent.end(last.status if last.is_over else "stopped", "" if last.is_over else KERNEL_ENDED)
         agent.clock.worked(last.seconds)
@@ -348,6 +359,16 @@ class AgentPool:
         return lambda conversation: RecordBegun(
             conversation=conversation, agent=path, at=time.time(), cwd=cwd, parent=parent
         )
+
+
+def _spent(last: SubAgentChanged) -> Spending:
+    """Return what a sub-agent of an earlier kernel had spent when it was last reported."""
+    return Spending(
+        requests=last.requests,
+        usage=Usage(input_tokens=last.tokens),
+        known_cost=last.cost or 0.0,
+        unpriced=() if last.cost is not None else ("",),
+    )
 
 
 def _checked(budget: AgentBudget) -> AgentBudget:

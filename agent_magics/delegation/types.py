@@ -1,6 +1,7 @@
 """Defines the types of sub-agents: what each is for, its tools and its budget."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TypeVar
 
 from agent_magics.dispatch.turn.agents import AgentBudget
@@ -55,6 +56,22 @@ def completed(budget: AgentBudget, by: AgentBudget) -> AgentBudget:
             for each in fields(AgentBudget)
             if getattr(budget, each.name) is None
         },
+    )
+
+
+def limits_of(budget: AgentBudget) -> dict[str, float]:
+    """Return the limits that a budget has, by name, as records hold them."""
+    return {key: limit for key, limit in asdict(budget).items() if limit is not None}
+
+
+def budget_of(limits: Mapping[str, float]) -> AgentBudget:
+    """Return the budget that `limits_of` described."""
+    requests, tokens = limits.get("requests"), limits.get("tokens")
+    return AgentBudget(
+        None if requests is None else int(requests),
+        None if tokens is None else int(tokens),
+        limits.get("cost"),
+        limits.get("seconds"),
     )
 
 

@@ -135,7 +135,7 @@ def _context(
         messages=lambda: tuple(conversation.history.items),
         main_thread=partial(channels.work.run, emit) if parent is None else parent.main_thread,
         live_kernel=setup.live_kernel,
-        diff_tracker=conversation.files.begin(turn_id, setup.config, emit),
+        diff_tracker=conversation.files.begin(turn_id, setup.config, emit, parent),
         processes=conversation.processes,
         read_rules=read_rules,
         handles=conversation.handles,

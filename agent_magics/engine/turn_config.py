@@ -15,6 +15,7 @@ from agent_magics.dispatch.turn.agents import SubAgents
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.dispatch.turn.live import LiveKernel
 from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.engine.file_changes.conversation import SharesChanges
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.models.base import Model
 from agent_magics.protocol.config import RunConfig
@@ -46,7 +47,7 @@ class Delegates(Protocol):
         ...
 
 
-class Parent(Protocol):
+class Parent(SharesChanges, Protocol):
     """The agent that a sub-agent works for, as the turns of the sub-agent use it."""
 
     async def ask(self, kind: Any, **fields: Any) -> Answer:

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,10 +36,12 @@ class _Step:
 
     Attributes:
         certain: False where the person may have made the change too.
+        by: the sub-agent that made it; "" is the agent itself.
     """
 
     changes: tuple[PathChange, ...]
     certain: bool
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -112,6 +114,7 @@ class ChangeJournal:
         content: Callable[[str], bytes | None],
         *,
         certain: bool = True,
+        by: str = "",
     ) -> None:
         """Record changes.
 
@@ -121,6 +124,7 @@ class ChangeJournal:
             changes: the changes.
             content: returns a content by its digest.
             certain: whether only the agent can have made them.
+            by: the sub-agent that made them; "" is the agent itself.
         """
         with self._lock:
             self._make_room()
@@ -131,12 +135,13 @@ class ChangeJournal:
             for turn in [turn for turn in self._turns.values() if turn.undone]:
                 del self._turns[turn.id]  # new changes make a redo impossible
             self._turns.setdefault(turn_id, TurnChanges(turn_id, title))
-            self._turns[turn_id].steps.append(_Step(tuple(changes), certain))
+            self._turns[turn_id].steps.append(_Step(tuple(changes), certain, by))
             rows = [
                 {"path": c.path, "before": c.before.to_json(), "after": c.after.to_json()}
                 for c in changes
             ]
-            self._write({"turn": turn_id, "title": title, "certain": certain, "changes": rows})
+            row = {"turn": turn_id, "title": title, "certain": certain, "changes": rows}
+            self._write({**row, "by": by} if by else row)
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest turns if too much is stored."""
@@ -196,6 +201,20 @@ class ChangeJournal:
     def changes_of(self, turns: Sequence[TurnChanges]) -> list[PathChange]:
         """Return the combined change of each path by these turns."""
         return self._compose(turns, doubtful=True)[0]
+
+    def authors(self, turn_ids: Collection[str]) -> dict[str, str]:
+        """Return for each path that sub-agents changed in these turns by whom: "by worker-1"."""
+        with self._lock:
+            by = dict[str, dict[str, None]]()
+            for turn in (turn for turn in self._turns.values() if turn.id in turn_ids):
+                for step in turn.steps:
+                    for change in step.changes:
+                        by.setdefault(change.path, {})[step.by] = None
+        return {
+            path: f"{'also ' * ('' in names)}by {', '.join(filter(None, names))}"
+            for path, names in by.items()
+            if any(names)
+        }
 
     @staticmethod
     def is_doubtful(turns: Sequence[TurnChanges]) -> bool:
@@ -359,7 +378,7 @@ class ChangeJournal:
             for turn in [turn for turn in self._turns.values() if turn.undone]:
                 del self._turns[turn.id]
             turn = self._turns.setdefault(row["turn"], TurnChanges(row["turn"], row["title"]))
-            turn.steps.append(_Step(changes, row["certain"]))
+            turn.steps.append(_Step(changes, row["certain"], str(row.get("by", ""))))
         else:
             undone = "undone" in row
             for name in row["undone" if undone else "redone"]:

@@ -488,6 +488,7 @@ class SubAgentChanged(Event):
         seconds, requests, tokens, cost: spent so far; a cost of None is not known.
         conversation: the id of its own record.
         call_id: the call that began its work.
+        budget: what it may spend, by the names of these fields; a limit that is missing is none.
     """
 
     sub_agent: str
@@ -504,6 +505,7 @@ class SubAgentChanged(Event):
     cost: float | None = None
     conversation: str = ""
     call_id: str = ""
+    budget: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:

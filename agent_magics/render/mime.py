@@ -1,9 +1,10 @@
 """A block as the MIME bundle that a cell publishes and a notebook keeps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import VERSION, DisplayBlock
+from agent_magics.render.blocks.groups import group_calls
 from agent_magics.render.text import to_markdown, to_plain
 
 ITEM_MIME = "application/vnd.agent-magics.item+json"
@@ -25,9 +26,12 @@ def item_bundle(item: dict[str, Json]) -> dict[str, Json]:
     return {ITEM_MIME: item, "text/markdown": to_markdown(item), "text/plain": to_plain(item)}
 
 
-def blocks_item(items: list[dict[str, Json]]) -> dict[str, Json]:
-    """Wrap several finished items into one item of kind "block"."""
-    return {"version": VERSION, "kind": "block", "items": list(items)}
+def blocks_item(items: Sequence[dict[str, Json]]) -> dict[str, Json]:
+    """Wrap several items into one of kind "block", or of "group" where only finished calls are."""
+    grouped = group_calls(items)
+    if len(grouped) == 1 and grouped[0]["kind"] == "group":
+        return grouped[0]
+    return {"version": VERSION, "kind": "block", "items": [*grouped]}
 
 
 def harmless(data: Mapping[str, Json]) -> dict[str, Json]:

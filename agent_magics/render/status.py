@@ -19,6 +19,7 @@ from agent_magics.protocol.events import (
     ToolCallEvent,
     ToolCallFailed,
     ToolCallPending,
+    ToolCallRunning,
 )
 from agent_magics.protocol.items import Usage
 from agent_magics.render.describe import describe_call
@@ -49,12 +50,18 @@ class TurnStatus:
         self.queued: tuple[QueuedPrompt, ...] = ()
         self._model = WAITS  # what the model does, where nothing else is going on
         self._calls: dict[str, str] = {}
+        self._running: dict[str, float] = {}
         self._questions: dict[str, str] = {}
 
     @property
     def questions(self) -> int:
         """The number of questions that wait for the person."""
         return len(self._questions)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the call began that has run for the longest (seconds since the epoch), if any."""
+        return min(self._running.values(), default=None)
 
     def apply(self, event: Event) -> None:
         """Apply an event."""
@@ -83,8 +90,11 @@ class TurnStatus:
             title = describe_call(event.arguments)
             self._calls[event.call_id] = ": ".join(filter(None, (event.name, title)))
             self._model = WAITS
+        elif isinstance(event, ToolCallRunning):
+            self._running[event.call_id] = event.at
         elif isinstance(event, (ToolCallCompleted, ToolCallFailed)):
             self._calls.pop(event.call_id, None)
+            self._running.pop(event.call_id, None)
 
     def _now(self) -> str:
         if self._questions:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agent_magics.exec.output import clean_output
 from agent_magics.protocol.items import JsonMapping
+from agent_magics.render.blocks.frames import frame_markdown
 from agent_magics.render.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
@@ -142,6 +143,20 @@ def _block_markdown(item: Item) -> str:
     return "\n\n".join(map(to_markdown, item["items"]))
 
 
+def _group_markdown(item: Item) -> str:
+    """Return a group as a fold, which GitHub, JupyterLab and nbconvert draw.
+
+    An empty line ends the HTML, so what is inside is Markdown as elsewhere.
+    """
+    inside = _block_markdown(item)
+    summary = re.sub(r"[^\w ,.…()-]", "?", item["title"])  # some of it may be a tool's name
+    return f"<details><summary>{summary}</summary>\n\n{inside}\n\n</details>"
+
+
+def _group_plain(item: Item) -> str:
+    return f"{item['title']}:\n\n{_block_plain(item)}"
+
+
 def _tool_plain(item: Item) -> str:
     head = f"[{item['name']}] {item['title']} ({_headline(item)})"
     body = item.get("diff") or _plain_output(item)
@@ -168,7 +183,9 @@ _MARKDOWN: dict[str, Callable[[Item], str]] = {
     "patch": _patch_markdown,
     "changes": changes_markdown,
     "plan": _plan_markdown,
+    "table": frame_markdown,
     "usage": lambda item: f"*{harmless_prose(_usage(item))}*",
+    "group": _group_markdown,
     "block": _block_markdown,
 }
 _PLAIN: dict[str, Callable[[Item], str]] = {
@@ -179,6 +196,8 @@ _PLAIN: dict[str, Callable[[Item], str]] = {
     "patch": _tool_plain,
     "changes": changes_plain,
     "plan": _plan_plain,
+    "table": lambda item: code_as_text(tables_as_text(frame_markdown(item))),
     "usage": _usage,
+    "group": _group_plain,
     "block": _block_plain,
 }

@@ -1,7 +1,8 @@
 """Merges the sources of settings by precedence, and records the origin of each value.
 
 From highest to lowest: a cell's option, values of a program or of `%config`, the project's files
-(trusted, and only to tighten), the person's file, the environment, the default.
+(trusted, and only to tighten), JupyterLab's settings editor, the person's file, the environment,
+the default.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.editor import read_editor_settings
 from agent_magics.settings.files import ProjectSettings, read_user_settings, tightening
 from agent_magics.settings.table import SETTINGS
 from agent_magics.settings.validation import check_roots, validated
@@ -19,6 +21,7 @@ from agent_magics.settings.validation import check_roots, validated
 # A key is looked up by the provider that it belongs to, and never stands in the settings.
 _VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
 DEFAULT, ENVIRONMENT, USER, PROJECT = "default", "environment", "your config.toml", "project"
+EDITOR = "JupyterLab"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def resolve(given: Sequence[Source]) -> Resolved:
     below: list[Source] = [Source(ENVIRONMENT, _from_environment())]
     if (user := read_user_settings()) is not None:
         below.append(Source(USER, user.values))
+    below.append(Source(EDITOR, read_editor_settings()))
     checked = [Source(each.name, validated(each.values)) for each in given]
     chosen = _values_of(checked)
     workspace = {"cwd": chosen["cwd"]} if "cwd" in chosen else validated({"cwd": "."})

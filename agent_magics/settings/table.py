@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import StrEnum
-from typing import Any, TypeAlias, get_args
+from types import UnionType
+from typing import Any, TypeAlias, get_args, get_origin
+
+from annotated_types import Ge, Gt
 
 from agent_magics.protocol.config import Setting, Settings, Where
 
@@ -15,11 +18,35 @@ SETTINGS: Mapping[str, Setting] = {
     for name, kind in KINDS.items()
 }
 DEFAULTS = Settings()
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 def settings_in(where: Where) -> dict[str, Setting]:
     """Return the settings that can be given in a place (program, cell, file ...), by name."""
     return {name: each for name, each in SETTINGS.items() if where in each.where}
+
+
+def settings_in_editor() -> dict[str, Setting]:
+    """Return the settings in JupyterLab's settings editor: the plain ones of the person's file."""
+    return {name: each for name, each in settings_in(Where.USER).items() if schema_of(name)}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON schema of a setting's value; {} where it is not plain."""
+    if choices_of(name):
+        return {"type": "string", "enum": list(choices_of(name))}
+    base = base_of(name)
+    origin: Any = get_origin(base)
+    if origin is tuple:
+        return {"type": "array", "items": {"type": "string"}}
+    kind = get_args(base)[0] if isinstance(base, UnionType) else base
+    found: dict[str, Any] = {"type": _JSON_TYPES[kind]} if kind in _JSON_TYPES else {}
+    for mark in get_args(KINDS[name]) if found else ():
+        if isinstance(mark, Ge):
+            found["minimum"] = mark.ge
+        elif isinstance(mark, Gt):
+            found["exclusiveMinimum"] = mark.gt
+    return found
 
 
 def base_of(name: str) -> Kind:

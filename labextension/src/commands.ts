@@ -3,15 +3,16 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker, NotebookPanel, Output } from '@jupyterlab/notebook';
 
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { agentIcon } from './icon.js';
+import { makePrompt } from './failures.js';
 import type { Run, Work } from './work.js';
 
 export const CATEGORY = 'Agent';
+export const FIX = 'fix-error';
 const OPEN = '.agm-question:not([data-answered])';
 const FOOT = '.am-foot';
-/** Of a long error the last lines tell the most. */
-const MOST_LINES = 40;
-const SEQUENCES = /\x1b\[[0-9;]*[A-Za-z]/g;
-
 type Shell = JupyterFrontEnd['shell'];
 
 interface Action {
@@ -26,12 +27,16 @@ interface Action {
 export function addCommands(
   { commands, shell }: JupyterFrontEnd,
   tracker: INotebookTracker,
-  work: Work
+  work: Work,
+  trans: TranslationBundle,
+  variablesOf: (panel: NotebookPanel) => Promise<string[]>
 ): string[] {
-  const actions = actionsOf(shell, tracker, work);
+  const actions = actionsOf(shell, tracker, work, trans, variablesOf);
   return Object.entries(actions).map(([name, { label, caption, run, applies }]) => {
     const id = `agent-magics:${name}`;
-    commands.addCommand(id, { label, caption, execute: run, isEnabled: applies });
+    // It has a button in the toolbar of each cell, which shows only where it has failed.
+    const inToolbar = name === FIX ? { icon: agentIcon, isVisible: applies } : {};
+    commands.addCommand(id, { label, caption, execute: run, isEnabled: applies, ...inToolbar });
     return id;
   });
 }
@@ -39,68 +44,71 @@ export function addCommands(
 function actionsOf(
   shell: Shell,
   tracker: INotebookTracker,
-  work: Work
+  work: Work,
+  trans: TranslationBundle,
+  variablesOf: (panel: NotebookPanel) => Promise<string[]>
 ): { [name: string]: Action } {
   const hasQuestion = (): boolean => work.questions > 0 || document.querySelector(OPEN) !== null;
   const isAtWork = (): boolean => work.runs.length > 0;
   const hasNotebook = (): boolean => tracker.currentWidget !== null;
   return {
     'next-question': {
-      label: 'Go to the Next Question',
-      caption: 'Go to the next question that waits for an answer',
+      label: trans.__('Go to the Next Question'),
+      caption: trans.__('Go to the next question that waits for an answer'),
       run: () => goToWork(shell, work),
       applies: hasQuestion
     },
     approve: {
-      label: 'Approve the Question',
-      caption: 'Approve the question that has the focus; without one, go to the next',
+      label: trans.__('Approve the Question'),
+      caption: trans.__('Approve the question that has the focus; without one, go to the next'),
       run: () => answer('approve', shell, work),
       applies: hasQuestion
     },
     deny: {
-      label: 'Deny the Question',
-      caption: 'Deny the question that has the focus; without one, go to the next',
+      label: trans.__('Deny the Question'),
+      caption: trans.__('Deny the question that has the focus; without one, go to the next'),
       run: () => answer('deny', shell, work),
       applies: hasQuestion
     },
     steer: {
-      label: 'Message to the Agent',
-      caption: 'Say something to the agent at work',
+      label: trans.__('Message to the Agent'),
+      caption: trans.__('Say something to the agent at work'),
       run: () => inFoot(shell, tracker, work, 'input')?.focus(),
       applies: isAtWork
     },
     stop: {
-      label: 'Stop the Agent',
-      caption: 'End the turn of the agent at work',
+      label: trans.__('Stop the Agent'),
+      caption: trans.__('End the turn of the agent at work'),
       run: () => inFoot(shell, tracker, work, '.am-foot-stop')?.click(),
       applies: isAtWork
     },
     notify: {
-      label: 'Notify Me by the System',
-      caption: 'Let the browser notify you when the page is out of sight and an agent needs you',
+      label: trans.__('Notify Me by the System'),
+      caption: trans.__('Let the browser notify you when the page is out of sight and an agent needs you'),
       run: () => void Notification.requestPermission(),
       applies: () => 'Notification' in window && Notification.permission === 'default'
     },
     'new-cell': {
-      label: 'New Agent Cell',
-      caption: 'Insert a %%agent cell below',
+      label: trans.__('New Agent Cell'),
+      caption: trans.__('Insert an agent cell below'),
       run: () => insertBelow(tracker.currentWidget, '%%agent\n'),
       applies: hasNotebook
     },
-    'fix-error': {
-      label: 'Explain and Fix the Error',
-      caption: 'Insert a %%agent cell about the error of the active cell',
+    [FIX]: {
+      label: trans.__('Explain and Fix the Error'),
+      caption: trans.__('Insert an agent cell about the error of the active cell'),
       run: () => {
-        const failed = failedCell(tracker.currentWidget);
-        if (failed !== null) {
-          insertBelow(tracker.currentWidget, failed);
+        const panel = tracker.currentWidget;
+        const failed = failedCell(panel);
+        if (panel !== null && failed !== null) {
+          void variablesOf(panel).then(names => insertBelow(panel, makePrompt(...failed, names)));
         }
       },
       applies: () => failedCell(tracker.currentWidget) !== null
     },
     'to-prompt': {
-      label: 'Make the Cell a Prompt',
-      caption: 'Put %%agent above the text of the active cell',
+      label: trans.__('Make the Cell a Prompt'),
+      caption: trans.__('Turn the text of the active cell into a prompt'),
       run: () => {
         const cell = tracker.currentWidget?.content.activeCell;
         cell?.model.sharedModel.updateSource(0, 0, '%%agent\n');
@@ -184,32 +192,16 @@ function insertBelow(panel: NotebookPanel | null, source: string): void {
   content.mode = 'edit';
   const cell = content.activeCell;
   const line = source.split('\n').length - 1;
-  void cell?.ready.then(() => cell.editor?.setCursorPosition({ line, column: 0 }));
+  void cell?.ready.then(() => {
+    cell.editor?.setCursorPosition({ line, column: 0 });
+    cell.editor?.focus(); // which may be on a button of the cell's toolbar
+  });
 }
 
-/** A prompt about the error below the active cell; null where there is none. */
-function failedCell(panel: NotebookPanel | null): string | null {
+/** The text of the active cell and its error; null where it has none. */
+function failedCell(panel: NotebookPanel | null): [string, Output] | null {
   const model = panel?.content.activeCell?.model;
   const outputs = model?.outputs?.toJSON() ?? [];
   const error = outputs.find(output => output.output_type === 'error');
-  return model && error ? promptAbout(model.sharedModel.getSource(), error) : null;
-}
-
-/** What an agent is asked about a cell that failed; nothing in it is evaluated. */
-export function promptAbout(source: string, error: Output): string {
-  const lines = (error.traceback as string[]).join('\n').replace(SEQUENCES, '').split('\n');
-  const traceback = lines.slice(-MOST_LINES).join('\n');
-  const words = [
-    'This cell failed. Find out why and tell me how to fix it; look at the variables that it uses.',
-    fence(source, 'python'),
-    fence(traceback, '')
-  ];
-  return `%%agent\n${words.join('\n\n').replaceAll('{{', '\\{{')}\n`;
-}
-
-/** A code block whose fence is longer than any in the text. */
-function fence(text: string, language: string): string {
-  const longest = Math.max(2, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length));
-  const ticks = '`'.repeat(longest + 1);
-  return `${ticks}${language}\n${text.trimEnd()}\n${ticks}`;
+  return model && error ? [model.sharedModel.getSource(), error] : null;
 }

@@ -3,9 +3,9 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
 import type {
-  BlockItem,
   ChangedFile,
   ChangesItem,
+  GroupItem,
   Item,
   NoticeItem,
   PictureItem,
@@ -19,6 +19,7 @@ import type {
   UnknownItem,
   UsageItem
 } from './items.js';
+import { drawTable } from './table.js';
 import { colouredRuns, type Run } from './colours.js';
 import { drawMarkdown } from './markdown.js';
 import {
@@ -95,8 +96,12 @@ export async function drawItem(
       return drawUsage(item);
     case 'picture':
       return drawPicture(item, data);
+    case 'table':
+      return drawTable(item);
+    case 'group':
+      return drawGroup(item, options, key);
     case 'block':
-      return drawBlock(item, options, key);
+      return drawBlock(item.items, options, key);
     case 'unknown':
       return drawUnknown(item);
   }
@@ -192,7 +197,9 @@ async function drawTool(
     const shown = showInvisible(prettyArguments(others));
     body.append(fold(`${key}.arguments`, 'Arguments', drawPre(shown, `Arguments of ${item.name}`)));
   }
-  const card = fold(key, drawHead(item), body, startsOpen(item, output, code));
+  // The next call may take over this one's output, but not what the person did with its card.
+  const call = `${key} ${item.name} ${item.arguments.slice(0, 200)}`;
+  const card = fold(call, drawHead(item), body, startsOpen(item, output, code));
   card.classList.add('am-card', `am-${item.status}`);
   const title = showInvisible(item.title);
   card.setAttribute('aria-label', `Tool ${item.name}, ${STATUS_WORDS[item.status]}: ${title}`);
@@ -351,14 +358,46 @@ function drawPicture(item: PictureItem, data: IRenderMime.IMimeModel['data']): H
 }
 
 async function drawBlock(
-  item: BlockItem,
+  items: Item[],
   options: IRenderMime.IRendererOptions,
   key: string
 ): Promise<HTMLElement> {
   const block = make('div', 'am-block');
-  const parts = item.items.map((part, index) => drawItem(part, options, `${key}.${index}`));
+  const parts = items.map((part, index) => drawItem(part, options, `${key}.${index}`));
   block.append(...(await Promise.all(parts)));
   return block;
+}
+
+/** What stands in groups that nobody has unfolded yet. */
+const folded = new WeakMap<HTMLElement, () => Promise<void>>();
+
+/** Finished calls under one line; they are drawn when somebody unfolds it, since most stay folded. */
+function drawGroup(
+  item: GroupItem,
+  options: IRenderMime.IRendererOptions,
+  key: string
+): HTMLElement {
+  const title = showInvisible(item.title);
+  const body = make('div', 'am-body');
+  const icon = make('span', 'am-icon', STATUS_ICONS.completed);
+  icon.setAttribute('aria-hidden', 'true');
+  const group = fold(`${key}.group`, [icon, make('span', 'am-name', title)], body);
+  group.classList.add('am-group');
+  group.setAttribute('aria-label', `Finished: ${title}`);
+  folded.set(group, async () => {
+    body.append(await drawBlock(item.items, options, `${key}.group`));
+  });
+  group.addEventListener('toggle', () => void unfold(group));
+  return group;
+}
+
+/** Draw what stands in an open group, once. */
+export async function unfold(group: HTMLDetailsElement): Promise<void> {
+  const draw = folded.get(group);
+  if (group.open && draw !== undefined) {
+    folded.delete(group);
+    await draw();
+  }
 }
 
 function drawUnknown(item: UnknownItem): HTMLElement {

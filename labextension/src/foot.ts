@@ -16,6 +16,8 @@ export interface FootData {
   /** Questions that wait for the person. */
   questions: number;
   phase: number;
+  /** Of the call that has run for the longest. */
+  call: number | null;
   elapsed: number;
   tokens: number;
   cost: number | null;
@@ -23,6 +25,12 @@ export interface FootData {
   said: string[];
   queued: Queued[];
 }
+
+/** Seconds after which a call may be slow. */
+const SLOW = 30;
+const ADVICE =
+  'This may take long. Stop ends the turn and the command; a message is read when the call has ' +
+  'ended. %%agent --background leaves the notebook free for other cells.';
 
 const SAFE = ':not(.agm-dangerous)';
 
@@ -133,7 +141,8 @@ class Foot {
       button('Approve all', () => this._answerAll('approve')),
       button('Deny all', () => this._answerAll('deny'))
     );
-    this.node.append(line, this._bar, this._queue, more);
+    this._advice.setAttribute('role', 'status');
+    this.node.append(line, this._advice, this._bar, this._queue, more);
     this._timer = setInterval(() => this._count(), 1000);
   }
 
@@ -228,8 +237,13 @@ class Foot {
     if (this._data === null) {
       return;
     }
-    const { phase, elapsed, tokens, cost } = this._data;
+    const { phase, call, questions, elapsed, tokens, cost } = this._data;
     const passed = (performance.now() - this._shownAt) / 1000;
+    const isSlow = call !== null && questions === 0 && call + passed >= SLOW;
+    this._advice.hidden = !isSlow;
+    if (isSlow !== (this._advice.textContent !== '')) {
+      this._advice.textContent = isSlow ? ADVICE : '';
+    }
     this._phase.textContent = seconds(phase + passed);
     this._spent.textContent = [
       `${seconds(elapsed + passed)} in all`,
@@ -260,6 +274,7 @@ class Foot {
   private _doing = make('span', 'am-foot-doing');
   private _phase = make('span', 'am-foot-time');
   private _spent = make('span', 'am-foot-spent');
+  private _advice = make('p', 'am-foot-slow');
   private _bar = make('div', 'am-foot-line');
   private _asked = make('span', 'am-foot-doing');
   private _queue = make('ul', 'am-foot-queue');

@@ -6,13 +6,14 @@ import { IEditorExtensionRegistry, IEditorLanguageRegistry } from '@jupyterlab/c
 import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { INotebookTracker, type Json, type NotebookPanel } from '@jupyterlab/notebook';
 import { IRunningSessionManagers } from '@jupyterlab/running';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IAgentMagics, PageTools } from './api.js';
 import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
-import { addCommands, CATEGORY, goToCell, goToRun, goToWork } from './commands.js';
+import { addCommands, CATEGORY, FIX, goToCell, goToRun, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
 import { STOP_AGENT } from './draw.js';
 import { Elsewhere } from './elsewhere.js';
@@ -35,6 +36,8 @@ const COMPLETE = 'completer:invoke-notebook';
 /** The runs of all notebooks in this page, and the lines to their kernels. */
 const work = new Work();
 const links = new Set<Link>();
+/** What the person has set in the settings editor. */
+let personal: { [name: string]: Json } = {};
 /** What their kernels tell, and those of other notebooks. */
 const around = new Around();
 
@@ -74,16 +77,27 @@ const commands: JupyterFrontEndPlugin<void> = {
   description: 'Commands, shortcuts, the status bar and notifications of agents.',
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ICommandPalette, IStatusBar],
+  optional: [ICommandPalette, IStatusBar, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     palette: ICommandPalette | null,
-    bar: IStatusBar | null
+    bar: IStatusBar | null,
+    translator: ITranslator | null
   ): void => {
-    for (const command of addCommands(app, tracker, work)) {
+    const trans = (translator ?? nullTranslator).load('agent_magics');
+    for (const command of addCommands(app, tracker, work, trans, variablesOf)) {
       palette?.addItem({ command, category: CATEGORY });
     }
+    const watch = ({ sessionContext }: NotebookPanel): void => {
+      sessionContext.iopubMessage.connect((_, { header }) => {
+        if (['error', 'execute_input'].includes(header.msg_type)) {
+          setTimeout(() => app.commands.notifyCommandChanged(`agent-magics:${FIX}`));
+        }
+      });
+    };
+    tracker.forEach(watch);
+    tracker.widgetAdded.connect((_, panel) => watch(panel));
     work.changed.connect(() => app.commands.notifyCommandChanged());
     bar?.registerStatusItem('agent-magics:status', {
       item: new StatusItem(work, () => goToWork(app.shell, work)),
@@ -92,6 +106,22 @@ const commands: JupyterFrontEndPlugin<void> = {
       activeStateChanged: work.changed
     });
     callAttention(work, run => goToRun(app.shell, run));
+  }
+};
+
+const settings: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:settings',
+  description: 'Settings of agents in the settings editor; each page reports them to its kernels.',
+  autoStart: true,
+  requires: [ISettingRegistry],
+  activate: async (_: JupyterFrontEnd, registry: ISettingRegistry): Promise<void> => {
+    const loaded = await registry.load(settings.id);
+    const report = (): void => {
+      personal = loaded.user;
+      links.forEach(link => link.sendSettings());
+    };
+    loaded.changed.connect(report);
+    report();
   }
 };
 
@@ -179,6 +209,15 @@ const prompts: JupyterFrontEndPlugin<void> = {
   }
 };
 
+/** The names of the variables in a notebook's kernel, as a prompt can show them. */
+async function variablesOf(panel: NotebookPanel): Promise<string[]> {
+  const code = '%%agent\n{{';
+  const link = [...links].find(each => each.panel === panel);
+  const answer = await link?.ask('complete', { code, offset: code.length });
+  const found = (answer as { found?: [string, string][] } | null | undefined)?.found;
+  return (found ?? []).map(([name]) => name);
+}
+
 /** Keep a link to whichever kernel a notebook has. */
 function followKernel(panel: NotebookPanel, tools: PageTools): void {
   let link: Link | null = null;
@@ -193,7 +232,7 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
     }
     const kernel = panel.isDisposed ? null : panel.sessionContext.session?.kernel;
     if (kernel) {
-      link = new Link(panel, kernel, tools, work, around);
+      link = new Link(panel, kernel, tools, work, around, () => personal);
       links.add(link);
     }
   };
@@ -202,4 +241,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
   renew();
 }
 
-export default [link, commands, prompts, panel];
+export default [link, commands, prompts, settings, panel];

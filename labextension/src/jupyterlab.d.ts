@@ -7,6 +7,7 @@
 
 declare module '@jupyterlab/application' {
   import type { Kernel } from '@jupyterlab/notebook';
+  import type { LabIcon } from '@jupyterlab/ui-components';
   import type { Token } from '@lumino/coreutils';
   import type { ISignal } from '@lumino/signaling';
   import type { Widget } from '@lumino/widgets';
@@ -19,6 +20,8 @@ declare module '@jupyterlab/application' {
         caption: string;
         execute: () => void;
         isEnabled: () => boolean;
+        isVisible?: () => boolean;
+        icon?: LabIcon;
       }
     ): unknown;
     execute(id: string, args?: object): Promise<unknown>;
@@ -115,6 +118,22 @@ declare module '@jupyterlab/running' {
   }
 
   export const IRunningSessionManagers: Token<IRunningSessionManagers>;
+}
+
+declare module '@jupyterlab/settingregistry' {
+  import type { Json } from '@jupyterlab/notebook';
+  import type { Token } from '@lumino/coreutils';
+  import type { ISignal } from '@lumino/signaling';
+
+  export interface ISettingRegistry {
+    load(plugin: string): Promise<{
+      /** What the person has set, without defaults. */
+      readonly user: { [name: string]: Json };
+      readonly changed: ISignal<unknown, unknown>;
+    }>;
+  }
+
+  export const ISettingRegistry: Token<ISettingRegistry>;
 }
 
 declare module '@jupyterlab/translation' {
@@ -253,6 +272,7 @@ declare module '@jupyterlab/notebook' {
     readonly path: string;
     readonly session: { readonly kernel: Kernel | null } | null;
     readonly kernelChanged: ISignal<SessionContext, unknown>;
+    readonly iopubMessage: ISignal<SessionContext, Message>;
   }
 
   export interface NotebookPanel {
@@ -284,6 +304,7 @@ declare module '@jupyterlab/notebook' {
         readonly ready: Promise<void>;
         readonly editor: {
           setCursorPosition(position: { line: number; column: number }): void;
+          focus(): void;
         } | null;
       } | null;
       activeCellIndex: number;

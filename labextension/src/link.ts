@@ -7,6 +7,7 @@ import type { PageTools } from './api.js';
 import type { Around } from './around.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
+import { Follow } from './follow.js';
 import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
 import { settleAll } from './settle.js';
@@ -33,12 +34,14 @@ export class Link {
     private _kernel: Kernel,
     private _tools: PageTools,
     private _work: Work,
-    private _around: Around
+    private _around: Around,
+    private _personal: () => { [name: string]: Json }
   ) {
     this._redraw = new Redraw(_panel);
     this._line = new Line(_kernel, () => this._hello());
     this._line.heard.connect(this._hear, this);
     this._feet = new Feet(_panel, data => this._line.send(data));
+    this._follow = new Follow(_panel);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -76,10 +79,15 @@ export class Link {
     return came ? answer : null;
   }
 
+  sendSettings(): void {
+    this._line.send({ type: 'settings', values: this._personal() });
+  }
+
   dispose(): void {
     this._isDisposed = true;
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
+    this._follow.dispose();
     this._work.leave(this._panel);
     this._kernel.iopubMessage.disconnect(this._onMessage, this);
     this._kernel.anyMessage.disconnect(this._onAnyMessage, this);
@@ -130,6 +138,7 @@ export class Link {
       client: this._kernel.clientId,
       path: this._panel.context.path,
       conversation: this._conversation(),
+      settings: this._personal(),
       tools: this._tools.specs as unknown as Json
     };
   }
@@ -157,6 +166,7 @@ export class Link {
     if (['restarting', 'autorestarting', 'dead'].includes(status)) {
       settleAll(this._panel);
       this._feet.dispose();
+      this._follow.dispose();
       this._work.leave(this._panel);
       this._around.remove(this._line);
     }
@@ -196,6 +206,7 @@ export class Link {
       case 'welcome':
         this._panel.node.classList.add(LINKED);
         this._sendTools(); // some may have come or gone since the knock
+        this.sendSettings();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;
       case 'overview':
@@ -210,9 +221,11 @@ export class Link {
       case 'foot':
         if (data.done) {
           this._feet.end(String(data.cell));
+          this._follow.end(String(data.cell));
           this._work.end(String(data.cell));
         } else {
           this._feet.show(data as unknown as FootData);
+          this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);
         }
         break;
@@ -259,4 +272,5 @@ export class Link {
   private _line: Line;
   private _redraw: Redraw;
   private _feet: Feet;
+  private _follow: Follow;
 }

@@ -4,7 +4,7 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { type Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
-import { drawItem } from './draw.js';
+import { drawItem, unfold } from './draw.js';
 import { MIME_TYPE, parseItem } from './items.js';
 
 class ItemRenderer extends Widget implements IRenderMime.IRenderer {
@@ -19,9 +19,9 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     const drawing = ++this._drawings;
     const { data } = model;
     const item = await drawItem(parseItem(data[MIME_TYPE]), this._options, '0', data);
+    await this._keepFolds(item);
     // Markdown is drawn asynchronously: an older drawing may come home after a newer one.
     if (drawing === this._drawings) {
-      this._keepFolds(item);
       const focused = this._focusable().indexOf(document.activeElement as HTMLElement);
       this.node.replaceChildren(item);
       if (focused >= 0) {
@@ -37,17 +37,18 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
   }
 
   /** What the person folded or unfolded stays so when the item is drawn again. */
-  private _keepFolds(item: HTMLElement): void {
-    const folds = (root: HTMLElement): HTMLDetailsElement[] => [
-      ...root.querySelectorAll<HTMLDetailsElement>('details[data-key]'),
-      ...(root instanceof HTMLDetailsElement ? [root] : [])
-    ];
-    const before = new Map(folds(this.node).map(fold => [fold.dataset.key, fold]));
-    for (const fold of folds(item)) {
+  private async _keepFolds(item: HTMLElement): Promise<void> {
+    const before = new Map(foldsIn(this.node).map(fold => [fold.dataset.key, fold]));
+    const keep = (fold: HTMLDetailsElement): void => {
       const old = before.get(fold.dataset.key);
       if (old && String(old.open) !== old.dataset.initial) {
         fold.open = old.open;
       }
+    };
+    for (const fold of foldsIn(item)) {
+      keep(fold);
+      await unfold(fold); // a group's calls are drawn only now, if it is open
+      foldsIn(fold).forEach(keep);
     }
   }
 
@@ -68,6 +69,11 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
 
   private _options: IRenderMime.IRendererOptions;
   private _drawings = 0;
+}
+
+function foldsIn(root: HTMLElement): HTMLDetailsElement[] {
+  const inside = [...root.querySelectorAll<HTMLDetailsElement>('details[data-key]')];
+  return root instanceof HTMLDetailsElement ? [root, ...inside] : inside;
 }
 
 const extension: IRenderMime.IExtension = {

@@ -6,6 +6,8 @@ import { MIME_TYPE } from './items.js';
 
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const ENDED = 'the kernel ended';
+/** In the first line of a call, as Markdown and as text. */
+const RUNNING = /^((?:\*\*|\[).*)\(running/gm;
 
 type Data = { [key: string]: Json };
 
@@ -30,23 +32,35 @@ export function settled(data: Data): Data | null {
     return null;
   }
   const { [WIDGET]: widget, ...rest } = data;
-  if (item.status === 'running') {
-    const note = [item.note, ENDED].filter(Boolean).join(', ');
-    return { ...reworded(rest, '(running', `(failed, ${ENDED}`), [MIME_TYPE]: { ...item, status: 'failed', note } };
+  const ended = endedItem(item);
+  if (ended !== null) {
+    return { ...reworded(rest, RUNNING, `$1(failed, ${ENDED}`), [MIME_TYPE]: ended };
   }
   if (widget === undefined) {
     return null;
   }
   const asked = String(item.text);
   const words = `${asked} Not answered: ${ENDED}.`;
-  return { ...reworded(rest, asked, words), [MIME_TYPE]: { ...item, text: words } };
+  return { ...reworded(rest, asked, words.replaceAll('$', '$$$$')), [MIME_TYPE]: { ...item, text: words } };
 }
 
-/** The forms for other readers, with one word in place of another. */
-function reworded(data: Data, before: string, after: string): Data {
+/** An item whose calls do not run any more; null where none ran. */
+function endedItem(item: Data): Data | null {
+  if (item.status === 'running') {
+    const note = [item.note, ENDED].filter(Boolean).join(', ');
+    return { ...item, status: 'failed', note };
+  }
+  const before = Array.isArray(item.items) ? (item.items as Data[]) : [];
+  const items = before.map(each => endedItem(each) ?? each);
+  return items.some((each, index) => each !== before[index]) ? { ...item, items } : null;
+}
+
+/** The forms for other readers, with one text in place of another. */
+function reworded(data: Data, before: string | RegExp, after: string): Data {
   const words = (mime: string): string => {
     const text = String(data[mime] ?? '');
-    return text.includes(before) ? text.replace(before, () => after) : `${text} (${ENDED})`;
+    const changed = text.replace(before, after);
+    return changed === text ? `${text} (${ENDED})` : changed;
   };
   return { ...data, 'text/markdown': words('text/markdown'), 'text/plain': words('text/plain') };
 }

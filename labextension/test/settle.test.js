@@ -42,3 +42,14 @@ test('what has ended, and what is not ours, stays', () => {
   assert.equal(settled({ [WIDGET]: view, 'text/plain': 'IntSlider()' }), null);
   assert.equal(settled({}), null);
 });
+
+test('calls that ran in a block have failed; what others printed stays', () => {
+  const ran = { version: 1, kind: 'tool', status: 'completed', note: '' };
+  const item = { version: 1, kind: 'block', items: [ran, { ...ran, status: 'running' }] };
+  const text = '**shell** `a` (ran)\n\n```\nx (running)\n```\n\n**shell** `b` (running)';
+  const after = settled({ [ITEM]: item, 'text/markdown': text, 'text/plain': '[shell] b (running)' });
+  assert.deepEqual(after[ITEM].items.map(each => each.status), ['completed', 'failed']);
+  assert.equal(after['text/markdown'], text.replace(/\(running\)$/, '(failed, the kernel ended)'));
+  assert.equal(after['text/plain'], '[shell] b (failed, the kernel ended)');
+  assert.equal(settled({ [ITEM]: { ...item, items: [ran, ran] } }), null);
+});

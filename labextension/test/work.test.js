@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { promptAbout } from '../lib/commands.js';
+import { makePrompt } from '../lib/failures.js';
 import { news, summary, Work } from '../lib/work.js';
 
 const panel = { context: { path: 'folder/sales.ipynb' } };
@@ -53,10 +53,16 @@ test('the status bar counts agents and questions', () => {
 test('a prompt about an error holds nothing that is evaluated, and no open fence', () => {
   const source = 'x = "{{a}}"\n```\n`````';
   const traceback = ['\u001b[31mValueError\u001b[0m', ...Array(60).fill('line {{b}}')];
-  const prompt = promptAbout(source, { output_type: 'error', traceback });
+  const prompt = makePrompt(source, { output_type: 'error', traceback }, []);
   assert.ok(prompt.startsWith('%%agent\nThis cell failed.'));
   assert.ok(prompt.includes('``````python\nx = "\\{{a}}"'));
   assert.equal(prompt.match(/\{\{/g).length, prompt.match(/\\\{\{/g).length);
   assert.equal(prompt.match(/line/g).length, 40);
   assert.ok(!prompt.includes('\u001b'));
+});
+
+test('the variables that the cell uses are shown by reference, other names are not', () => {
+  const error = { output_type: 'error', traceback: ['KeyError'] };
+  const prompt = makePrompt('df.groupby("größe") + n', error, ['df', 'n', 'd', 'other', 'größe']);
+  assert.ok(prompt.endsWith('- `df`: {{df}}\n- `n`: {{n}}\n- `größe`: {{größe}}\n'));
 });

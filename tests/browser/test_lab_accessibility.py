@@ -64,6 +64,7 @@ TOOL = {
     "note": "approved by the person",
     "diff": "",
 }
+DONE = {**TOOL, "status": "completed"}
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
 FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
 STEPS = [
@@ -76,6 +77,7 @@ ITEMS = [
     *({"kind": "notice", "level": level, "text": "`x`."} for level in ("info", "warning", "error")),
     *({**TOOL, "status": status} for status in ("running", "completed", "failed", "denied")),
     {**TOOL, "kind": "patch", "status": "completed", "diff": DIFF},
+    {"kind": "group", "title": "1 command, 1 search", "items": [{**DONE, "version": 1}] * 2},
     {"kind": "changes", "files": [FILE], "diff": DIFF, "runs": ["x runs"], "notes": ["So."]},
     {"kind": "plan", "explanation": "Why.", "steps": STEPS},
     {"kind": "usage", "input_tokens": 9, "output_tokens": 9, "requests": 2, "cost": "$1"},
@@ -105,6 +107,7 @@ def test_nothing_serious_stands_in_any_saved_item(lab: Lab, reopen: Open, theme:
     page = reopen(f"items/{theme}.ipynb")
     expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs), timeout=SLOW)
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
+    expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
     assert look_at(page, theme) == []
 
 

@@ -86,13 +86,18 @@ def test_an_error_becomes_a_prompt_in_which_nothing_is_evaluated(notebook: Open)
     page.run(0)
     page.start(1)
     expect(page.cell(1)).to_contain_text("TypeError")
+    button = page.page.locator("[data-command='agent-magics:fix-error']:visible")
+    expect(button).to_have_count(0)
     page.cell(1).locator(".jp-InputArea-editor").click()
-    execute(page, "agent-magics:fix-error")
+    button.click()
     expect(page.page.locator(".jp-CodeCell")).to_have_count(4)
+    assert page.sources()[2].endswith("- `total`: {{total}}\n")
     assert page.sources()[2].startswith("%%agent\nThis cell failed.")
     page.page.keyboard.press("Shift+Enter")
     page.wait_for_end(2)
-    assert "{{1 + 1}}" in page.text(2) and "can only concatenate str" in page.text(2)
+    answer = page.cell(2).locator(".jp-OutputArea")
+    expect(answer).to_contain_text("{{1 + 1}}")
+    expect(answer).to_contain_text("can only concatenate str")
 
 
 def test_cells_are_made_by_commands(notebook: Open) -> None:
@@ -117,3 +122,24 @@ def test_the_palette_lists_them(notebook: Open) -> None:
     expect(items.first).to_contain_text("New Agent Cell")
     page.page.keyboard.press("Enter")
     page.wait_until(lambda: page.sources() == ["", "%%agent\n"])
+
+
+def test_a_setting_of_the_editor_holds_from_the_next_cell(notebook: Open) -> None:
+    page = notebook([scripted(DONE), "%agent settings", ""])
+    page.run(0)
+    place = page.page.url
+    page.page.evaluate(
+        "window.jupyterapp.commands.execute('settingeditor:open', {query: 'Agents'})"
+    )
+    field = page.page.locator("input[id$='_max_turns']")
+    field.fill("7")
+    field.blur()
+    saved = page.lab.settings_file("agent-magics/settings")
+    page.wait_until(lambda: saved.exists() and '"max_turns": 7' in saved.read_text("utf-8"))
+    page.page.goto(place)
+    page.page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.run(1)
+    row = page.cell(1).locator("tr", has_text="max_turns")
+    expect(row).to_contain_text("7")
+    expect(row).to_contain_text("JupyterLab")
+    saved.unlink()

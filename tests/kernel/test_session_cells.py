@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.items import unfolded
 from tests.support.kernels.cells import AGENTS, scripted
 from tests.support.kernels.driver import ITEM, LIMIT, Kernel, Outcome
 
@@ -201,7 +202,7 @@ def test_where_nobody_watches_nothing_volatile_is_shown(kernel: Kernel) -> None:
         )
         bundles.append([output["data"] for output in outcome.outputs])
         assert not re.search(r"[Ss]ession \d+|\d{5}", repr(bundles[-1]))
-    call, listed, poll_item, text = (bundle[ITEM] for bundle in bundles[0])
+    call, listed, poll_item, text = unfolded(bundle[ITEM] for bundle in bundles[0])
     assert call["title"] == TITLE and call["note"].endswith("goes on as a session")
     assert listed["output"].startswith(TITLE)
     assert poll_item["title"] == TITLE

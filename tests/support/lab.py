@@ -18,6 +18,7 @@ from urllib.error import URLError
 import nbformat
 from playwright.sync_api import BrowserContext, Locator, Page, Playwright, WebSocket, expect
 
+from tests.support.items import unfolded
 from tests.support.needs import CHROMIUM, require
 from tests.support.ports import free_port
 
@@ -137,6 +138,11 @@ class Lab:
         file.parent.mkdir(parents=True, exist_ok=True)
         disabled = {extension: True} if extension else {}
         file.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
+
+    def settings_file(self, plugin: str) -> Path:
+        """Return the file of what the person has set of a plugin."""
+        package, _, name = plugin.partition("/")
+        return self._home / "settings" / package / f"{name}.jupyterlab-settings"
 
     def write(self, name: str, cells: Sequence[str | nbformat.NotebookNode]) -> None:
         """Write a notebook of these code cells."""
@@ -306,13 +312,9 @@ class NotebookPage:
 
 
 def items_of(cell: nbformat.NotebookNode) -> list[dict[str, Any]]:
-    """Return the agent's items of a saved cell, with blocks opened."""
-    found: list[dict[str, Any]] = []
-    for output in cell.outputs:
-        item = output.get("data", {}).get(ITEM)
-        if item is not None:
-            found += item["items"] if item["kind"] == "block" else [item]
-    return found
+    """Return the agent's items of a saved cell, with blocks and groups opened."""
+    data = (output.get("data", {}) for output in cell.outputs)
+    return unfolded(each[ITEM] for each in data if ITEM in each)
 
 
 def mimes_of(notebook: nbformat.NotebookNode) -> list[set[str]]:

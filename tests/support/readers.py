@@ -12,8 +12,8 @@ from tests.support.needs import require
 
 MODULES = Path(__file__).parents[2] / "labextension" / "node_modules"
 _HARMLESS = re.compile(
-    "a|blockquote|br|code|del|div|em|h[1-6]|hr|input|li|ol|p|pre|s|span|strong|ul|dl|dt|dd"
-    "|table|thead|tbody|tr|th|td"
+    "a|blockquote|br|code|del|details|div|em|h[1-6]|hr|input|li|ol|p|pre|s|span|strong|summary|ul"
+    "|dl|dt|dd|table|thead|tbody|tr|th|td"
 )
 _ATTRIBUTES = re.compile("align|checked|class|disabled|id|start|type|title")
 

@@ -25,6 +25,10 @@ class ChangeTracker(Protocol):
         """Record the changes of the work inside to these files."""
         ...
 
+    def saw(self, path: Path) -> None:
+        """Take note that the model has read a file as it is now."""
+        ...
+
     def watch(self) -> ChangeWatch:
         """Scan the workspace before a command or a piece of code, and return its watch."""
         ...

@@ -1,14 +1,29 @@
 """Tracks file changes of a conversation: a tracker for each turn, one journal for all."""
 
 from pathlib import Path
+from typing import Protocol
 
 from agent_magics.dispatch.turn.context import Emit
 from agent_magics.engine.file_changes.turn import DiffTracker, conflict_event, diff_event
 from agent_magics.file_history.journal import ChangeJournal, UndoResult
 from agent_magics.file_history.journals import earlier_journal, new_journal
+from agent_magics.file_history.writers import Writers
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
+
+
+class SharesChanges(Protocol):
+    """The agent that a sub-agent works for, as the tracker of the sub-agent's changes uses it."""
+
+    @property
+    def writers(self) -> Writers:
+        """The last writers of files."""
+        ...
+
+    def find_tracker(self) -> DiffTracker | None:
+        """Return the tracker of the turn that began the work, if one did."""
+        ...
 
 
 class ChangedFiles:
@@ -17,6 +32,9 @@ class ChangedFiles:
     Args:
         folder: the folder for journals; None keeps them in this process only.
         session_id, agent: the conversation and its agent.
+
+    Attributes:
+        writers: the last writers of files, among the agent and its sub-agents.
     """
 
     def __init__(self, folder: Path | None, session_id: str, agent: str) -> None:
@@ -26,11 +44,23 @@ class ChangedFiles:
         self._journal: ChangeJournal | None = None
         self._trackers: dict[str, DiffTracker] = {}
         self._too_large: set[str] = set()
+        self.writers = Writers()
 
-    def begin(self, turn_id: str, config: RunConfig, emit: Emit) -> DiffTracker:
-        """Return the tracker of a turn's changes."""
-        journal = self.journal_in(config.cwd)
-        tracker = DiffTracker(journal, turn_id, config.cwd, config.roots, emit, self._too_large)
+    def begin(
+        self, turn_id: str, config: RunConfig, emit: Emit, parent: SharesChanges | None = None
+    ) -> DiffTracker:
+        """Return the tracker of a turn's changes; a parent's turn gets those of a sub-agent too."""
+        tracker = DiffTracker(
+            self.journal_in(config.cwd),
+            turn_id,
+            config.cwd,
+            config.roots,
+            emit,
+            self._too_large,
+            agent=self._agent,
+            writers=self.writers if parent is None else parent.writers,
+            parent=(lambda: None) if parent is None else parent.find_tracker,
+        )
         self._trackers[turn_id] = tracker
         return tracker
 

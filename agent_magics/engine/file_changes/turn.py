@@ -4,7 +4,7 @@ Law: a turn that changes nothing and runs no command costs nothing. Changes that
 are named: a workspace that is too large, folders that tools fill, changes outside the workspace.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -22,7 +22,9 @@ from agent_magics.file_history.states import (
     with_missing_folders,
 )
 from agent_magics.file_history.workspace import WorkspaceMemory, memories_of
+from agent_magics.file_history.writers import Writers
 from agent_magics.files.paths import read_judge, shown_path
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated, Warned
 
 _MOST_SHOWN = 200_000  # characters of one event's diff
@@ -40,6 +42,9 @@ class DiffTracker:
         roots: the folders that commands may write.
         emit: sends an event of the turn.
         reported: workspaces that were reported as too large; shared by the conversation.
+        agent: the names of the agent and its parent.
+        writers: the last writers of files, shared with the parent.
+        parent: returns the tracker of the parent's turn, which gets all changes too, or None.
     """
 
     def __init__(
@@ -50,11 +55,17 @@ class DiffTracker:
         roots: Sequence[Path],
         emit: Emit,
         reported: set[str],
+        *,
+        agent: str = "",
+        writers: Writers | None = None,
+        parent: "Callable[[], DiffTracker | None]" = lambda: None,
     ) -> None:
         self.title = ""
         self._journal, self._turn_id = journal, turn_id
         self._cwd, self._roots = cwd, roots
         self._emit, self._reported = emit, reported
+        self._agent, self._writers, self._parent = agent, writers or Writers(), parent
+        self._latest: dict[str, PathChange] = {}
         self._whole: dict[str, PathChange] = {}
         self._diffs: dict[str, tuple[PathChange, FileDiff]] = {}
         self._doubtful = self._over = False
@@ -64,7 +75,13 @@ class DiffTracker:
 
     @contextmanager
     def writing(self, paths: Sequence[Path]) -> Iterator[None]:
-        """Record the changes of the work inside to `paths` and to folders made for them."""
+        """Record the changes of the work inside to `paths` and to folders made for them.
+
+        Raises:
+            RespondToModel: another agent has changed one of the files unknown to this one, which
+                is not told of it a second time.
+        """
+        self._tell_of_others(paths)
         busy = [memory for memory in memories_of(self._roots) if memory.has_sessions]
         for memory in busy:  # changes of sessions until now do not belong to this call
             self._add_found(memory, *memory.begin())
@@ -84,6 +101,23 @@ class DiffTracker:
                 if was != after.get(path, was)
             ]
             self._add(changes, contents.get)
+
+    def _tell_of_others(self, paths: Sequence[Path]) -> None:
+        news = self._writers.take_news(self._agent, map(str, paths))
+        if news:
+            changed = "; ".join(
+                f"{shown_path(Path(path), self._cwd)} was changed by agent {writer}"
+                for path, writer in news.items()
+            )
+            raise RespondToModel(
+                f"Nothing was written: {changed} since you read it. Read it again, or repeat the "
+                "call to write all the same."
+            )
+        self._writers.wrote(self._agent, map(str, paths))  # at once: another may come meanwhile
+
+    def saw(self, path: Path) -> None:
+        """Take note that the model has read a file as it is now."""
+        self._writers.saw(self._agent, str(path))
 
     def watch(self) -> "CommandWatch":
         """Scan the workspace before a command or a piece of code, and return its watch."""
@@ -110,13 +144,26 @@ class DiffTracker:
         self._add(changes, memory.content, certain=certain)
 
     def _add(
-        self, changes: Sequence[PathChange], content: Content, *, certain: bool = True
+        self,
+        found: Sequence[PathChange],
+        content: Content,
+        *,
+        certain: bool = True,
+        by: str = "",
     ) -> None:
+        # A command beside a sub-agent may find the change that the sub-agent has reported.
+        changes = [change for change in found if self._latest.get(change.path) != change]
         if not changes:
             return
         title = self.title or "a call"
-        self._journal.add(self._turn_id, title, changes, content, certain=certain)
+        self._journal.add(self._turn_id, title, changes, content, certain=certain, by=by)
+        if not by:
+            self._writers.wrote(self._agent, (change.path for change in changes))
+        parent = self._parent()
+        if parent is not None:
+            parent._add(changes, content, certain=certain, by=self._agent.rpartition("/")[2])
         with self._lock:
+            self._latest.update((change.path, change) for change in changes)
             self._doubtful |= not certain
             for change in changes:
                 first = self._whole.get(change.path)
@@ -136,7 +183,8 @@ class DiffTracker:
 
     def _report(self, *, final: bool = False) -> None:
         content, changes = self._journal.store.get, _sorted(self._whole.values())
-        fields = _event_fields(changes, self._cwd, content, self._doubtful, self._diffs)
+        authors = self._journal.authors([self._turn_id])
+        fields = _event_fields(changes, self._cwd, content, self._doubtful, authors, self._diffs)
         runs = what_runs(changes, self._cwd, content) if final else ()
         self._emit(TurnDiffUpdated, runs=runs, **fields)
 
@@ -188,7 +236,8 @@ def _look(
 def diff_event(journal: ChangeJournal, turns: Sequence[TurnChanges], cwd: Path) -> TurnDiffUpdated:
     """Return the net changes of some turns, as an event."""
     changes, content = _sorted(journal.changes_of(turns)), journal.store.get
-    fields = _event_fields(changes, cwd, content, journal.is_doubtful(turns))
+    authors = journal.authors([turn.id for turn in turns])
+    fields = _event_fields(changes, cwd, content, journal.is_doubtful(turns), authors)
     return TurnDiffUpdated(runs=what_runs(changes, cwd, content), **fields)
 
 
@@ -219,10 +268,11 @@ def _event_fields(
     cwd: Path,
     content: Content,
     doubtful: bool,
+    authors: Mapping[str, str] | None = None,
     known: dict[str, tuple[PathChange, FileDiff]] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the event."""
-    described = describe(changes, cwd, content, known)
+    described = describe(changes, cwd, content, known, authors)
     return {
         "diff": _joined([text for _, text in described]),
         "files": tuple(file for file, _ in described),
@@ -235,6 +285,7 @@ def describe(
     cwd: Path,
     content: Content,
     known: dict[str, tuple[PathChange, FileDiff]] | None = None,
+    authors: Mapping[str, str] | None = None,
 ) -> list[tuple[ChangedFile, str]]:
     """Return each net change with its diff.
 
@@ -243,6 +294,7 @@ def describe(
         cwd: the folder to which paths are relative.
         content: returns a stored content by its digest.
         known: diffs that were made before; new ones are added.
+        authors: a note on each path that sub-agents have changed.
     """
     known = {} if known is None else known
     folders = {change.path for change in changes if change.before.kind == change.after.kind}
@@ -258,7 +310,8 @@ def describe(
             diff = earlier[1]
         if _is_implied_by_files(change, changes) and change.path not in folders:
             continue
-        found.append((_changed_file(change, diff, cwd), diff.text))
+        author = (authors or {}).get(change.path, "")
+        found.append((_changed_file(change, diff, cwd, author), diff.text))
     return found
 
 
@@ -274,7 +327,7 @@ def _is_implied_by_files(change: PathChange, changes: Sequence[PathChange]) -> b
     return any(other.path.startswith(f"{change.path}/") for other in changes)
 
 
-def _changed_file(change: PathChange, diff: FileDiff, cwd: Path) -> ChangedFile:
+def _changed_file(change: PathChange, diff: FileDiff, cwd: Path, author: str) -> ChangedFile:
     kinds = change.before.kind, change.after.kind
     kind: Literal["added", "changed", "removed"] = "changed"
     if "absent" in kinds:
@@ -283,6 +336,7 @@ def _changed_file(change: PathChange, diff: FileDiff, cwd: Path) -> ChangedFile:
     note = diff.note
     if not change.before.can_be_made:
         note = "; ".join(filter(None, (note, "cannot be undone")))
+    note = "; ".join(filter(None, (note, author)))
     return ChangedFile(path, kind, diff.added, diff.removed, note)
 
 

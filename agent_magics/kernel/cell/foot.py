@@ -86,6 +86,7 @@ class CellFoot:
             doing=status.doing,
             questions=status.questions,
             phase=now - status.since,
+            call=None if status.oldest is None else now - status.oldest,
             elapsed=now - status.began,
             tokens=status.usage.input_tokens + status.usage.output_tokens,
             cost=status.cost,

@@ -1,31 +1,37 @@
 """Assigns display blocks to outputs of the cell, so that long runs stay short and linear.
 
-JupyterLab shows the first 50 outputs of a cell. So a cell publishes at most 40: the first blocks
-one by one; after that finished blocks are gathered, twenty to an output that is then sealed and
-never sent again. Where nobody watches (no stdin) nothing is published twice: a block comes when
-it is done.
+Finished calls that follow each other share one output: when the next block begins, it takes the
+output of the last call, which joins those before it. Twenty blocks seal an output, which is then
+never sent again. JupyterLab shows the first 50 outputs of a cell, so a cell publishes at most 40:
+past the 29th, blocks of all kinds share outputs. Where nobody watches (no stdin) nothing is
+published twice: a block comes when it is done, calls that share an output when all of them are.
 """
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent_magics.protocol.items import Json
-from agent_magics.render.blocks.display import DisplayBlock
+from agent_magics.render.blocks.display import VERSION, DisplayBlock
 from agent_magics.render.mime import blocks_item, item_bundle, to_bundle
 
 SINGLES = 29
 LIMIT = 38  # the final answer and the token count make it 40
-SLOTS = 31  # beyond that, live blocks reuse outputs of earlier ones
+MOST = 40
 SEALED_AT = 20
 # Seconds between updates of what changes; with a command's stream beside it, under 20 a second.
 INTERVAL = 0.12
-# Bytes a second that a growing text may cost: it is sent whole each time.
-_TEXT_RATE = 200_000
+# Bytes a second that growing outputs may cost: each is sent whole each time.
+_RATE = 200_000
 # The share of time that drawing may take, for long texts or on a busy machine.
 _SHARE = 0.1
-# The most seconds that new text waits because of that share.
+# The most seconds that something new waits because of that share.
 _LONGEST = 1.0
+# What may follow the final answer, which then stays in an output of its own.
+_LAST = ("usage", "notice", "changes")
 
 
 class Publisher(Protocol):
@@ -40,6 +46,41 @@ class Publisher(Protocol):
         ...
 
 
+@dataclass(eq=False)
+class _Output:
+    """One output of the cell.
+
+    Attributes:
+        blocks: what it shows; none where they have joined another output.
+        display_id: "" until it is published.
+        is_live: whether a widget stands in place of its block.
+        left_out: how many earlier blocks had no room in it.
+    """
+
+    blocks: list[DisplayBlock] = field(default_factory=list)
+    display_id: str = ""
+    is_live: bool = False
+    left_out: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return not self.is_live and all(block.done for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        texts = (block.item.get(name, "") for block in self.blocks for name in ("text", "output"))
+        return sum(len(str(text)) for text in texts)
+
+    def bundle(self) -> dict[str, Json]:
+        if len(self.blocks) == 1 and not self.left_out:
+            return to_bundle(self.blocks[0])
+        items = [block.item for block in self.blocks]
+        if self.left_out:
+            more = f"{self.left_out} more calls are not shown here; %agent history lists them."
+            items.insert(0, _notice(more))
+        return item_bundle(blocks_item(items)) if items else {}
+
+
 class CellOutputs:
     """The outputs of one cell.
 
@@ -51,48 +92,48 @@ class CellOutputs:
     def __init__(self, publisher: Publisher, *, live: bool) -> None:
         self._publisher = publisher
         self._live = live
-        self._ids: dict[str, str] = {}
-        self._dirty: dict[str, DisplayBlock] = {}
+        self._outputs: list[_Output] = []
+        self._of: dict[str, _Output] = {}
+        self._taken: set[str] = set()  # blocks that have ended
+        # The outputs at the end whose blocks may still join each other.
+        self._tail: list[_Output] = []
+        self._held: DisplayBlock | None = None
+        self._dirty: list[_Output] = []
         self._flushed_at = 0.0
         self._took = 0.0  # seconds of the last update
-        self._count = 0
-        self._gathered: list[dict[str, Json]] = []
-        self._gathering_id: str | None = None
-        self._gathered_anew = False
-        self._left_out = 0
-        self._held: DisplayBlock | None = None
-        # Blocks beyond the single ones that have an output because they showed something live.
-        self._slots: list[DisplayBlock] = []
-        self._taken: set[str] = set()
 
     @property
     def waiting(self) -> bool:
         """Whether `tick` has something to send."""
-        return bool(self._dirty) or self._gathered_anew
+        return bool(self._dirty)
 
     @property
     def full(self) -> bool:
         """Whether the limit of outputs is reached."""
-        return self._count >= LIMIT
+        return len(self._outputs) >= LIMIT
 
     def show(self, block: DisplayBlock) -> None:
         """Show a new or changed block, at once or at the next flush."""
-        if block.key in self._taken:
+        if block.key in self._taken or not (self._live or block.done):
             return
-        if not self._live and not block.done:
-            return
-        if not self._live and block.kind == "plan":
-            # Its last state is known only now; it is placed before the answer, not after it.
-            self._show_single(block)
-            return
-        self._release_held(block)
-        if not self._live and block.kind == "text":
+        if block.done:
             self._taken.add(block.key)
-            self._held = block
-        elif block.key in self._ids or self._count < SINGLES:
-            self._show_single(block)
+        if not self._live and block.kind != "plan":
+            # The last state of a plan is known only now; it is placed before the answer.
+            self._release_held()
+            if block.kind == "text":
+                self._held = block
+                return
+        output = self._of.get(block.key)
+        if output is None:
+            self._place(block)
+            return
+        was_live, output.is_live = output.is_live, False
+        self._change(output)
+        if was_live:
+            self._flush()
         elif block.done:
-            self._gather(block)
+            self.tick()
 
     def tick(self) -> None:
         """Send changed blocks, if the update interval has passed; called several times a second."""
@@ -100,149 +141,145 @@ class CellOutputs:
             self._flush()
 
     def finish(self) -> None:
-        """Send all that is left; the final answer and the token count get outputs of their own."""
+        """Send all that is left."""
+        self._release_held()
+        if len(self._outputs) < SINGLES:
+            self._gather()
         self._flush()
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._publish_last(held)
-        self._publish_rest()
-
-    # -- one block, one output --------------------------------------------------------------------
+        if not self._live:
+            self._publish(self._tail)
+            self._tail = []
 
     def show_live(self, block: DisplayBlock, bundle: dict[str, Json]) -> None:
-        """Show a widget in the block's own output, until the block is shown again."""
-        self._dirty.pop(block.key, None)
-        if block.key in self._ids or self._takes_over_slot(block):
-            self._publisher.update(bundle, self._ids[block.key])
+        """Show a widget in an output of the block's own, until the block is shown again."""
+        is_new = block.key not in self._of
+        if is_new:
+            self._place(block)
+        output = self._separate(block)
+        output.is_live = True
+        if output in self._dirty:
+            self._dirty.remove(output)
+        elif is_new and bundle == output.bundle():
+            return  # so it was just published
+        self._publisher.update(bundle, output.display_id)
+
+    # -- which output shows a block ----------------------------------------------------------------
+
+    def _place(self, block: DisplayBlock) -> None:
+        """Show a new block beside the calls that run, in a free output, or in a new one."""
+        crowded = len(self._outputs) >= SINGLES
+        if block.data is not None and self.full:
+            block = DisplayBlock(block.key, _notice("A figure is left out."), done=True)
+        if self._tail and block.is_call and _takes_calls(self._tail[-1]):
+            self._tail[-1].blocks.append(block)
+            self._of[block.key] = self._tail[-1]
+            self._change(self._tail[-1])
             return
-        self._ids[block.key] = display_id = uuid.uuid4().hex
-        self._count += 1
-        self._slots.append(block)
-        self._publisher.publish(bundle, display_id)
+        joins = block.data is None if crowded else block.is_call or block.kind == "reasoning"
+        if not crowded or block.kind not in _LAST or len(self._outputs) >= MOST:
+            self._gather()
+        if not joins and not (crowded and self._live):
+            self._close_tail()
+        output = self._take([block])
+        if joins:
+            self._tail.append(output)
+        elif not self._live:
+            self._publish([output])
 
-    def _takes_over_slot(self, block: DisplayBlock) -> bool:
-        """Near the limit, reuse the output of an earlier block, which joins a gathered output."""
-        former = next((each for each in reversed(self._slots) if each.done), None)
-        if self._count < SLOTS or former is None:
-            return False
-        self._slots.remove(former)
-        self._slots.append(block)
-        self._dirty.pop(former.key, None)
-        self._ids[block.key] = self._ids.pop(former.key)
-        self._add(former)
-        return True
+    def _take(self, blocks: list[DisplayBlock]) -> _Output:
+        """Show blocks in the first output that has become free, or in a new one."""
+        output = next((each for each in self._outputs if not each.blocks), None)
+        if output is None:
+            output = _Output()
+            self._outputs.append(output)
+        output.blocks = blocks
+        self._of.update((block.key, output) for block in blocks)
+        if output.display_id:
+            self._change(output)
+        elif self._live:
+            self._publish([output])
+        return output
 
-    def _show_single(self, block: DisplayBlock) -> None:
-        if block.key not in self._ids:
-            self._publish(block)
-        else:
-            self._dirty[block.key] = block
-            if block.done:
-                self._flush()
-        if block.done:
-            self._taken.add(block.key)
+    def _gather(self) -> None:
+        """Join the finished blocks at the end in as few outputs as hold them; the rest are free."""
+        done = list(takewhile(lambda output: output.is_done, reversed(self._tail)))[::-1]
+        blocks = sorted((block for each in done for block in each.blocks), key=lambda b: b.number)
+        if self.full and len(blocks) > SEALED_AT:
+            # No room for another output: the last one goes on with the newest.
+            done[0].left_out += len(blocks) - SEALED_AT
+            del blocks[:-SEALED_AT]
+        for at, output in enumerate(done):
+            chunk = blocks[at * SEALED_AT : (at + 1) * SEALED_AT]
+            if output.blocks != chunk:
+                output.blocks = chunk
+                self._of.update((block.key, output) for block in chunk)
+                self._change(output)
+        kept = [each for each in self._tail if each.blocks and not self._is_sealed(each)]
+        if not self._live:
+            self._publish([each for each in self._tail if self._is_sealed(each)])
+        self._tail = kept
 
-    def _publish(self, block: DisplayBlock) -> None:
-        self._ids[block.key] = display_id = uuid.uuid4().hex
-        self._count += 1
-        self._publisher.publish(to_bundle(block), display_id)
+    def _is_sealed(self, output: _Output) -> bool:
+        return not self.full and output.is_done and len(output.blocks) >= SEALED_AT
+
+    def _close_tail(self) -> None:
+        """Let nothing more join the outputs so far: something else follows them."""
+        if not self._live:
+            self._publish(self._tail)
+        self._tail = []
+
+    def _separate(self, block: DisplayBlock) -> _Output:
+        """Give a block that shares its output with others one of its own, in the same order."""
+        output = self._of[block.key]
+        if len(output.blocks) == 1:
+            return output
+        at = next(index for index, each in enumerate(output.blocks) if each is block)
+        before, after = output.blocks[:at], output.blocks[at + 1 :]
+        if len(self._outputs) >= SINGLES:
+            before, after = [*before, *after], []
+        parts = [part for part in (before, [block], after) if part]
+        output.blocks = parts[0]
+        self._change(output)
+        new = [self._take(part) for part in parts[1:]]
+        if output in self._tail:
+            self._tail += new
+        return self._of[block.key]
+
+    def _release_held(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._place(held)
+
+    # -- what is sent ------------------------------------------------------------------------------
+
+    def _change(self, output: _Output) -> None:
+        if output.display_id and output not in self._dirty:
+            self._dirty.append(output)
+
+    def _publish(self, outputs: Sequence[_Output]) -> None:
+        for output in outputs:
+            if output.blocks and not output.display_id:
+                output.display_id = uuid.uuid4().hex
+                self._publisher.publish(output.bundle(), output.display_id)
 
     def _flush(self) -> None:
         began = monotonic()
-        for key, block in self._dirty.items():
-            self._publisher.update(to_bundle(block), self._ids[key])
+        for output in self._dirty:
+            self._publisher.update(output.bundle(), output.display_id)
         self._dirty.clear()
-        self._update_gathered()
         self._flushed_at = monotonic()
         self._took = self._flushed_at - began
 
     def _interval(self) -> float:
-        size = sum(len(str(block.item.get("text", ""))) for block in self._dirty.values())
-        return max(INTERVAL, size / _TEXT_RATE, min(self._took / _SHARE, _LONGEST))
+        size = sum(output.size for output in self._dirty)
+        return max(INTERVAL, size / _RATE, min(self._took / _SHARE, _LONGEST))
 
-    # -- many blocks, one output ------------------------------------------------------------------
 
-    def _gather(self, block: DisplayBlock) -> None:
-        self._taken.add(block.key)
-        if block.kind in ("text", "usage", "notice"):
-            # It may be the final answer, which gets its own output; the next block will show.
-            self._held = block
-            return
-        self._add(block)
+def _takes_calls(output: _Output) -> bool:
+    """Return whether an output shows running calls, and more that run beside them may join it."""
+    has_room = len(output.blocks) < SEALED_AT and not output.is_live and not output.is_done
+    return has_room and all(block.is_call for block in output.blocks)
 
-    def _release_held(self, block: DisplayBlock) -> None:
-        if self._held is None or block.key == self._held.key:
-            return
-        held, self._held = self._held, None
-        if block.kind in ("usage", "notice") or self._count < SINGLES:
-            self._publish_last(held)
-        else:
-            self._add(held)
 
-    def _publish_last(self, block: DisplayBlock) -> None:
-        """Publish a block in an output of its own, after all gathered ones."""
-        self._publish_rest()
-        self._publish(block)
-
-    def _publish_rest(self) -> None:
-        if self._gathered and not self._live:
-            self._publish_gathered()
-            self._gathered = []
-
-    def _add(self, block: DisplayBlock) -> None:
-        if block.data is not None:
-            if self._count < LIMIT:
-                self._publish(block)
-                return
-            item: dict[str, Json] = {
-                "version": 1,
-                "kind": "notice",
-                "level": "info",
-                "text": "A figure is left out.",
-            }
-        else:
-            item = block.item
-        self._gathered.append(item)
-        if self._live:
-            self._show_gathered()
-        if len(self._gathered) >= SEALED_AT:
-            self._seal()
-
-    def _show_gathered(self) -> None:
-        if self._gathering_id is None:
-            self._gathering_id = self._publish_gathered()
-        else:
-            # Delayed: each update draws up to twenty items again, and quick calls would
-            # bury the page, and with it the next question, under them.
-            self._gathered_anew = True
-
-    def _update_gathered(self) -> None:
-        if self._gathered_anew and self._gathering_id is not None:
-            bundle = item_bundle(blocks_item(self._with_note()))
-            self._publisher.update(bundle, self._gathering_id)
-        self._gathered_anew = False
-
-    def _publish_gathered(self) -> str:
-        self._count += 1
-        display_id = uuid.uuid4().hex
-        self._publisher.publish(item_bundle(blocks_item(self._with_note())), display_id)
-        return display_id
-
-    def _seal(self) -> None:
-        if self._count + (not self._live) >= LIMIT:
-            # No room for another output: the last one goes on with the newest items.
-            self._left_out += 1
-            del self._gathered[0]
-            return
-        if self._live:
-            self._update_gathered()
-        else:
-            self._publish_gathered()
-        self._gathered, self._gathering_id = [], None
-
-    def _with_note(self) -> list[dict[str, Json]]:
-        if not self._left_out:
-            return self._gathered
-        text = f"{self._left_out} more calls are not shown here; %agent history lists them."
-        note: dict[str, Any] = {"version": 1, "kind": "notice", "level": "info", "text": text}
-        return [note, *self._gathered]
+def _notice(text: str) -> dict[str, Json]:
+    return {"version": VERSION, "kind": "notice", "level": "info", "text": text}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_magics.kernel.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.settings.editor import report
 
 # The comm's name, and the control message that does its work where there are no subshells.
 TARGET = "agent_magics"
@@ -177,6 +178,7 @@ class LabLink:
         page.say("welcome", comm=comm_id)
         if page.is_watcher:
             return page
+        report(hello.get("settings"))
         self._was_linked = True
         for foot in tuple(self.feet.values()):
             foot.show(page)
@@ -224,7 +226,7 @@ class LabLink:
                 self._hear_foot(page, cell, data)
             case {"type": "gone", "cells": [*cells]}:
                 self._stop_in(cells, page.client)
-            case {"type": "tools" | "watch"}:
+            case {"type": "tools" | "watch" | "settings"}:
                 self._learn(page, data)
             case {"type": "question", "id": str(which), "content": dict(content)}:
                 receive = self._questions.get(which)
@@ -244,10 +246,12 @@ class LabLink:
                 finish(data)
 
     def _learn(self, page: Page, data: Data) -> None:
-        """Take what a page offers, or wants to be told from now on."""
+        """Take what a page offers, what the person has set in it, or what it wants to be told."""
         match data:
             case {"type": "tools"}:
                 page.tools = _tools_of(data)
+            case {"type": "settings", "values": dict(values)}:
+                report(values)
             case {"type": "watch", "words": str() | None as words}:
                 page.watching = words
                 self.on_watch()

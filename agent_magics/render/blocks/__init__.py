@@ -1,4 +1,4 @@
-"""Builds the display blocks of a turn: text, calls, commands; each kind folds its own events.
+"""Builds the display blocks of a turn: text, calls, commands; each kind applies its own events.
 
 Read ``display`` first: it defines a block; ``render.view`` puts the kinds together.
 """

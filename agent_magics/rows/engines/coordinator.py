@@ -20,13 +20,15 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Answer, Pace, Question
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
-from agent_magics.rows.engines.worker import Assignment, Invitation
+from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import Limits, Report, Stated
 
 # Seconds of work that a worker holds beyond what it has under way; for a first message; without a
 # sign of life after which a worker is given up.
 AHEAD, HELLO, SILENT = 1.0, 20.0, 30.0
+# Seconds of each worker between two of its messages: all together send 1,000 a second at most.
+EACH = 0.001
 # Workers that a question may take with it, and that may refuse to ask while others ask.
 MOST_LOST, MOST_REFUSING = 10, 20
 # Questions that the coordinator holds in all; each is a task that waits.
@@ -98,10 +100,9 @@ class Worker:
     _since: float = field(default_factory=time.monotonic)
     _counted: int = 0
 
-    @property
-    def room(self) -> int:
-        """How many more questions it may be given."""
-        return int(self.pace.allowed + self.rate * AHEAD) - len(self.held)
+    def room(self, hold: float) -> int:
+        """Return how many more questions it may be given; it gives answers back each `hold`."""
+        return int(self.pace.allowed + self.rate * (AHEAD + hold)) - len(self.held)
 
     def count(self, answers: int) -> None:
         """Count answers, and how many come a second."""
@@ -150,6 +151,7 @@ class Coordinator:
         self._place = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_dealing = False
+        self._hold = GROUP
         self._dropped: set[int] = set()
 
     async def open(self) -> None:
@@ -263,6 +265,7 @@ class Coordinator:
 
     async def _work_with(self, worker: Worker) -> None:
         worker.link.send("begin", asdict(self._assignment))
+        worker.link.send("hold", self._hold)
         self._workers.append(worker)
         self._spread()
         try:
@@ -290,7 +293,11 @@ class Coordinator:
                 self._refuse(worker, FatalError(str(sentence)))
 
     def _spread(self) -> None:
-        """Share a limit of requests among the workers."""
+        """Share a limit of requests among the workers, and the messages that the kernel takes."""
+        if len(self._workers) * EACH > self._hold:
+            self._hold *= 2
+            for worker in self._workers:
+                worker.link.send("hold", self._hold)
         if self._concurrency is None or not self._workers:
             return
         each, more = divmod(self._concurrency, len(self._workers))
@@ -341,10 +348,11 @@ class Coordinator:
         """Give waiting questions to the workers that have room, the same share to each."""
         self._is_dealing = False
         self._drop()
-        able = [worker for worker in self._workers if worker.room > 0]
-        for left, worker in zip(range(len(able), 0, -1), able, strict=True):
+        rooms = [(worker, worker.room(self._hold)) for worker in self._workers]
+        able = [(worker, room) for worker, room in rooms if room > 0]
+        for left, (worker, room) in zip(range(len(able), 0, -1), able, strict=True):
             share = -(-len(self._queue) // left)
-            self._give(worker, min(share, worker.room))
+            self._give(worker, min(share, room))
 
     def _give(self, worker: Worker, count: int) -> None:
         questions: list[tuple[int, Any]] = []

@@ -27,7 +27,7 @@ from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import MINUTE, Grant, Report
 
-# Seconds in which answers are gathered, between signs of life, and to connect.
+# Seconds in which few workers gather answers, between signs of life, and to connect.
 GROUP, TICK, CONNECT = 0.02, 0.5, 20.0
 
 NOT_REACHED = (
@@ -135,11 +135,15 @@ class CoordinatorLimits:
 
     def __init__(self, link: Link, minute: float) -> None:
         self._link, self.minute = link, minute
+        self.hold, self._reported_at = 0.0, 0.0
         self._reply: asyncio.Future[Grant] | None = None
 
     async def share(self, report: Report) -> Grant:
-        """See `Limits.share`."""
-        self._reply = asyncio.get_running_loop().create_future()
+        """See `Limits.share`; reports are at least `hold` seconds apart."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._reported_at + self.hold - loop.time())
+        self._reported_at = loop.time()
+        self._reply = loop.create_future()
         self._link.send("limits", asdict(report))
         return await self._reply
 
@@ -160,7 +164,7 @@ class Session:
         self._link, self._terms = link, assignment.terms
         self._limits = CoordinatorLimits(link, assignment.minute)
         self._asker = _asker(assignment, self._limits)
-        self._most = CONCURRENCY
+        self._most, self._hold = CONCURRENCY, GROUP
         self._backlog: deque[tuple[int, Any]] = deque()
         self._running: dict[int, asyncio.Task[None]] = {}
         self._begun = 0
@@ -207,6 +211,8 @@ class Session:
                 self._start()
             case ["grant", requests, pause]:
                 self._limits.receive(Grant(requests, pause))
+            case ["hold", hold]:
+                self._hold = self._limits.hold = hold
             case ["most", most]:
                 self._most = most
                 self._start()
@@ -242,7 +248,7 @@ class Session:
         self._group.append((number, *encoded(answer)))
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._sent_at + GROUP), self._flush)
+            self._timer = loop.call_at(max(loop.time(), self._sent_at + self._hold), self._flush)
 
     def _flush(self) -> None:
         """Give all answers back that came since the last time."""
@@ -256,7 +262,7 @@ class Session:
         """Show the coordinator that this worker lives, and how fast it goes."""
         while True:
             self._link.send("answers", [], self._pace())
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(max(TICK, self._hold))
 
     def _pace(self) -> tuple[int, int, str]:
         pace: Pace = self._asker.pace()

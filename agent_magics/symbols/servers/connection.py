@@ -7,6 +7,7 @@ against its type, and only a few kinds of requests of a server are answered.
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
@@ -30,6 +31,8 @@ _REPEATED = (  # the server asks to ask again: cancelled by it, or the text chan
     types.LSPErrorCodes.ContentModified,
     types.LSPErrorCodes.ServerCancelled,
 )
+# Logged by Pyright and what derives from it, which say it in no message of the protocol.
+_SCANNED = re.compile(r"Found \d+ source files?|No source files found")
 _FIRST_REST = 0.05  # seconds before a request is repeated; each further time twice as long
 _LOG_FLOOD = 1 << 20  # bytes of standard error before reading pauses
 _LOG_REST = 0.05  # seconds
@@ -66,6 +69,7 @@ class Connection:
         self.pushed: dict[str, types.PublishDiagnosticsParams] = {}
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
+        self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
         client = LanguageClient("agent-magics", __version__, _Protocol, _converter)
         protocol: Any = client.protocol  # a `_Protocol`
         self._protocol = protocol
@@ -233,6 +237,8 @@ class Connection:
 
     def _log_message(self, params: types.LogMessageParams | types.ShowMessageParams) -> None:
         self._log.note(params.message)
+        if _SCANNED.match(params.message):
+            self.has_scanned.set()
 
 
 class _Protocol(LanguageServerProtocol):

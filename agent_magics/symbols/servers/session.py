@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ ASKING_FAILED = (RequestFailed, ServerLost)
 
 _LIMIT = 600.0  # seconds of a request; the limit of its question is always shorter
 _PUSHED_LIMIT = 10.0  # seconds to wait for diagnostics of a server that only pushes them
+_SCAN_LIMIT = 20.0  # seconds to wait until a server has found the files of the project
 _PUSH_LOOK = 0.02  # seconds between two looks whether they came
 
 _CAPABILITIES = types.ClientCapabilities(
@@ -76,6 +78,7 @@ class Session:
         self._looking = asyncio.Lock()  # held while the disk is looked at, never for a server
         self._encoding = "utf-16"
         self._can: Any = None
+        self._may_scan = True
 
     async def open(self) -> None:
         """Connect, and shake hands.
@@ -130,6 +133,17 @@ class Session:
         name = types.TextDocumentIdentifier(path.as_uri())
         return positions, name, positions.sent(path, position)
 
+    async def _scanned(self) -> None:
+        """Wait, once, until a Pyright has found the project's files.
+
+        Before that its references and renames silently leave out the files that are not open.
+        """
+        if self._may_scan and any("pyright" in word for word in self._server.spec.argv):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SCAN_LIMIT):
+                    await self.connection.has_scanned.wait()
+        self._may_scan = False
+
     def _require(self, ability: str, what: str) -> None:
         if not getattr(self._can, ability):
             raise NotProvided(f"The language server {self._server.spec.name} does not {what}.")
@@ -151,6 +165,7 @@ class Session:
         """Return the symbols of the project whose name fits; see `SymbolProvider`."""
         self._require("workspace_symbol_provider", "search symbols of the project")
         await self._in_step(None)
+        await self._scanned()
         found = await self._ask(types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query))
         return answers.found_symbols(found, self._positions())
 
@@ -160,6 +175,7 @@ class Session:
         """Return where a symbol is used; see `SymbolProvider`."""
         self._require("references_provider", "find references")
         _, name, at = await self._at(path, position)
+        await self._scanned()
         context = types.ReferenceContext(include_declaration=declaration)
         params = types.ReferenceParams(context, name, at)
         found = await self._ask(types.TEXT_DOCUMENT_REFERENCES, params)
@@ -195,6 +211,7 @@ class Session:
     ) -> Sequence[types.CallHierarchyItem]:
         self._require("call_hierarchy_provider", "know who calls whom")
         _, name, at = await self._at(path, position)
+        await self._scanned()
         params = types.CallHierarchyPrepareParams(name, at)
         return await self._ask(types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, params) or ()
 
@@ -209,6 +226,7 @@ class Session:
         """Return the edits of a rename; see `SymbolProvider`."""
         self._require("rename_provider", "rename")
         _, name, at = await self._at(path, position)
+        await self._scanned()
         params = types.RenameParams(name, at, new_name)
         found = await self._ask(types.TEXT_DOCUMENT_RENAME, params)
         return dict(answers.edits_of(found, self._positions()))

@@ -67,6 +67,8 @@ def read_file(
         if ctx is not None:
             where = files.opened_path(descriptor) or resolved
             refuse_unasked(where, shown, ctx, os.fstat(descriptor))
+            if ctx.diff_tracker is not None:
+                ctx.diff_tracker.saw(resolved)
         if _is_parquet(descriptor):
             table = view_parquet(descriptor, shown)
             return table if ctx is not None and not ctx.is_from_code else str(table)

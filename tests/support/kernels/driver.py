@@ -13,6 +13,7 @@ from typing import Any
 import ipykernel
 from jupyter_client.manager import KernelManager
 
+from tests.support.items import unfolded
 from tests.support.ports import free_port
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -39,8 +40,8 @@ class Outcome:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The agent's items after all updates."""
-        return [o["data"][ITEM] for o in self.outputs if "data" in o and ITEM in o["data"]]
+        """The agent's items after all updates, with blocks and groups opened."""
+        return unfolded(o["data"][ITEM] for o in self.outputs if ITEM in o.get("data", {}))
 
     @property
     def prompts(self) -> list[str]:

@@ -3,7 +3,7 @@
 import threading
 
 from agent_magics import Agent, Call, ToolContext, conversations, tool
-from agent_magics.protocol.items import UserMessage
+from agent_magics.protocol.items import Usage, UserMessage
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
@@ -65,3 +65,33 @@ def test_records_of_sub_agents_are_their_own_and_not_listed():
     assert conversation in listed and child not in listed
     with Agent.resume(child, TreeModel(main=["Yes."]), ["coding"]) as alone:
         assert alone.run_sync("Are you there?").text == "Yes."
+
+
+def test_what_was_spent_counts_after_a_restart():
+    usage = Usage(input_tokens=100, output_tokens=10)
+    model = TreeModel(
+        usage,
+        main=[spawn(budget={"requests": 3, "tokens": 5000}), wait(), "Done."],
+        explore_1=[Call("list_dir", {"path": "."}), "Found."],
+    )
+    with agent_with(model) as agent:
+        agent.run_sync("Go.")
+        conversation = agent.conversation_id
+    again = TreeModel(
+        usage,
+        main=[
+            Call("list_agents"),
+            Call("send_input", {"id": "explore-1", "message": "More?"}),
+            wait(),
+            Call("send_input", {"id": "explore-1", "message": "And more?"}),
+            "Done.",
+        ],
+        explore_1=[Call("list_dir", {"path": "."}), "Summary."],
+    )
+    with Agent.resume(conversation, again, ["coding"], approval="never") as agent:
+        agent.run_sync("Go on.")
+        said = [text for _, text in outputs(agent)]
+        child = agent.sub_agents.agents["explore-1"]
+    assert any("explore-1: completed; 2 requests, 220 tokens" in text for text in said), said
+    assert child.budget.requests == 3 and child.budget.tokens == 5000
+    assert "its budget is used up" in said[-1]

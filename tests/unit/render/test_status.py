@@ -18,6 +18,7 @@ from agent_magics.protocol.events import (
     ToolCallArriving,
     ToolCallCompleted,
     ToolCallPending,
+    ToolCallRunning,
     TurnStarted,
 )
 from agent_magics.protocol.items import Usage
@@ -97,3 +98,14 @@ def test_questions_to_the_person_are_counted() -> None:
         status.apply(event)
         counts.append(status.questions)
     assert counts == [0, 1, 2, 2, 1]
+
+
+def test_the_oldest_running_call_is_known_while_it_runs() -> None:
+    status = TurnStatus(0.0)
+    status.apply(pending("a", at=1.0))
+    assert status.oldest is None  # it may wait for an answer
+    for at, which in ((2.0, "a"), (5.0, "b")):
+        status.apply(ToolCallRunning(at=at, call_id=which, name="shell"))
+    assert status.oldest == 2.0
+    status.apply(ENDED)
+    assert status.oldest == 5.0

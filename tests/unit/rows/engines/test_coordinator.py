@@ -12,7 +12,7 @@ from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Answer, Question, Terms
 from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, decoded
 from agent_magics.rows.engines.link import Link
-from agent_magics.rows.engines.worker import Assignment, encoded
+from agent_magics.rows.engines.worker import GROUP, Assignment, encoded
 from agent_magics.rows.remote.limits import Grant
 
 TERMS = Terms("gpt-4o-mini")
@@ -71,6 +71,7 @@ async def join(engine):
     link.send("hello", engine.invitation.token, 1, __version__)
     begin = await link.read()
     assert begin[0] == "begin" and Assignment.read(begin[1]).terms == TERMS
+    assert await link.read() == ["hold", GROUP]
     link.send("answers", [], PACE)
     return link
 
@@ -116,6 +117,21 @@ def test_a_limit_of_requests_is_shared_out():
         await first.end()
 
     run(play, concurrency=5)
+
+
+def test_many_workers_send_seldom():
+    async def play(coordinator, engine):
+        links = [await join(engine)]
+        for _ in range(44):
+            other = Link(*await asyncio.open_connection("127.0.0.1", engine.port))
+            other.send("hello", engine.invitation.token, 1, __version__)
+            assert (await other.read())[0] == "begin"
+            links.append(other)
+        assert [await links[0].read() for _ in range(2)] == [["hold", 0.04], ["hold", 0.08]]
+        for link in links:
+            await link.end()
+
+    run(play)
 
 
 def test_what_may_be_sent_is_asked_of_the_coordinator():

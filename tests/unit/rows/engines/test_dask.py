@@ -5,7 +5,6 @@ import pickle
 import random
 from collections import Counter
 from dataclasses import dataclass
-from itertools import count
 
 import distributed
 import pandas as pd
@@ -20,7 +19,7 @@ from tests.support.rows.clusters import When, cluster, kill_worker
 
 KEY = "sk-canary-4711-never-shown"
 MODEL = "gpt-4o-mini"
-_homes = count()
+pytestmark = pytest.mark.soak
 
 
 @dataclass
@@ -85,7 +84,6 @@ def test_both_workers_ask(client):
     assert len(answered) == 2 and min(answered) > 50
 
 
-@pytest.mark.soak
 def test_no_row_is_lost_with_its_worker(client):
     check_kills(client, kills=2, number=500, delay=0.1)
 

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import ipyparallel
 import pytest
 
 from agent_magics import Agent
@@ -16,6 +17,7 @@ from tests.support.rows.clusters import When
 from tests.support.rows.echo import Echo
 
 SPAWN = multiprocessing.get_context("spawn")
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +91,8 @@ def test_a_model_object_stays_in_its_process():
         agent.map_sync("{{text}}", ["a"], engine=pool)
 
 
-def test_an_executor_of_ipyparallel_is_one():
-    ipyparallel = pytest.importorskip("ipyparallel")
+def test_an_executor_of_ipyparallel_is_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     two = ipyparallel.Cluster(n=2, engines="local", log_level=40)
     with RowServer() as server, agent_for(server) as agent, two as parallel:
         engine = parallel.load_balanced_view().executor

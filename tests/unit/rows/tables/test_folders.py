@@ -11,6 +11,8 @@ from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from tests.support.rows.echo import Echo
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def server():

@@ -1,0 +1,143 @@
+"""Many calls in few lines: finished ones fold, failures stay, the newest is kept in sight."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.support.kernels.cells import scripted
+from tests.support.lab import SLOW, NotebookPage, items_of
+
+Open = Callable[..., NotebookPage]
+
+# A page of JupyterLab takes ten seconds to open on a busy machine.
+pytestmark = [pytest.mark.timeout(120), pytest.mark.needs("labextension")]
+
+AGENT = "%%agent --approval never --max-turns 100\nGo.\n"
+DONE = repr("It is **done**.")
+MOST_PIXELS = 900
+
+
+def _listed(count: int, first: int = 1) -> str:
+    """Calls, a step each; each is another one, since what goes round in circles is asked about."""
+    calls = f"[Call('list_dir', {{'pattern': 'x' * n}})] for n in range({first}, {first + count})"
+    return f"*[{calls}]"
+
+
+def _shell(script: str) -> str:
+    return f"Call('shell', {{'command': ['bash', '-c', {script!r}]}})"
+
+
+def _groups(page: NotebookPage, number: int) -> Locator:
+    return page.cell(number).locator("details.am-group")
+
+
+def _below(page: NotebookPage, number: int) -> float:
+    """Return by how many pixels the end of a cell is below what the page shows."""
+    bottom = "cell => cell.getBoundingClientRect().bottom - innerHeight"
+    return float(page.cell(number).evaluate(bottom))
+
+
+def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -> None:
+    page = notebook([scripted(_listed(30), _shell("exit 3"), _listed(29, 31), DONE), AGENT, ""])
+    page.run(0)
+    page.run(1)
+    groups = _groups(page, 1)
+    expect(groups.first).to_be_visible()
+    height = "area => area.getBoundingClientRect().height"
+    assert page.cell(1).locator(".jp-Cell-outputArea").evaluate(height) <= MOST_PIXELS
+    failed = page.cell(1).locator("details.am-failed")
+    expect(failed).to_have_count(1)
+    expect(failed).to_have_attribute("open", "")
+    assert page.cards(1).count() == 1  # the others are drawn when somebody looks at them
+
+    page.save()
+    page.reload()
+    expect(_groups(page, 1).first).to_be_visible()
+    group = _groups(page, 1).first
+    group.locator("> summary").focus()
+    page.page.keyboard.press("Enter")
+    inside = group.locator("details.am-card")
+    expect(inside.first).to_be_visible()
+    inside.first.locator("> summary").focus()
+    expect(inside.first).to_contain_text('"pattern": "x"')
+    page.page.keyboard.press("Enter")
+    expect(inside.first).not_to_have_attribute("open", "")
+    cell = page.lab.read(page.name).cells[1]
+    calls = [item for item in items_of(cell) if item["kind"] == "tool"]
+    assert [call["status"] for call in calls].count("completed") == 59
+    assert len(calls) == 60
+    assert len(cell.outputs) == 4  # three of calls, and the answer
+
+    page.close()
+    page.lab.shut_down_kernels()
+    without = reopen(page.name, without="agent-magics")
+    folds = without.cell(1).locator("details", has=without.page.locator("summary"))
+    expect(folds.first).to_be_visible(timeout=SLOW)
+    expect(folds.first.locator("strong").first).not_to_be_visible()
+    folds.first.locator("> summary").click()
+    expect(folds.first.locator("strong").first).to_be_visible()
+
+
+def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> None:
+    waits = _shell("while [ ! -e go ]; do sleep 0.05; done")
+    page = notebook([scripted(_listed(3), waits, _listed(2, 4), DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    group = _groups(page, 1).first
+    expect(group.locator("> summary")).to_contain_text("3 folders listed", timeout=SLOW)
+    group.locator("> summary").click()
+    expect(group.locator("details.am-card")).to_have_count(3)
+    (page.lab.folder / page.name).with_name("go").touch()
+    page.wait_for_end(1)
+    expect(group.locator("> summary")).to_contain_text("5 folders listed, 1 command")
+    expect(group).to_have_attribute("open", "")
+    expect(group.locator("details.am-card")).to_have_count(6)
+
+
+def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) -> None:
+    waits = [_shell(f"while [ ! -e go{n} ]; do sleep 0.05; done; exit 3") for n in (1, 2)]
+    fails = "*[[Call('shell', {'command': ['bash', '-c', f'seq 9; exit {n}']})] for n in range(%s)]"
+    script = scripted(fails % "3, 11", waits[0], fails % "11, 19", waits[1], DONE)
+    page = notebook([script, AGENT, "", ""])
+    page.run(0)
+    page.start(1)
+    foot = page.cell(1).locator(".am-foot")
+    running = page.cell(1).locator(".agm-stream, details.am-running")
+    expect(foot).to_contain_text("go1", timeout=SLOW)
+    expect(running.last).to_be_visible()
+    page.wait_until(lambda: _below(page, 1) <= 1)
+    follow = page.page.get_by_role("button", name="Follow")
+    expect(follow).to_be_hidden()
+
+    page.page.mouse.move(600, 400)
+    page.page.mouse.wheel(0, -900)
+    expect(follow).to_be_visible()
+    top = page.cell(1).evaluate("cell => cell.getBoundingClientRect().top")
+    (page.lab.folder / page.name).with_name("go1").touch()
+    expect(foot).to_contain_text("go2", timeout=SLOW)
+    assert abs(page.cell(1).evaluate("cell => cell.getBoundingClientRect().top") - top) <= 2
+    expect(follow).to_be_visible()
+    follow.click()
+    page.wait_until(lambda: _below(page, 1) <= 1)
+    expect(follow).to_be_hidden()
+    (page.lab.folder / page.name).with_name("go2").touch()
+    page.wait_for_end(1)
+    expect(page.cell(1)).to_contain_text("It is done.")
+    page.wait_until(lambda: _below(page, 1) <= 1)
+    expect(follow).to_be_hidden()
+
+
+def test_a_call_of_thirty_seconds_says_what_can_be_done(notebook: Open) -> None:
+    page = notebook([scripted(_shell("sleep 60"), DONE), AGENT, ""])
+    page.run(0)
+    page.start(1)
+    foot = page.cell(1).locator(".am-foot")
+    expect(foot).to_contain_text("Runs shell", timeout=SLOW)
+    expect(foot).not_to_contain_text("This may take long")
+    page.page.evaluate(
+        "const now = performance.now.bind(performance); performance.now = () => now() + 31000"
+    )
+    expect(foot.locator(".am-foot-slow")).to_contain_text("Stop ends the turn")
+    foot.get_by_role("button", name="Stop").click()
+    page.wait_for_end(1)

@@ -1,0 +1,189 @@
+"""Renames and references by a real language server: a package's tests stay green."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from agent_magics import Agent, ScriptedModel
+from agent_magics.symbols.parsing import parse_symbols
+from agent_magics.tools import STRUCTURE
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.soak]
+
+PACKAGE = {
+    "shop/__init__.py": "from shop.goods import Basket, Item\n\n__all__ = ['Basket', 'Item']\n",
+    "shop/goods.py": '''\
+"""Goods, and a basket of them."""
+
+from dataclasses import dataclass, field
+from typing import overload
+
+RATE = 0.25
+größter = 3
+
+
+def rounded(value: float, digits: int = 2) -> float:
+    return round(value, digits)
+
+
+@dataclass
+class Item:
+    title: str
+    price: float
+
+    @property
+    def taxed(self) -> float:
+        """The price with tax."""
+        return rounded(self.price * (1 + RATE))
+
+
+@dataclass
+class Basket:
+    items: list[Item] = field(default_factory=list)
+
+    def add(self, item: Item) -> "Basket":
+        self.items.append(item)
+        return self
+
+    def total(self) -> float:
+        def one(item: Item) -> float:
+            return item.taxed
+
+        return rounded(sum(map(one, self.items)))
+
+    def largest(self) -> list[Item]:
+        return sorted(self.items, key=lambda each: each.price)[-größter:]
+
+
+@overload
+def twice(value: int) -> int: ...
+@overload
+def twice(value: str) -> str: ...
+def twice(value):
+    return value * 2
+''',
+    "shop/report.py": """\
+from shop import goods
+from shop.goods import Basket, twice as double
+
+
+class Report(dict):
+    def lines(self, basket: Basket) -> list[str]:
+        return [f"{item.title}: {goods.rounded(item.taxed)} «é»" for item in basket.items]
+
+
+def write(basket: Basket) -> str:
+    return double("\\n").join(Report().lines(basket))
+""",
+    "test_shop.py": """\
+import unittest
+
+from shop import Basket, Item
+from shop.goods import größter, twice
+from shop.report import write
+
+
+class TestShop(unittest.TestCase):
+    def setUp(self):
+        self.basket = Basket().add(Item("Tea", 4.0)).add(Item("Cup", 8.0))
+
+    def test_total(self):
+        self.assertEqual(self.basket.total(), 15.0)
+        self.assertEqual(len(self.basket.largest()), min(2, größter))
+
+    def test_report(self):
+        self.assertEqual(write(self.basket), "Tea: 5.0 «é»\\n\\nCup: 10.0 «é»")
+        self.assertEqual(twice(4), 8)
+
+
+if __name__ == "__main__":
+    unittest.main()
+""",
+}
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "work"
+    for name, text in PACKAGE.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8", newline="\r\n" if "report" in name else "\n")
+    return folder
+
+
+@pytest.fixture
+def agent(work):
+    options = {"cwd": work, "approval": "never", "sandbox": "danger-full-access"}
+    with Agent(ScriptedModel([]), list(STRUCTURE), **options) as agent:
+        yield agent
+
+
+def is_green(work) -> bool:
+    command = [sys.executable, "-B", "test_shop.py"]
+    return subprocess.run(command, cwd=work, capture_output=True).returncode == 0
+
+
+def names(work):
+    """Return (path, name path) of all symbols of the package that are told apart by name."""
+    found = []
+
+    def walk(path, symbols, above):
+        for each in symbols:
+            name = f"{above}{each.name}"
+            if sum(other.name == each.name for other in symbols) == 1:
+                if not each.name.startswith("__"):
+                    found.append((path, name))
+                walk(path, each.children, f"{name}/")
+
+    for path in sorted(work.rglob("shop/*.py")):
+        tree = parse_symbols(path, path.read_text("utf-8"), path.name)
+        walk(path.relative_to(work), tree, "")
+    return found
+
+
+def told(agent, tool, **arguments):
+    output = agent.call_sync(tool, arguments)
+    assert output.success, output.text
+    return output.text
+
+
+def test_renaming_leaves_the_tests_green(agent, work):
+    assert is_green(work)
+    before = {p: p.read_bytes() for p in work.rglob("*.py")}
+    drawn = names(work)
+    random.Random(18).shuffle(drawn)
+    for number, (path, name) in enumerate(drawn):
+        new = f"ernannt_{number}"
+        old = name.rpartition("/")[2]
+        told(agent, "edit_symbol", name_path=name, path=str(path), action="rename", text=new)
+        assert new in (work / path).read_text("utf-8"), name
+        assert is_green(work), f"{name} of {path}"
+        found = name.rpartition("/")[0]
+        back = f"{found}/{new}" if found else new
+        told(agent, "edit_symbol", name_path=back, path=str(path), action="rename", text=old)
+        assert {p: p.read_bytes() for p in work.rglob("*.py")} == before, f"{name} and back"
+    assert len(drawn) >= 15
+
+
+def test_a_rename_that_one_file_refuses_changes_none(agent, work):
+    before = {p: p.read_bytes() for p in work.rglob("*.py")}
+    (work / "shop" / "report.py").chmod(0o444)  # which policy "never" refuses to write
+    arguments = {"name_path": "rounded", "path": "shop", "action": "rename", "text": "rund"}
+    output = agent.call_sync("edit_symbol", arguments)
+    assert not output.success and "read-only" in output.text
+    assert {p: p.read_bytes() for p in work.rglob("*.py")} == before
+
+
+def test_who_uses_and_calls_what(agent):
+    uses = told(agent, "references", name_path="rounded")
+    assert "shop/report.py:7: return [f" in uses and "shop/goods.py:22:" in uses
+    calls = told(agent, "call_graph", name_path="Item/taxed", path="shop/goods.py")
+    assert "Item/taxed" in calls
+    calls = told(agent, "call_graph", name_path="write", direction="callees")
+    assert "lines" in calls
+    place = told(agent, "definition", name="taxed", path="shop/report.py", line=7)
+    assert "shop/goods.py:20: def taxed(self) -> float:" in place and "float" in place
+    assert told(agent, "diagnostics", paths=["shop/goods.py"]).startswith("No errors")
