@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agent_magics.exec.output import clean_output
 from agent_magics.protocol.items import JsonMapping
+from agent_magics.render.blocks.frames import frame_markdown
 from agent_magics.render.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
@@ -182,6 +183,7 @@ _MARKDOWN: dict[str, Callable[[Item], str]] = {
     "patch": _patch_markdown,
     "changes": changes_markdown,
     "plan": _plan_markdown,
+    "table": frame_markdown,
     "usage": lambda item: f"*{harmless_prose(_usage(item))}*",
     "group": _group_markdown,
     "block": _block_markdown,
@@ -194,6 +196,7 @@ _PLAIN: dict[str, Callable[[Item], str]] = {
     "patch": _tool_plain,
     "changes": changes_plain,
     "plan": _plan_plain,
+    "table": lambda item: code_as_text(tables_as_text(frame_markdown(item))),
     "usage": _usage,
     "group": _group_plain,
     "block": _block_plain,

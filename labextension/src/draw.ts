@@ -19,6 +19,7 @@ import type {
   UnknownItem,
   UsageItem
 } from './items.js';
+import { drawTable } from './table.js';
 import { colouredRuns, type Run } from './colours.js';
 import { drawMarkdown } from './markdown.js';
 import {
@@ -95,6 +96,8 @@ export async function drawItem(
       return drawUsage(item);
     case 'picture':
       return drawPicture(item, data);
+    case 'table':
+      return drawTable(item);
     case 'group':
       return drawGroup(item, options, key);
     case 'block':

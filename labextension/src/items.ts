@@ -88,6 +88,19 @@ export interface PictureItem {
   alt: string;
 }
 
+/** A value of a table; what is no number and no truth value came as text. */
+export type Cell = string | number | boolean | null;
+
+/** The first rows of a table that live code displayed. */
+export interface TableItem {
+  kind: 'table';
+  columns: { name: string; type: string }[];
+  rows: Cell[][];
+  /** Rows and columns of the whole table, without an index, whose columns stand first. */
+  total: number;
+  width: number;
+}
+
 /** Finished calls, and a line that counts them. */
 export interface GroupItem {
   kind: 'group';
@@ -115,6 +128,7 @@ export type Item =
   | PlanItem
   | UsageItem
   | PictureItem
+  | TableItem
   | GroupItem
   | BlockItem
   | UnknownItem;
@@ -172,6 +186,16 @@ export function parseItem(data: unknown): Item {
       };
     case 'picture':
       return { kind: 'picture', alt: text(data.alt) };
+    case 'table':
+      return {
+        kind: 'table',
+        columns: list(data.columns)
+          .filter(isFields)
+          .map(column => ({ name: text(column.name), type: text(column.type) })),
+        rows: list(data.rows).map(row => list(row).map(parseCell)),
+        total: count(data.total),
+        width: count(data.width)
+      };
     case 'group':
       return { kind: 'group', title: text(data.title), items: list(data.items).map(parseItem) };
     case 'block':
@@ -218,6 +242,12 @@ function parseStep(step: Fields): PlanItem['steps'][number] {
     description: text(step.description),
     status: oneOf(step.status, ['pending', 'in_progress', 'completed'], 'pending')
   };
+}
+
+function parseCell(value: unknown): Cell {
+  return typeof value === 'number' || typeof value === 'boolean' || value == null
+    ? (value ?? null)
+    : text(value);
 }
 
 function isFields(value: unknown): value is Fields {

@@ -21,6 +21,7 @@ from agent_magics.protocol.errors import RespondToModel
 
 _MENTION = re.compile(r"(?:^|(?<=[\s(\[\"'`,;:]))@([^\s@{}()\[\]\"'`]*)\Z")
 _EXPRESSION = re.compile(r"\{\{\s*([^\W\d]\w*)?\Z")
+_COLUMNS = re.compile(r"(?<= columns) \(.*", re.DOTALL)  # the names, which are too long here
 _PROMPT = re.compile(r"\s*(/[\w-]*)\Z")
 # Nothing that a person would show to a model as data.
 _NO_DATA = (ModuleType, type, FunctionType, BuiltinFunctionType)
@@ -80,7 +81,7 @@ def find_variables(
         and not is_tool(value)
     )
     return [
-        Candidate(name, describe_value(namespace[name], least=_NO_SIZE))
+        Candidate(name, _COLUMNS.sub("", describe_value(namespace[name], least=_NO_SIZE)))
         for name in names[:_MOST_VARIABLES]
         if name in namespace  # the kernel may be at work
     ]

@@ -13,9 +13,12 @@ from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.dispatch.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
+from agent_magics.kernel.live.frames import with_tables
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
+from agent_magics.render.blocks.frames import TABLE
 
 _INTERVAL = 0.05
+MOST_TABLES = 10  # of one run; the rest is text alone
 
 # An interrupt while we draw stops the run; the drawing is finished first.
 marks_own_code(Foreground.draw_meanwhile)
@@ -32,6 +35,7 @@ class Capture:
         self._unsent: list[str] = []
         self._sent_at = 0.0
         self._lock = Lock()
+        self._tables_left = MOST_TABLES
         self.images: list[str] = []
         self.notes: list[str] = []
         self.outside: tuple[Any, ...] = ()
@@ -68,8 +72,12 @@ class Capture:
                 foreground.draw_meanwhile()
 
     def display(self, data: Mapping[str, Any]) -> None:
-        """Add a displayed value: its text for the model, its image for model and person."""
+        """Add a displayed value: text for the model, images for both, a table for the person."""
         plain, mime, image = read_display(data)
+        table = data.get(TABLE)
+        if isinstance(table, dict) and self._tables_left:
+            self._tables_left -= 1
+            self._context.emit(LiveOutput, data={TABLE: table, "text/plain": plain})
         if not mime:
             if plain:
                 self._separate()
@@ -188,7 +196,8 @@ def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     sys.displayhook = shell.display_trap.hook = hook
     shell.display_pub = _DisplayPublisher(capture)
     try:
-        yield capture
+        with with_tables(shell.display_formatter):
+            yield capture
     finally:
         _open.remove(capture)
         sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook = saved

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent_magics.protocol.items import Json
+from agent_magics.render.blocks.frames import TABLE, frame_item
 
 VERSION = 1
 
@@ -86,6 +87,8 @@ class Blocks(list[DisplayBlock]):
             data: its MIME bundle.
             alt: the alternative text of a picture.
         """
+        if isinstance(table := data.get(TABLE), Mapping):
+            return self.begin("rich", frame_item(table), done=True)
         is_picture = any(mime.startswith("image/") for mime in data)
         item: dict[str, Json] = {"kind": "picture", "alt": alt} if is_picture else {}
         block = self.begin("rich", item, done=True)

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,10 @@ def offered(code: str, workspace: Path = Path(), **namespace: object) -> dict[st
 
 
 def test_variables_are_offered_with_type_and_shape() -> None:
+    frame = pl.DataFrame({"city": ["a"], "n": [1]})
+    assert list(offered("%%agent\n@fra", frame=frame).values()) == [
+        "polars.DataFrame, 1 rows x 2 columns"
+    ]
     people = {"sales": [1, 2], "salary": "abc", "sad": str, "_sal": 1, "salt": pytest, "hidden": 1}
     assert offered("%%agent\nSum @sal", **people) == {
         "%%agent\nSum {{salary}}": "str, 3 characters",

@@ -1,0 +1,60 @@
+"""Shows a table's first rows: all that came to the page, a few in the saved Markdown."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from agent_magics.protocol.items import Json, JsonMapping
+from agent_magics.render.markdown import harmless_prose
+
+# The type of a displayed table in the event of a rich output; it is published as an item.
+TABLE = "application/vnd.agent-magics.table+json"
+
+_SIGN = re.compile(r"[\\`*_{}\[\]<>#!~$&]")
+_ROWS, _COLUMNS, _LETTERS = 8, 8, 60  # of the Markdown
+
+
+def frame_item(table: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the item of a table, as `table_of` in ``kernel.live.frames`` describes it."""
+    return {"kind": "table", **table}
+
+
+def without_frames(output: str, rich: Iterable[Mapping[str, Json]]) -> str:
+    """Return a call's output without the text of the tables that are shown below it."""
+    for data in rich:
+        if TABLE in data:
+            output = output.replace(f"{data['text/plain']}\n", "", 1)
+    return output
+
+
+def frame_markdown(item: JsonMapping) -> str:
+    """Return the size of a table, and its first rows and columns as a Markdown table."""
+    columns, rows = item["columns"][:_COLUMNS], item["rows"][:_ROWS]
+    size = f"{_count(item['total'], 'row')} by {_count(item['width'], 'column')}"
+    left_out = item["total"] > len(rows) or max(item["width"], len(item["columns"])) > len(columns)
+    caption = f"*{size}{', the first of them:' if left_out else ''}*"
+    if not columns:
+        return caption
+    sides = [
+        "---:" if all(isinstance(row[n], int | float) for row in rows) else ":---"
+        for n in range(len(columns))
+    ]
+    lines = [
+        _line(column["name"] for column in columns),
+        f"| {' | '.join(sides)} |",
+        *(_line(row[: len(columns)]) for row in rows),
+    ]
+    return "\n".join((caption, "", *lines))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _line(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    # Its signs are data: `*a*` is no emphasis here.
+    return harmless_prose(_SIGN.sub(r"\\\g<0>", text[:_LETTERS])).replace("|", "\\|")

@@ -1,0 +1,125 @@
+/** Draws the first rows of a table: sortable, scrollable by keys, more rows on demand. */
+
+import type { Cell, TableItem } from './items.js';
+import { showInvisible } from './plain.js';
+import { isNumeric, NEXT, sortRows, type Direction } from './table_rows.js';
+
+/** Rows that are drawn at first, and more at each press: a thousand rows of many columns take long. */
+const SOME = 50;
+const MORE = 200;
+const ARROWS: Record<Direction, string> = { none: '', ascending: ' ▲', descending: ' ▼' };
+
+export function drawTable(item: TableItem): HTMLElement {
+  const box = make('div', 'am-table');
+  const size = describeSize(item);
+  const scroller = make('div', 'am-table-scroll');
+  // What scrolls must be reachable by keys.
+  scroller.tabIndex = 0;
+  scroller.setAttribute('role', 'region');
+  scroller.setAttribute('aria-label', `Table of ${size}`);
+  const table = make('table', '');
+  const body = make('tbody', '');
+  const more = make('button', 'am-table-more');
+  more.setAttribute('type', 'button');
+  const numeric = item.columns.map((_, column) => isNumeric(item.rows, column));
+  let order = item.rows;
+  let drawn = 0;
+  const add = (count: number): void => {
+    const until = Math.min(drawn + count, order.length);
+    body.append(...order.slice(drawn, until).map(row => drawRow(row, numeric)));
+    drawn = until;
+    more.hidden = drawn >= order.length;
+    more.textContent = `Show ${Math.min(MORE, order.length - drawn)} more rows`;
+  };
+  const sort = (column: number, direction: Direction): void => {
+    order = sortRows(item.rows, column, direction);
+    const count = Math.max(SOME, drawn);
+    drawn = 0;
+    body.replaceChildren();
+    add(count);
+  };
+  more.addEventListener('click', () => {
+    add(MORE);
+    if (more.hidden) {
+      scroller.focus();
+    }
+  });
+  table.append(drawHead(item, numeric, sort), body);
+  add(SOME);
+  scroller.append(table);
+  box.append(make('div', 'am-table-size', size), scroller, more);
+  return box;
+}
+
+function describeSize({ columns, rows, total, width }: TableItem): string {
+  const count = (number: number, what: string): string =>
+    `${number.toLocaleString()} ${what}${number === 1 ? '' : 's'}`;
+  const words = [count(total, 'row'), count(width, 'column')];
+  if (rows.length < total) {
+    words.push(`the first ${count(rows.length, 'row')} here`);
+  }
+  if (columns.length < width) {
+    words.push(`the first ${count(columns.length, 'column')} here`);
+  }
+  return words.join(', ');
+}
+
+function drawHead(
+  { columns }: TableItem,
+  numeric: boolean[],
+  sort: (column: number, direction: Direction) => void
+): HTMLElement {
+  const line = make('tr', '');
+  const heads = columns.map(({ name, type }, column) => {
+    const head = make('th', numeric[column] ? 'am-number' : '');
+    head.setAttribute('scope', 'col');
+    head.setAttribute('aria-sort', 'none');
+    const button = make('button', 'am-table-sort');
+    button.setAttribute('type', 'button');
+    const arrow = make('span', '');
+    arrow.setAttribute('aria-hidden', 'true');
+    const shown = showInvisible(name) || '(no name)';
+    button.append(shown, arrow, make('span', 'am-table-type', showInvisible(type)));
+    button.addEventListener('click', () => {
+      const direction = NEXT[head.getAttribute('aria-sort') as Direction];
+      for (const each of heads) {
+        each.setAttribute('aria-sort', 'none');
+        each.querySelector('[aria-hidden]')!.textContent = '';
+      }
+      head.setAttribute('aria-sort', direction);
+      arrow.textContent = ARROWS[direction];
+      sort(column, direction);
+    });
+    head.append(button);
+    return head;
+  });
+  line.append(...heads);
+  const part = make('thead', '');
+  part.append(line);
+  return part;
+}
+
+function drawRow(row: Cell[], numeric: boolean[]): HTMLElement {
+  const line = make('tr', '');
+  line.append(
+    ...numeric.map((isNumber, column) => {
+      const value = row[column] ?? null;
+      const words = value === null ? '–' : showInvisible(String(value));
+      return make('td', value === null ? 'am-none' : isNumber ? 'am-number' : '', words);
+    })
+  );
+  return line;
+}
+
+function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  name: string,
+  words = ''
+): HTMLElementTagNameMap[K] {
+  const node = document.createElement(tag);
+  if (name !== '') {
+    node.className = name;
+  }
+  node.textContent = words;
+  return node;
+}

@@ -1,0 +1,49 @@
+"""Tables that live code displays: drawn from their rows, sorted by keys, read by all."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_lab_accessibility import THEMES, look_at
+from tests.support.kernels.cells import scripted
+from tests.support.lab import NotebookPage, items_of
+
+Open = Callable[..., NotebookPage]
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.needs("labextension")]
+
+CODE = """import pandas as pd
+df = pd.DataFrame({'city': ['Zug', None, 'Aarau'] * 400, 'n': range(1200), 'x': '<b>y</b>'})
+df"""
+SCRIPT = scripted(f"Call('python', {{'code': {CODE!r}}})", "lambda r: r.history.items[-1].output")
+
+
+@THEMES
+def test_a_table_is_drawn_sorted_and_saved(notebook: Open, theme: str) -> None:
+    page = notebook([SCRIPT, "%%agent --approval never\nShow it.\n", ""])
+    page.run(0)
+    page.run(1)
+    table = page.cell(1).locator(".am-table")
+    expect(table.locator(".am-table-size")).to_have_text(
+        "1,200 rows, 3 columns, the first 1,000 rows here"
+    )
+    expect(table.locator("tbody tr")).to_have_count(50)
+    expect(table.locator("tbody tr").first).to_have_text("Zug0<b>y</b>")
+    assert "[1200 rows x 3 columns]" in page.text(1), "the model has its text, as before"
+    table.get_by_role("button", name="city").focus()
+    page.page.keyboard.press("Enter")
+    expect(table.locator("th").first).to_have_attribute("aria-sort", "ascending")
+    expect(table.locator("tbody tr").first).to_have_text("Aarau2<b>y</b>")
+    page.page.keyboard.press("Tab")
+    page.page.keyboard.press("Enter")
+    page.page.keyboard.press("Enter")
+    expect(table.locator("tbody tr").first).to_have_text("Zug999<b>y</b>")
+    table.get_by_role("button", name="Show 200 more rows").click()
+    expect(table.locator("tbody tr")).to_have_count(250)
+    assert look_at(page, theme) == []
+    saved = page.save().cells[1]
+    assert [item["kind"] for item in items_of(saved)][:2] == ["tool", "table"]
+    markdown = saved.outputs[1].data["text/markdown"]
+    assert markdown.startswith("*1,200 rows by 3 columns, the first of them:*\n\n| city | n | x |")
+    assert "<b>" not in markdown
