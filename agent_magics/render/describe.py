@@ -10,6 +10,9 @@ from agent_magics.render.markdown import fenced
 
 # What is kept of one call's output in the notebook; the model may have read more.
 SAVED_CHARACTERS = 4_000
+# Of a patch's diff; it is saved three times, as our item, as Markdown and as text.
+SAVED_DIFF = 20_000
+_SAVED_ARGUMENTS = 10_000
 
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 _UNFINISHED_COLOUR = re.compile(r"\x1b(?:\[[0-9;]*)?$")
@@ -130,6 +133,23 @@ def shorten(text: str, limit: int = SAVED_CHARACTERS) -> str:
     head = _UNFINISHED_COLOUR.sub("", text[: limit // 2])
     tail = ending(text[limit // 2 :], limit // 2)
     return f"{head}\n… {len(text) - len(head) - len(tail)} characters left out …\n{tail}"
+
+
+def shorten_arguments(arguments: str) -> str:
+    """Shorten long arguments (JSON text): of each long string the middle goes, so it stays JSON."""
+    if len(arguments) <= _SAVED_ARGUMENTS:
+        return arguments
+    try:
+        parsed = json.loads(arguments)
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict):
+        short = {
+            name: shorten(value) if isinstance(value, str) else value
+            for name, value in parsed.items()
+        }
+        arguments = json.dumps(short, ensure_ascii=False)
+    return shorten(arguments, _SAVED_ARGUMENTS)
 
 
 def ending(text: str, limit: int) -> str:

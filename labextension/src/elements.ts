@@ -13,7 +13,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
 
 /** @param about - what it acts on, for those who hear the button without its surroundings. */
 export function makeButton(label: string, about: string, act: () => void): HTMLButtonElement {
-  const made = make('button', 'am-button', label);
+  const made = make('button', 'am-panel-button', label);
   made.type = 'button';
   made.addEventListener('click', act);
   if (about) {
@@ -24,7 +24,7 @@ export function makeButton(label: string, about: string, act: () => void): HTMLB
 
 /** A list that keeps its rows, and the focus in them, as long as what they show stays the same. */
 export class Rows<T> {
-  readonly node = make('ul', 'am-rows');
+  readonly node = make('ul', 'am-panel-rows');
 
   /**
    * @param _keyOf - what makes an item the same one as before.
@@ -72,7 +72,7 @@ export class Rows<T> {
     if (shown?.signature === signature) {
       return shown;
     }
-    const row = shown?.row ?? make('li', 'am-row');
+    const row = shown?.row ?? make('li', 'am-panel-row');
     this._fill(row, item);
     return { row, signature };
   }

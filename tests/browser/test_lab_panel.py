@@ -36,7 +36,7 @@ def panel(page: NotebookPage) -> Locator:
 def row(panel: Locator, section: str, words: str = "") -> Locator:
     """The rows of a section that have these words."""
     found = panel.locator("section", has=panel.page.get_by_role("heading", name=section))
-    return found.locator(".am-row", has_text=words)
+    return found.locator(".am-panel-row", has_text=words)
 
 
 def press(row: Locator, button: str) -> None:

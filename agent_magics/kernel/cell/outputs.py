@@ -152,12 +152,15 @@ class CellOutputs:
 
     def show_live(self, block: DisplayBlock, bundle: dict[str, Json]) -> None:
         """Show a widget in an output of the block's own, until the block is shown again."""
-        if block.key not in self._of:
+        is_new = block.key not in self._of
+        if is_new:
             self._place(block)
         output = self._separate(block)
         output.is_live = True
         if output in self._dirty:
             self._dirty.remove(output)
+        elif is_new and bundle == output.bundle():
+            return  # so it was just published
         self._publisher.update(bundle, output.display_id)
 
     # -- which output shows a block ----------------------------------------------------------------
@@ -228,6 +231,8 @@ class CellOutputs:
     def _separate(self, block: DisplayBlock) -> _Output:
         """Give a block that shares its output with others one of its own, in the same order."""
         output = self._of[block.key]
+        if len(output.blocks) == 1:
+            return output
         at = next(index for index, each in enumerate(output.blocks) if each is block)
         before, after = output.blocks[:at], output.blocks[at + 1 :]
         if len(self._outputs) >= SINGLES:

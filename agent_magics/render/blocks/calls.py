@@ -23,12 +23,14 @@ from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import Blocks, DisplayBlock, add_note
 from agent_magics.render.blocks.frames import without_frames
 from agent_magics.render.describe import (
+    SAVED_DIFF,
     describe_call,
     describe_cell,
     describe_change,
     describe_form_answer,
     one_line,
     shorten,
+    shorten_arguments,
     without_session,
 )
 from agent_magics.render.pictures import TurnPictures
@@ -156,7 +158,7 @@ class CallBlocks:
         if isinstance(event, NamespaceChanged):
             add_note(block, *describe_change(event))
             return []
-        block.item["kind"], block.item["diff"] = "patch", event.diff
+        block.item["kind"], block.item["diff"] = "patch", shorten(event.diff, SAVED_DIFF)
         return [block]
 
     def follow_question(self, event: Question | QuestionResolved) -> list[DisplayBlock]:
@@ -202,7 +204,8 @@ def _titled(name: str, arguments: str) -> tuple[str, str]:
         return describe_search(arguments, done=False), ""
     if name in _SESSION_TOOLS:
         return without_session(arguments)
-    return (describe_cell if name in _CELL_TOOLS else describe_call)(arguments), arguments
+    describe = describe_cell if name in _CELL_TOOLS else describe_call
+    return describe(arguments), shorten_arguments(arguments)
 
 
 def _with_change(note: str, by: str | None) -> str:

@@ -260,6 +260,27 @@ def test_a_patch_shows_its_diff():
     assert (item["kind"], item["diff"], item["status"]) == ("patch", "-a\n+b\n", "completed")
 
 
+def test_a_patch_of_five_thousand_lines_stays_small_in_the_notebook():
+    lines = [f"+    value_{n} = compute(previous, {n})  # step {n}\n" for n in range(5_000)]
+    patch = f"*** Begin Patch\n*** Add File: made.py\n{''.join(lines)}*** End Patch"
+    events = (
+        pending("apply_patch", json.dumps({"patch": patch})),
+        PatchApplyEnd(call_id="c", success=True, diff=f"+++ b/made.py\n{''.join(lines)}"),
+        completed("Done", name="apply_patch"),
+    )
+    [block] = fold(*events).blocks
+    assert block.item["title"] == "add made.py"
+    assert "value_0 " in block.item["diff"] and "value_4999 " in block.item["diff"]
+    assert "characters left out" in block.item["diff"]
+    assert json.loads(block.item["arguments"])["patch"].startswith("*** Begin Patch")
+    assert len(json.dumps(to_bundle(block))) < 100_000
+
+
+def test_long_arguments_that_are_no_json_are_cut():
+    [item] = items(pending("shell", "x" * 50_000))
+    assert len(item["arguments"]) < 11_000
+
+
 def test_figures_follow_their_call():
     view = fold(
         pending("python", '{"code": "plot()"}'),

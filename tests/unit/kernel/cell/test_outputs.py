@@ -6,7 +6,7 @@ import pytest
 
 from agent_magics.kernel.cell.outputs import CellOutputs
 from agent_magics.render.blocks.display import DisplayBlock
-from agent_magics.render.mime import ITEM_MIME
+from agent_magics.render.mime import ITEM_MIME, to_bundle
 from tests.support.items import unfolded
 
 MOST = 40
@@ -182,3 +182,13 @@ def test_a_call_that_fails_stays_between_those_that_fold() -> None:
     _finish(outputs)
     block, *_ = (bundle[ITEM_MIME] for bundle in page.outputs.values())
     assert [item["kind"] for item in block["items"]] == ["group", "tool", "group"]
+
+
+def test_a_new_block_that_is_shown_live_as_it_is_is_sent_once() -> None:
+    page = Page()
+    outputs = CellOutputs(page, live=True)
+    block = _call(0)
+    outputs.show_live(block, to_bundle(block))
+    assert page.messages == 1
+    outputs.show_live(block, {"widget": 0})
+    assert list(page.outputs.values()) == [{"widget": 0}]
