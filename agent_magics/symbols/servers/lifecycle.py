@@ -212,8 +212,9 @@ class LanguageServer:
         process.kill(at_once=True)
         if self._process is process:
             self._process = None
-        ended = await asyncio.to_thread(process.wait, _KILL_LIMIT)
-        self.log.note(f"ended: {describe_exit(process)}" if ended else "its end was not seen")
+        with suppress(RuntimeError):  # when the program ends, no thread can begin
+            ended = await asyncio.to_thread(process.wait, _KILL_LIMIT)
+            self.log.note(f"ended: {describe_exit(process)}" if ended else "its end was not seen")
 
     async def stop(self) -> None:
         """End it; the next question starts it again."""
