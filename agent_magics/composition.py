@@ -56,7 +56,7 @@ from agent_magics.settings.sources import Resolved, Source, resolve
 from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.project import ProjectServers
-from agent_magics.symbols.servers.specs import ServerSpec, read_table
+from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.commands.unreadable import find_unreadable
@@ -207,7 +207,7 @@ class ComposedAgent:
             output=None if output is None else OutputType(output),
             servers=run.servers,
             agents=self.sub_agents,
-            symbols=partial(_language_servers, settings, read_table(settings.language_servers)),
+            symbols=partial(self._language_servers, settings),
         )
 
     def _instructions(self, settings: Settings, run: RunTools) -> str | None:
@@ -255,6 +255,18 @@ class ComposedAgent:
         """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
         served = (each.token for each in self._served)
         return (*self._models.secrets(settings), *served, *self._servers.secrets())
+
+    def _language_servers(
+        self, settings: Settings, read_rules: Callable[[], ReadRules]
+    ) -> ProjectServers:
+        """Return the language servers of the workspace; none is started yet."""
+        place = Workplace(
+            tuple(Path(real_path(root)) for root in settings.roots),
+            settings.sandbox is not SandboxPolicy.DANGER_FULL_ACCESS,
+            lambda: find_unreadable(read_rules()).places,
+        )
+        table = read_table(settings.language_servers)
+        return ProjectServers(table, place, self.session.engine.spawn)
 
     def foreground(
         self,
@@ -395,17 +407,3 @@ def live_namespace() -> Mapping[str, Any]:
     """Return the variables of the live kernel; none outside of one."""
     live_kernel = FRONT_ENDS.current().live_kernel
     return {} if live_kernel is None else live_kernel.namespace
-
-
-def _language_servers(
-    settings: Settings,
-    table: Mapping[str, ServerSpec | None],
-    read_rules: Callable[[], ReadRules],
-) -> ProjectServers:
-    """Return the language servers of the workspace; none is started yet."""
-    place = Workplace(
-        tuple(Path(real_path(root)) for root in settings.roots),
-        settings.sandbox is not SandboxPolicy.DANGER_FULL_ACCESS,
-        lambda: find_unreadable(read_rules()).places,
-    )
-    return ProjectServers(table, place)

@@ -109,8 +109,10 @@ class Job:
         self._settled, self._freed, self._gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._gate.set()
 
-    # What a row costs after the sample, as a share of what one of the sample did.
-    price_share = 1.0
+    @property
+    def price_share(self) -> float:
+        """What a row costs after the sample, as a share of what one of the sample did."""
+        return 1.0
 
     def state(self) -> str:
         """Return how it goes now, for people: requests at once, and what limits them."""

@@ -4,7 +4,7 @@ Positions count lines and characters (code points) from 0, as Python indexes tex
 converts from and to the units of its server. Paths are absolute and without symlinks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -164,6 +164,14 @@ class SymbolProvider(Protocol):
         ...
 
 
+class EditCheck(Protocol):
+    """What a checker reports about files before and after an edit."""
+
+    def finish(self, cwd: Path, tell_later: Callable[[str], None]) -> str:
+        """Return the errors that are new as text, "" for none; late ones go to `tell_later`."""
+        ...
+
+
 class SymbolProviders(Protocol):
     """The providers of a project, one for each language; a turn's calls ask it for theirs."""
 
@@ -177,6 +185,14 @@ class SymbolProviders(Protocol):
 
     def missing(self, path: Path) -> str:
         """Return one sentence on why a file has no provider, and what helps; "" where it has."""
+        ...
+
+    def check_edit(self, paths: Sequence[Path]) -> EditCheck | None:
+        """Take note of the errors of files that will be edited; on a thread, not on the event loop.
+
+        Returns:
+            What finds the new ones; None where no server runs.
+        """
         ...
 
     async def providers(self) -> Sequence[SymbolProvider]:

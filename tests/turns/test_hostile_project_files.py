@@ -80,7 +80,7 @@ def rights(cwd):
 
 @pytest.fixture
 def workspace(tmp_path):
-    """Return a workspace, and what an agent may do there before a hostile file comes."""
+    """Return an empty workspace."""
     (tmp_path / ".agent_magics").mkdir()
     return tmp_path
 

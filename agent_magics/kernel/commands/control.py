@@ -23,6 +23,7 @@ from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
 from agent_magics.kernel.commands.maps import maps_text
 from agent_magics.kernel.commands.mcp.control import manage_servers
+from agent_magics.kernel.commands.project.language_servers import manage_language_servers
 from agent_magics.kernel.commands.project.memory import memory_text
 from agent_magics.kernel.commands.project.overview import project_text
 from agent_magics.kernel.commands.project.prompts import prompts_text
@@ -474,6 +475,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "show": show,
     "recording": recording,
     "mcp": mcp,
+    "lsp": manage_language_servers,
     "serve": serve,
     "doctor": show_doctor,
     "help": show_help,

@@ -14,6 +14,7 @@ from agent_magics.files.paths import open_notebook, read_judge, shown_path
 from agent_magics.files.survey import survey
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.commands.login import describe_key
+from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
 from agent_magics.protocol.config import SandboxPolicy, Settings
@@ -49,6 +50,7 @@ def examine(shell: Any, host: NotebookHost, settings: Settings) -> list[tuple[st
         ("Key", describe_key(settings)),
         *_sandbox(settings),
         ("rg", shutil.which("rg") or "not found: grep_files searches with Python, slower"),
+        *examine_language_servers(settings),
         ("Recorded in", str(rollout_folder())),
     ]
 

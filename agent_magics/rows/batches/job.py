@@ -9,6 +9,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -104,7 +105,7 @@ class BatchJob(Job):
     # -- sending -----------------------------------------------------------------------------------
 
     @property
-    def price_share(self) -> float:  # type: ignore[override] # the class's own is a constant
+    def price_share(self) -> float:
         """What the batch API costs, as a share of the price."""
         card = find_model(self.plan.terms.model)
         return (card and card.batch_share) or 1.0
@@ -301,29 +302,33 @@ class BatchJob(Job):
             path.unlink(missing_ok=True)
 
     async def _receive_group(self, group: Sequence[Result], missing: set[bytes]) -> None:
-        """Take in some results; return when they are written."""
+        """Take in some results; return when they are written.
+
+        Raises:
+            FatalError: they cannot be kept.
+        """
         written = asyncio.Event()
         kept = [each for each in map(self._checked, group, [missing] * len(group)) if each]
-        left = len(kept)
+        left, problem = len(kept), ""
 
         def then(key: bytes, outcome: Outcome, error: Exception | None) -> None:
-            nonlocal left
+            nonlocal left, problem
             left -= 1
             if error is not None:
-                self.stop(NOT_KEPT.format(error=error))
+                problem = NOT_KEPT.format(error=error)
             if key in self._pending:
                 self._settle(key, outcome)
             if not left:
                 written.set()
 
         for key, outcome in kept:
-            assert outcome.answer is not None
-            stored = Stored(outcome.answer, outcome.tokens, outcome.cost)
-            self._store.keep(key, stored, lambda error, k=key, o=outcome: then(k, o, error))  # type: ignore[misc]
+            stored = Stored(outcome.answer or b"", outcome.tokens, outcome.cost)
+            self._store.keep(key, stored, partial(then, key, outcome))
         if kept:
             await written.wait()
-        if self.stopped.startswith(NOT_KEPT[:20]):
-            raise FatalError(self.stopped)
+        if problem:
+            self.stop(problem)
+            raise FatalError(problem)
 
     def _checked(self, result: Result, missing: set[bytes]) -> tuple[bytes, Outcome] | None:
         """Count a result, and return what is to be kept of it; an error is handed on at once."""

@@ -71,6 +71,11 @@ class ServerManager:
         """Return the state of every server that was started."""
         return tuple(server.state for server in self._servers.values())
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether any server is ready; from any thread."""
+        return any(server.running is not None for server in list(self._servers.values()))
+
     def named(self, word: str) -> list[LanguageServer]:
         """Return the servers of a name or a language; all for ""."""
         return [
@@ -142,3 +147,8 @@ _managers: "WeakKeyDictionary[asyncio.AbstractEventLoop, ServerManager]" = WeakK
 def shared_manager() -> ServerManager:
     """Return the manager of the running event loop."""
     return _managers.setdefault(asyncio.get_running_loop(), ServerManager())
+
+
+def any_ready() -> bool:
+    """Return whether any server of this process is ready; from any thread."""
+    return any(manager.has_ready for manager in list(_managers.values()))

@@ -13,8 +13,9 @@ from agent_magics.symbols.provider import (
     Symbol,
     TextEdit,
 )
+from agent_magics.symbols.servers.edit_checks import EditWatch, Spawn
 from agent_magics.symbols.servers.languages import language_of
-from agent_magics.symbols.servers.manager import ServerManager, shared_manager
+from agent_magics.symbols.servers.manager import ServerManager, any_ready, shared_manager
 from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.specs import (
     ServerSpec,
@@ -118,11 +119,15 @@ class ProjectServers:
     Args:
         table: the servers of the settings, from `read_table`.
         place: the workspace; the first folder is where files elsewhere are asked about.
+        spawn: starts a coroutine on the event loop of the servers; from any thread.
     """
 
-    def __init__(self, table: Mapping[str, ServerSpec | None], place: Workplace) -> None:
+    def __init__(
+        self, table: Mapping[str, ServerSpec | None], place: Workplace, spawn: Spawn | None = None
+    ) -> None:
         self._table = table
         self._place = place
+        self._spawn = spawn
 
     async def provider_for(self, path: Path) -> ServerProvider | None:
         """Return the provider of a file; None where its language has no server."""
@@ -156,6 +161,12 @@ class ProjectServers:
         if find_server(language, self._table) is None:
             return what_is_missing(language)
         return client_is_missing()
+
+    def check_edit(self, paths: Sequence[Path]) -> EditWatch | None:
+        """Take note of the errors of files that will be edited; see `SymbolProviders`."""
+        if self._spawn is None or not any_ready():
+            return None
+        return EditWatch(self, self._spawn, paths)
 
     def _provider(self, language: str, root: Path) -> ServerProvider | None:
         spec = find_server(language, self._table) if language else None

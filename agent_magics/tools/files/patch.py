@@ -37,6 +37,7 @@ from agent_magics.patch.plan import (
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
+from agent_magics.symbols.provider import EditCheck
 from agent_magics.tools.files.access import judge_of
 
 _CHECKED = "paths of patches as they were checked"
@@ -281,6 +282,7 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
     plan = plan_patch(*_by_place(operations, places, ctx.cwd), judge_of(ctx))
     if ctx.cancelled.is_set():
         raise RespondToModel("The patch was not applied: the turn was interrupted.")
+    check = _error_check(plan.places, ctx)
     ctx.emit(PatchApplyBegin, paths=plan.paths)
     tracker = ctx.diff_tracker
     try:
@@ -290,4 +292,11 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
         ctx.emit(PatchApplyEnd, success=False)
         raise
     ctx.emit(PatchApplyEnd, success=True, diff=result.diff)
-    return result
+    errors = "" if check is None else check.finish(ctx.cwd, ctx.turn.tell_later)
+    return replace(result, summary=f"{result.summary}{errors}\n") if errors else result
+
+
+def _error_check(paths: Sequence[Path], ctx: ToolContext) -> EditCheck | None:
+    """Return what finds the errors that an edit brings; None where that is off or not possible."""
+    symbols = ctx.turn.symbols
+    return symbols.check_edit(paths) if symbols and ctx.config.check_edits else None

@@ -176,6 +176,17 @@ def test_a_server_that_ends_at_its_start_says_its_last_words(tmp_path):
     scenario(work, tmp_path, "ends_at_once")
 
 
+@pytest.mark.needs("tier 1")
+def test_a_server_cannot_write_the_workspace(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match=r"it said: (Permission|OS)Error"):
+            await found.provider.document_symbols(path)
+        assert not (found.folder / "pids").exists()
+
+    scenario(work, tmp_path, "good", str(tmp_path))
+
+
 def test_a_start_that_takes_too_long_holds_nobody(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)

@@ -187,6 +187,9 @@ class Servers:
     async def provider_for(self, path):
         return self.server if path.suffix != ".none" else None
 
+    def check_edit(self, paths):
+        return None
+
     def missing(self, path):
         return ""
 

@@ -1,0 +1,81 @@
+"""A map with failing answers, bad rows, or a full disk: every row is accounted for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_magics import Agent
+from agent_magics.rows.remote.client import RowClient
+from tests.support.models.row_server import RowServer
+
+KEY = "sk-map-0123456789abcdefghij"
+BAD = {
+    3: (None, "missing"),
+    5: (float("nan"), "missing"),
+    7: ("\ud800", "surrogate"),
+    9: ("x" * (10 << 20), "characters"),
+}
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "529", "silence", "garbage", "half", "cut"])
+def test_every_row_is_accounted_for_where_a_fifth_of_the_answers_is_none(
+    tmp_path, monkeypatch, fault
+):
+    if fault == "silence":
+        monkeypatch.setitem(RowClient.__init__.__kwdefaults__, "timeout", 1.0)
+    rows = [BAD[number][0] if number in BAD else f"row {number}" for number in range(120)]
+    with (
+        RowServer(faults={fault: 0.2}) as server,
+        Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent,
+    ):
+        done = agent.map_sync("{{text}}", rows, cache=tmp_path / "a", ask_above=None)
+        answers = [entry for entry in server.log() if entry["outcome"] == "answered"]
+    counted = sum(entry["tokens"] for entry in answers)
+    errors = done.frame["error"]
+    for number, (_, words) in BAD.items():
+        assert words in errors[number]
+    asked = done.frame.drop(index=list(BAD))
+    answered = asked[asked["error"].isna()]
+    assert list(answered["answer"]) == [f"row {number}" for number in answered.index]
+    assert len(done.frame) == 120 and len(answered) >= 110
+    # Of an answer that never arrived nobody here knows the tokens; all others are in the table.
+    assert done.frame["tokens"].sum() == done.progress.tokens == counted
+    assert done.frame["cost"].sum() == pytest.approx(done.cost)
+
+
+FULL = """
+import resource, signal, sys
+from agent_magics import Agent
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key=sys.argv[3])
+agent.map_sync("{{text}}", ["warm"], cache=sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+done = agent.map_sync("{{text}}" + "x" * 500, [f"row {number}" for number in range(3000)],
+                      cache=sys.argv[2], ask_above=None, concurrency=20)
+frame = done.frame
+print(len(frame), frame["error"].notna().sum(), frame["answer"].notna().sum(), done.stopped)
+"""
+
+
+def test_a_full_disk_ends_it_with_what_there_is(tmp_path):
+    cache = tmp_path / "answers.sqlite"
+    root = str(Path(__file__).parents[2])
+    with RowServer() as server:
+        ended = subprocess.run(
+            [sys.executable, "-c", FULL, server.base_url, str(cache), KEY],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": root},
+            check=True,
+        )
+        counted = len([entry for entry in server.log() if entry["outcome"] == "answered"])
+    rows, failed, answered, reason = ended.stdout.split(maxsplit=3)
+    assert int(rows) == 3000 and int(answered) > 0
+    assert "answers cannot be kept" in reason
+    # Answers that came but could not be written are in the table too, so nothing paid for is lost.
+    assert int(failed) + int(answered) == 3000
+    assert 0 <= counted - 1 - int(answered) <= 20
