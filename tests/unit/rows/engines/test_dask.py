@@ -88,12 +88,6 @@ def test_no_row_is_lost_with_its_worker(client):
     check_kills(client, kills=2, number=500, delay=0.1)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_no_row_is_lost_with_thirty_workers(client):
-    check_kills(client, kills=30, number=6000, delay=0.5)
-
-
 def check_kills(client, kills, number, delay):
     """Kill workers while they ask; each row has its answer, and few were asked twice."""
     at_once, killed = 16, []
