@@ -52,8 +52,8 @@ class ModelClients:
             raise FatalError(
                 "replay=... plays a file and record=... asks a live model: leave one of them out."
             )
-        if replay is not None:
-            path = recording_path(replay)
+        path = None if replay is None else recording_path(replay)
+        if path is not None:
             return ReplayModel(path, cwd=settings.cwd, strict=settings.replay_strict)
         live = self.given or open_model(
             settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
@@ -80,6 +80,6 @@ class ModelClients:
                 spawn(model.close())
 
 
-def recording_path(replay: str | Path) -> Path:
+def recording_path(replay: str | Path) -> Path | None:
     """Return the file that the setting `replay` names; "auto" is the one beside the notebook."""
-    return Path(replay if str(replay) != "auto" else recording_beside_notebook() or "")
+    return recording_beside_notebook() if str(replay) == "auto" else Path(replay)

@@ -26,7 +26,10 @@ def test_only_one_module_forks_pytest():
         if isinstance(node, ast.Attribute | ast.Import | ast.ImportFrom)
         and _FORK.search(ast.unparse(node))
     ]
-    assert {place.rpartition(":")[0] for place in found} == {forks.__file__}, found
+    spawns = str(
+        ROOT / "tests/unit/rows/engines/test_executors.py"
+    )  # its forking pool starts nothing
+    assert {place.rpartition(":")[0] for place in found} == {forks.__file__, spawns}, found
 
 
 def test_a_fork_returns_what_its_function_did():

@@ -226,8 +226,9 @@ class RowMapping:
         """Return what asks through the workers of an engine, which come from now on."""
         settings, plan = self._asking.settings, self.plan
         access = ServerAccess(settings.api_key, settings.base_url)
-        if settings.replay:
-            path = str(recording_path(settings.replay).absolute())
+        recording = recording_path(settings.replay) if settings.replay else None
+        if recording is not None:
+            path = str(recording.absolute())
             assignment = Assignment(plan.terms, recording=path, cwd=str(settings.cwd))
         else:
             key = await access.key()

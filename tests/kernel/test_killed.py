@@ -17,7 +17,7 @@ from tests.support.kernels.cells import AGENTS
 from tests.support.kernels.driver import Kernel
 from tests.support.turns import assert_valid, outputs
 
-TURNS = 30
+TURNS = 60
 AT_WORK = f"""
 %load_ext agent_magics
 import asyncio

@@ -76,11 +76,22 @@ class BatchJob(Job):
         await self._api.check()
         of_map = (self._api.address, self._api.wire.name, self.plan.digest)
         for sent in await asyncio.to_thread(self._ledger.all):
-            if (sent.server, sent.wire, sent.map) == of_map:
-                self._earlier.append(sent)
-                keys = await asyncio.to_thread(self._ledger.keys, sent.token)
-                self._under_way.update(keys)
+            if (sent.server, sent.wire, sent.map) != of_map:
+                continue
+            if await self._is_unsent(sent):
+                await asyncio.to_thread(self._ledger.remove, sent.token)
+                continue
+            self._earlier.append(sent)
+            keys = await asyncio.to_thread(self._ledger.keys, sent.token)
+            self._under_way.update(keys)
         await super().run()
+
+    async def _is_unsent(self, sent: Sent) -> bool:
+        """Return whether the kernel that wrote a batch down ended before the provider had it."""
+        try:
+            return not sent.id and await self._api.find(sent.token) is None
+        except FatalError:
+            return False  # `_take_up` tells of it
 
     def stop(self, reason: str = BY_PERSON) -> None:
         """Wait no longer; what was sent goes on at the provider."""

@@ -16,7 +16,8 @@ REASONS = {
     "the readers themselves": "files/plain_files.py files/beneath.py",
     "what the model asked for, opened as a regular file and read in windows or bounded": (
         "files/windows.py files/search/pygrep.py tools/files/reading.py tools/files/viewing.py "
-        "tools/files/table_views.py tools/files/notebook_view.py approval/commands/identity.py"
+        "tools/files/table_views.py tools/files/notebook_view.py approval/commands/identity.py "
+        "tools/structure/sources.py"
     ),
     "folders": "files/folders.py file_history/scan.py config_files/locking.py",
     "opened without links or waiting, and copied or put back": (
@@ -24,8 +25,8 @@ REASONS = {
     ),
     "only written": (
         "config_files/toml_edit.py engine/channels/rollout.py file_history/git_objects.py "
-        "kernel/commands/live_code.py kernel/commands/serving.py models/providers/credentials.py "
-        "models/recordings/writing.py project/memory.py"
+        "kernel/commands/live_code.py kernel/commands/serving.py kernel/lab/pasted_files.py "
+        "models/providers/credentials.py models/recordings/writing.py project/memory.py"
     ),
     "temporary files of this process": (
         "dispatch/results/stored.py exec/spool.py exec/temporary_files.py tools/commands/run.py"
@@ -35,7 +36,7 @@ REASONS = {
         "exec/launcher/notifications/question.py exec/launcher/notifications/socket_calls.py "
         "exec/launcher/probe.py exec/launcher/rules/namespaces.py exec/launcher/tree.py "
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
-        "mcp/transports/stdio.py tools/code/scratch_process.py"
+        "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
     "files of this package": (
         "models/providers/catalog.py render/widgets/card.py render/widgets/form.py "
@@ -44,7 +45,12 @@ REASONS = {
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
         "composition.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
-        "rows/mapping.py"
+        "rows/mapping.py symbols/servers/connection.py symbols/servers/lifecycle.py "
+        "symbols/servers/session.py"
+    ),
+    "files of batches, which this process has made in a folder of the person's own": (
+        "rows/batches/job.py rows/batches/ledger.py rows/batches/results.py "
+        "rows/remote/transport.py"
     ),
     "journals and records of this person's own, see the law of journals": (
         "records/index.py records/reading.py file_history/journal.py file_history/journals.py "
