@@ -21,7 +21,6 @@ hypothesis.settings.load_profile("tests")
 _homes = tempfile.mkdtemp(prefix="agent-magics-homes-")
 for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
     os.environ[name] = str(Path(_homes, name))
-os.environ["DASK_TEMPORARY_DIRECTORY"] = _homes  # read when dask is imported, here and in kernels
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
     os.environ.pop(name, None)
 
