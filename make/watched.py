@@ -21,7 +21,7 @@ import psutil
 PATIENCE = 15  # seconds that a command has to end after an interrupt
 GRACE = 5.0  # seconds that processes have to end in by themselves after it
 # Folders of pytest; of kernels that nbval and some tests kill, which the next kernel removes; of
-# the notebooks that such kernels ran; what Node keeps compiled; and what all clusters of Dask share.
+# the notebooks that such kernels ran; what Node keeps compiled; what clusters of Dask share.
 KEPT = re.compile(r"pytest-of-|agent-magics-\d+-|notebook-|node-compile-cache|dask-scratch-space$")
 _PR_SET_CHILD_SUBREAPER = 36
 
