@@ -80,7 +80,8 @@ def test_daemons_and_stopped_ones_die(without_files):
     seen = run(f"""
 if {without_files}:
     tree._has_children_files = lambda: False
-shell, (daemon,) = start("{DAEMON}; sleep 1000 & wait")
+shell, said = start("{DAEMON}; sleep 1000 & echo up; wait", lines=2)
+[daemon] = [each for each in said if each != "up"]
 os.kill(int(daemon), signal.SIGSTOP)
 ended = {{}}
 killed = tree.kill_tree(ended)
