@@ -164,17 +164,25 @@ class AnswerFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._model = model
+        self._log = path.with_name(f"{path.name}-wal")
+        self._synced, self.is_unsynced = time.monotonic(), False
+        self._until_look = 0
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+        try:
+            self.newest = self._set_up()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _set_up(self) -> int:
+        """Make the table where there is none, and return the number of the newest answer."""
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
         self._connection.execute("PRAGMA cache_size = -32000")
         self._connection.execute(_SCHEMA)
-        self._log = path.with_name(f"{path.name}-wal")
-        self._synced, self.is_unsynced = time.monotonic(), False
-        self._until_look = 0
         newest = self._connection.execute("SELECT max(number) FROM answers").fetchone()[0]
-        self.newest = newest or 0
+        return newest or 0
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
         """See `AnswerStore.find`."""

@@ -66,6 +66,8 @@ def test_cells_run_meanwhile(kernel: Kernel, notebook: bool) -> None:
     assert answer["parent_header"]["msg_id"] == cell.messages[0]["parent_header"]["msg_id"], (
         "the output belongs to the cell that started the run"
     )
+    # The run ends after its words are drawn.
+    kernel.run("import asyncio\nwhile 'answer' not in globals(): await asyncio.sleep(0.01)")
     assert kernel.value("answer, _agent.status") == "It opened. completed"
     assert kernel.value(outputs()) == "['the gate is open']"
 
