@@ -11,7 +11,7 @@ from agent_magics.approval.requirement import Verdict, decide, requirement_of
 from agent_magics.protocol.config import ApprovalPolicy
 
 SCOPES = ("approve_kind_for_cell", "approve_kind_for_session")
-FAMILY = {ActionKind.WRITE_INSIDE: "/work/data/a.csv"}
+FAMILY = {ActionKind.WRITE_INSIDE: "/srv/data/a.csv"}
 
 
 def action(kind: ActionKind, family: str | None = None, target: str = "t") -> Action:
@@ -67,7 +67,7 @@ def test_a_grant_covers_its_own_kind_alone(granted: ActionKind, asked: ActionKin
     store.grant_kind(kind, "approve_kind_for_session")
     covered = store.kind_grant(action(asked)) is not None
     assert covered == (COVERED[granted] == COVERED[asked])
-    elsewhere = "/work/other/b.csv" if asked is ActionKind.WRITE_INSIDE else "other"
+    elsewhere = "/srv/other/b.csv" if asked is ActionKind.WRITE_INSIDE else "other"
     if asked is not ActionKind.LIVE_PYTHON:
         assert store.kind_grant(action(asked, elsewhere)) is None
 
@@ -75,11 +75,11 @@ def test_a_grant_covers_its_own_kind_alone(granted: ActionKind, asked: ActionKin
 @pytest.mark.parametrize(
     ("path", "covered"),
     [
-        ("/work/data/b.csv", True),
-        ("/work/data/deep/b.csv", True),
-        ("/work/data", False),
-        ("/work/database/b.csv", False),
-        ("/work/b.csv", False),
+        ("/srv/data/b.csv", True),
+        ("/srv/data/deep/b.csv", True),
+        ("/srv/data", False),
+        ("/srv/database/b.csv", False),
+        ("/srv/b.csv", False),
     ],
 )
 def test_edits_below_a_folder(path: str, covered: bool) -> None:
@@ -88,7 +88,7 @@ def test_edits_below_a_folder(path: str, covered: bool) -> None:
     asked = kind_of([action(ActionKind.WRITE_INSIDE)])
     assert kind is not None
     assert asked is not None
-    assert asked.covers == "every change of files below /work/data"
+    assert asked.covers == "every change of files below /srv/data"
     store.grant_kind(asked, "approve_kind_for_session")
     found = store.kind_grant(action(ActionKind.WRITE_INSIDE, path))
     assert (found is not None) == covered
