@@ -3,7 +3,7 @@
 Some ten thousand tests start kernels, browsers and commands on machines of any speed. A test that
 failed once and then passes three times of three is reported as unstable, by name, and does not fail
 the run; it is still a bug, of the test or of what it tests, and must be fixed. Failures in more
-than five files are never repeated; one that hangs a shared kernel also fails those after it.
+than twelve files are never repeated; one that hangs a shared kernel also fails those after it.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 5  # files
+MOST = 12  # files
 TIMES = 3
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import NotebookPage
+from tests.support.lab import GATE, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -49,15 +49,15 @@ def test_a_waiting_question_is_told_around_the_cell(notebook: Open) -> None:
 
 
 def test_a_question_in_a_hidden_notebook_is_told_and_shown(notebook: Open) -> None:
-    wait = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.01)"
-    waits = f"Call('python', {{'code': {wait!r}}})"
+    waits = f"Call('python', {{'code': {GATE!r}}})"
     page = notebook([scripted(waits, MAKE, DONE), "%%agent --approval untrusted\nGo.\n", ""])
+    gate = page.make_gate()
     page.run(0)
     page.start(1)
     page.answer("Approve")
     execute(page, "launcher:create")
     expect(page.cell(1)).to_be_hidden()
-    (page.lab.folder / page.name).with_name("go").touch()
+    gate.write_text("")
     notice = page.page.locator(".Toastify__toast", has_text="waits for your answer")
     notice.get_by_role("button", name="Show").click()
     expect(page.questions.last).to_be_focused()

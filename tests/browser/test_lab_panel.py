@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.test_lab_accessibility import AXE
 from tests.browser.test_lab_around import ASKING, DONE, MAKE, execute
 from tests.support.kernels.cells import scripted
-from tests.support.lab import SLOW, Lab, NotebookPage
+from tests.support.lab import GATE, SLOW, Lab, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -65,8 +65,7 @@ def test_a_question_is_answered_from_the_panel(notebook: Open) -> None:
 def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
     notebook: Open, reopen: Open, lab: Lab
 ) -> None:
-    wait = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.01)"
-    waits = f"Call('shell', {{'command': ['python3', '-c', {wait!r}]}})"
+    waits = f"Call('shell', {{'command': ['python3', '-c', {GATE!r}]}})"
     page = notebook(
         [
             scripted(waits, MAKE, DONE),
@@ -74,6 +73,7 @@ def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
             "",
         ]
     )
+    gate = page.make_gate()
     page.run(0)
     page.start(1)
     page.answer("Approve")
@@ -83,7 +83,7 @@ def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
     other = reopen("other.ipynb")
     shown = panel(other)
     expect(row(shown, "Agents", "in the background")).to_have_count(1, timeout=SLOW)
-    (lab.folder / page.name).with_name("go").touch()
+    gate.write_text("")
     asked = row(shown, "Questions", "mkdir made")
     expect(asked).to_have_count(1, timeout=SLOW)
     press(asked, "Approve")

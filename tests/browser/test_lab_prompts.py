@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import NotebookPage
+from tests.support.lab import GATE, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
@@ -17,8 +17,7 @@ PROSE = "text/x-markdown"
 PROMPT = """%%agent --approval never --into "answer"
 Don't be *shy*: what is in {{sales[sales > 1]}} for $5?
 """
-VARIABLES = "import os\nsales = [1, 2, 3]\nsalary = 'x' * 10"
-WAITS = "while not os.path.exists('go'):\n    __import__('time').sleep(0.01)"
+VARIABLES = "sales = [1, 2, 3]\nsalary = 'x' * 10"
 
 
 def language(page: NotebookPage, number: int) -> str:
@@ -61,9 +60,9 @@ def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None
 
 def test_what_a_prompt_mentions_is_completed_also_while_the_kernel_works(notebook: Open) -> None:
     script = scripted("lambda request: request.prompt")
-    page = notebook([script, VARIABLES, WAITS, "%%agent\nSum ", ""])
-    folder = (page.lab.folder / page.name).parent
-    (folder / "sales.csv").write_text("a\n1\n", encoding="utf-8")
+    page = notebook([script, VARIABLES, GATE, "%%agent\nSum ", ""])
+    gate = page.make_gate()
+    gate.with_name("sales.csv").write_text("a\n1\n", encoding="utf-8")
     page.run(0)
     page.run(1)
     write(page, 3, "@sal")
@@ -76,7 +75,7 @@ def test_what_a_prompt_mentions_is_completed_also_while_the_kernel_works(noteboo
     write(page, 3, " of @sales.")
     expect(completions(page)).to_have_text(["@sales.csv"])
     page.page.keyboard.press("Enter")
-    (folder / "go").touch()
+    gate.write_text("")
     page.wait_for_end(2)
     page.run(3)
     assert "Sum [1,2,3] of sales.csv" in page.text(3)

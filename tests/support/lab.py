@@ -28,6 +28,8 @@ TOKEN = "t"
 # Milliseconds and seconds that anything on the page may take on a slow machine.
 SLOW = 30_000
 LIMIT = 60.0
+# Code that waits in the notebook's folder until a test writes to the gate; see `make_gate`.
+GATE = "open('gate').read()"
 
 # The full page would unload cells that are out of sight; the rest keeps the network out of it.
 _SETTINGS = {
@@ -184,6 +186,12 @@ class NotebookPage:
         self.page.on("websocket", self._listen)
         self._without = without
         self._signs = itertools.count(1)
+
+    def make_gate(self) -> Path:
+        """Make the pipe at which `GATE` waits until somebody writes to it."""
+        gate = (self.lab.folder / self.name).with_name("gate")
+        os.mkfifo(gate)
+        return gate
 
     def open(self, *, kernel: bool = True) -> "NotebookPage":
         """Open the notebook; with `kernel`, wait until cells can be run."""
