@@ -23,11 +23,11 @@ from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
-from agent_magics.kernel.cell.output_type import read_type
-from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
+from agent_magics.kernel.cell.request.output_type import read_type
+from agent_magics.kernel.cell.request.pictures import read_pictures
+from agent_magics.kernel.cell.request.prompt import read_prompt, split_prompt
 from agent_magics.kernel.cell.rerecording import Rerecording
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.lab.document import LabDocument

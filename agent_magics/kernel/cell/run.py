@@ -23,13 +23,13 @@ from agent_magics.kernel.cell.console import ConsoleOutputs
 from agent_magics.kernel.cell.countdown import Countdown, is_wait
 from agent_magics.kernel.cell.foot import CellFoot
 from agent_magics.kernel.cell.outputs import CellOutputs
-from agent_magics.kernel.cell.pictures import with_pictures
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
     question_item,
     widget_bundle,
 )
+from agent_magics.kernel.cell.request.pictures import with_pictures
 from agent_magics.kernel.cell.session_updates import SessionUpdates
 from agent_magics.kernel.cell.streams import CommandStreams
 from agent_magics.kernel.interrupt import interrupts_call, uninterrupted
