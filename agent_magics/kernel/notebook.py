@@ -28,7 +28,7 @@ from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.request.output_type import read_type
 from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.kernel.cell.request.prompt import read_prompt, split_prompt
-from agent_magics.kernel.cell.rerecording import Rerecording
+from agent_magics.kernel.cell.request.rerecording import Rerecording
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.lab.document import LabDocument
 from agent_magics.kernel.lab.page_tools import PageTools
