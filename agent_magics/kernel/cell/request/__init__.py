@@ -1,4 +1,4 @@
-"""Reads what one ``%%agent`` cell asks: its prompt, its pictures, the type of its answer.
+"""Reads what one ``%%agent`` cell asks: its prompt, its pictures, its options, its recording.
 
-``prompt`` reads the text for the model: read it first.
+``setup`` makes a prompt and the configuration of a turn of them: read it first.
 """
