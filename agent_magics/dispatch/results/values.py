@@ -188,8 +188,23 @@ _MEASURES: dict[tuple[str, str], Callable[[Any], Any]] = {
 _LIBRARIES = frozenset(library for library, _ in _MEASURES)
 # What the functions here read of a value of a known library.
 _READ = frozenset(
-    "__getattribute__ __len__ columns dtype dtypes element_size estimated_size getbands memory_usage"
-    " mode nbytes numel shape size sizes".split()
+    (
+        "__getattribute__",
+        "__len__",
+        "columns",
+        "dtype",
+        "dtypes",
+        "element_size",
+        "estimated_size",
+        "getbands",
+        "memory_usage",
+        "mode",
+        "nbytes",
+        "numel",
+        "shape",
+        "size",
+        "sizes",
+    )
 )
 
 
