@@ -3,6 +3,7 @@
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
 import { make } from './elements.js';
+import { dollars } from './plain.js';
 
 interface Queued {
   id: string;
@@ -82,8 +83,9 @@ export class Feet {
     this._place(cell, foot);
   }
 
+  /** The turns have ended with the kernel; words that were not sent stay here too. */
   dispose(): void {
-    this._feet.forEach(foot => foot.remove());
+    [...this._feet.keys()].forEach(cell => this.end(cell));
     this._feet.clear();
   }
 
@@ -248,7 +250,7 @@ class Foot {
     this._spent.textContent = [
       `${seconds(elapsed + passed)} in all`,
       tokens ? `${tokens.toLocaleString()} tokens` : '',
-      cost ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : ''
+      cost ? dollars(cost) : ''
     ]
       .filter(Boolean)
       .join(' · ');

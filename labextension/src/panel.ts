@@ -15,6 +15,7 @@ import type {
 } from './around.js';
 import { make, makeButton, Rows } from './elements.js';
 import { agentIcon } from './icon.js';
+import { dollars } from './plain.js';
 
 /** Milliseconds for which new questions take no click: it may have been meant for another one. */
 const SETTLING = 600;
@@ -359,11 +360,4 @@ function buttons(...made: HTMLButtonElement[]): HTMLElement {
 
 function nameOf({ path }: Place): string {
   return path.split('/').pop() ?? path;
-}
-
-/** Money as the person's language writes it; small sums with more digits. */
-export function dollars(value: number): string {
-  const digits = value > 0 && value < 0.1 ? 4 : 2;
-  const style = { style: 'currency', currency: 'USD', minimumFractionDigits: digits } as const;
-  return value.toLocaleString(undefined, { ...style, maximumFractionDigits: digits });
 }

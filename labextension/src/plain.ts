@@ -87,3 +87,10 @@ export function diffLines(diff: string): DiffLine[] {
       return { kind: kinds[mark as keyof typeof kinds] ?? 'same', text };
     });
 }
+
+/** Money as the person's language writes it; small sums with more digits. */
+export function dollars(value: number): string {
+  const digits = value > 0 && value < 0.1 ? 4 : 2;
+  const style = { style: 'currency', currency: 'USD', minimumFractionDigits: digits } as const;
+  return value.toLocaleString(undefined, { ...style, maximumFractionDigits: digits });
+}
