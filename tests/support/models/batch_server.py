@@ -44,6 +44,9 @@ class BatchSettings(Settings):
         most_running: batches that may run; one more fails with "token_limit_exceeded".
         slips: of calls of the batch API, every how manieth gets a 500; 0 is none.
         lost: whether the answer to the first creation of a batch is lost.
+        breaks: "" or a call of the API ("upload", "create", "look", "content") that is answered
+            with `broken` until `BatchServer.release`: a status, or "garbage".
+        forgets: whether batches are not found any more.
     """
 
     ends: str = "completed"
@@ -53,6 +56,9 @@ class BatchSettings(Settings):
     most_running: int = 1000
     slips: int = 0
     lost: bool = False
+    breaks: str = ""
+    broken: str = "403"
+    forgets: bool = False
 
 
 class BatchServer(RowServer):
@@ -89,7 +95,7 @@ class BatchProgram(Program):
         self.uploaded: dict[str, str] = {}
         self.results: dict[str, str] = {}
         self.batches: list[dict[str, Any]] = []
-        self.is_released = False
+        self.is_released, self.released = False, asyncio.Event()
         self.calls = 0
         self.is_lost = settings.lost
 
@@ -118,6 +124,10 @@ class BatchProgram(Program):
             self.calls += 1
             if self.settings.slips and self.calls % self.settings.slips == 0:
                 return error(500, "The server had an error.")
+            if handler.__name__ == self.settings.breaks and not self.is_released:
+                garbage = web.Response(text="<html>")
+                status = self.settings.broken
+                return garbage if status == "garbage" else error(int(status), "No.")
             return await handler(request)
 
         return answer
@@ -129,6 +139,7 @@ class BatchProgram(Program):
     async def release(self, request: web.Request) -> web.Response:
         """Let batches go on."""
         self.is_released = True
+        self.released.set()
         return web.Response()
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
@@ -173,7 +184,7 @@ class BatchProgram(Program):
 
     async def listed(self, request: web.Request) -> web.StreamResponse:
         """Return a page of batches, the newest first."""
-        newest = self.batches[::-1]
+        newest = [] if self.settings.forgets else self.batches[::-1]
         after = request.query.get("after")
         if after:
             places = [each["id"] for each in newest]
@@ -184,7 +195,7 @@ class BatchProgram(Program):
     async def look(self, request: web.Request) -> web.StreamResponse:
         """Return a batch, one state further."""
         batch = self.found(request)
-        if batch is None:
+        if batch is None or self.settings.forgets:
             return error(404, "No batch found")
         self.advance(batch)
         return web.json_response(batch)
@@ -198,7 +209,10 @@ class BatchProgram(Program):
         return web.json_response(batch)
 
     async def content(self, request: web.Request) -> web.StreamResponse:
-        """Return a file of results."""
+        """Return a file of results; one named "waits" is there after `BatchServer.release`."""
+        if request.match_info["id"] == "waits":
+            await self.released.wait()
+            return web.Response()
         return web.Response(text=self.results[request.match_info["id"]])
 
     def found(self, request: web.Request) -> dict[str, Any] | None:
