@@ -298,15 +298,17 @@ class BatchJob(Job):
         """Upload a file and begin its batch; where too much waits already, after another's end."""
         file_id = await self._api.upload(pack.path)
         while True:
+            before = {token for token, each in self._batches.items() if not each.has_ended}
             batch = await self._api.create(file_id, pack.token)
             await self._see(pack.token, batch)
             while not batch.has_ended and batch.state == "validating" and not self.stopped:
                 await self._sleep(FIRST_LOOK)
                 batch = await self._api.state(batch.id)
                 await self._see(pack.token, batch)
-            others = [each for each in self._batches.values() if not each.has_ended]
-            if not (batch.is_full and others) or self.stopped:
+            if not (batch.is_full and before) or self.stopped:
                 return batch
+            if before - {token for token, each in self._batches.items() if not each.has_ended}:
+                continue  # one has ended meanwhile
             self._ended_one.clear()
             waits = (self._ended_one.wait(), self._wake.wait())
             tasks = [asyncio.ensure_future(each) for each in waits]
