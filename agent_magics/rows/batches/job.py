@@ -298,16 +298,17 @@ class BatchJob(Job):
         """Upload a file and begin its batch; where too much waits already, after another's end."""
         file_id = await self._api.upload(pack.path)
         while True:
-            before = {token for token, each in self._batches.items() if not each.has_ended}
+            before = self._running()
             batch = await self._api.create(file_id, pack.token)
             await self._see(pack.token, batch)
             while not batch.has_ended and batch.state == "validating" and not self.stopped:
                 await self._sleep(FIRST_LOOK)
                 batch = await self._api.state(batch.id)
                 await self._see(pack.token, batch)
-            if not (batch.is_full and before) or self.stopped:
+            others = self._running()
+            if not (batch.is_full and before | others) or self.stopped:
                 return batch
-            if before - {token for token, each in self._batches.items() if not each.has_ended}:
+            if before - others:
                 continue  # one has ended meanwhile
             self._ended_one.clear()
             waits = (self._ended_one.wait(), self._wake.wait())
@@ -315,6 +316,10 @@ class BatchJob(Job):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 task.cancel()
+
+    def _running(self) -> set[str]:
+        """Return which batches have not ended."""
+        return {token for token, batch in self._batches.items() if not batch.has_ended}
 
     async def _take_up(self, sent: Sent) -> None:
         """Go on with a batch that an earlier call sent."""
