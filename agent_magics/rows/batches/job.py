@@ -208,8 +208,8 @@ class BatchJob(Job):
             for sent in self._earlier:
                 start(self._take_up(sent))
         for key in list(self._pending):  # of what ended on an error
-            error = str(self._failure or NOT_ASKED.format(reason=self.stopped))
-            self._settle(key, Outcome(None, error), "batch lost")
+            words = str(self._failure or NOT_ASKED.format(reason=self.stopped))
+            self._settle(key, Outcome(None, words), "batch lost")
 
     async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         """Do a part of the map; where it fails, so does the map, in that sentence."""
