@@ -44,8 +44,9 @@ class BatchSettings(Settings):
         most_running: batches that may run; one more fails with "token_limit_exceeded".
         slips: of calls of the batch API, every how manieth gets a 500; 0 is none.
         lost: whether the answer to the first creation of a batch is lost.
-        breaks: "" or a call of the API ("upload", "create", "look", "content") that is answered
-            with `broken` until `BatchServer.release`: a status, or "garbage".
+        breaks: "" or a call of the API ("upload", "create", "look", "content"; "follow": a look at
+            a batch that has begun) that is answered with `broken` until `BatchServer.release`.
+        broken: a status, or "garbage".
         forgets: whether batches are not found any more.
     """
 
@@ -125,12 +126,16 @@ class BatchProgram(Program):
             if self.settings.slips and self.calls % self.settings.slips == 0:
                 return error(500, "The server had an error.")
             if handler.__name__ == self.settings.breaks and not self.is_released:
-                garbage = web.Response(text="<html>")
-                status = self.settings.broken
-                return garbage if status == "garbage" else error(int(status), "No.")
+                return self.broken()
             return await handler(request)
 
         return answer
+
+    def broken(self) -> web.Response:
+        """Return what a call that breaks is answered with."""
+        if self.settings.broken == "garbage":
+            return web.Response(text="<html>")
+        return error(int(self.settings.broken), "No.")
 
     async def shown(self, value: Any) -> web.Response:
         """Return what a test asks for."""
@@ -197,6 +202,9 @@ class BatchProgram(Program):
         batch = self.found(request)
         if batch is None or self.settings.forgets:
             return error(404, "No batch found")
+        has_begun = batch["status"] != "validating"
+        if self.settings.breaks == "follow" and has_begun and not self.is_released:
+            return self.broken()
         self.advance(batch)
         return web.json_response(batch)
 
