@@ -53,6 +53,7 @@ def test_nothing_is_lost(notebook: Open, reopen: Open, times: int) -> None:
             gates[n].open()
     page.answer("Approve")
     expect(page.cell(1)).to_contain_text("All is done.")
+    expect(page.cell(1).locator(".am-foot, .agm-question")).to_have_count(0)
     found = items_of(page.save().cells[1])
     outputs = [str(item["output"]) for item in found if item.get("name") == "step"]
     assert outputs == [f"step {n} done" for n in range(times)]
