@@ -230,7 +230,7 @@ def test_whatever_hinders_a_start_is_a_sentence_and_leaves_nothing(tmp_path, mon
         assert found.server.state.state is State.FAILED
 
     scenario(work, tmp_path)
-    assert set(made.iterdir()) == before
+    assert set(made.iterdir()) <= before  # those of servers that end meanwhile go
 
 
 def test_a_program_that_is_missing_leaves_nothing(tmp_path):
@@ -243,7 +243,7 @@ def test_a_program_that_is_missing_leaves_nothing(tmp_path):
                 await found.provider.document_symbols(found.write("a.py", TEXT))
 
     run(work())
-    assert set(made.iterdir()) == before
+    assert set(made.iterdir()) <= before  # those of servers that end meanwhile go
 
 
 def test_a_server_that_does_not_read_holds_nobody(tmp_path):
