@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent_magics.config_files.places import FOLDER, config_folder, trust_folder
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, AgentType, completed
+from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, NAME, AgentType, completed
 from agent_magics.dispatch.turn.agents import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter
@@ -22,7 +22,6 @@ from agent_magics.protocol.errors import FatalError
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _LIMIT = re.compile(r"(\w+)\s*[:=]\s*(\S+)")
 _KEYS = {"name", "description", "tools", "model", "budget"}
 
@@ -146,7 +145,7 @@ def parse_type(name: str, data: bytes) -> AgentType:
         raise ValueError(f"the keys are {known}; not {printable(', '.join(unknown))}")
     name = _text(values, "name") or name
     description = " ".join(_text(values, "description").split())
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError("its name is not at most 32 of a-z, 0-9 and -, beginning with a letter")
     if not description or len(description) > 1024:
         raise ValueError("its description has no text, or more than 1,024 characters")

@@ -135,9 +135,9 @@ def _questions(notebook: "NotebookAgents") -> Iterator[Data]:
 
 def _helpers(agent: Agent) -> Iterator[Data]:
     of = _short(agent.name)
-    for child in tuple(agent.sub_agents.agents.values())[-_MOST:]:
+    for child in agent.sub_agents.states[-_MOST:]:
         state = ": ".join(filter(None, (child.status, child.doing)))
-        yield {"kind": "agent", "name": _short(child.name), "state": _short(state), "of": of}
+        yield {"kind": "agent", "name": _short(child.sub_agent), "state": _short(state), "of": of}
     for command in agent.session.conversation.processes.sessions():
         if not command.ended:
             yield {"kind": "command", "name": _short(command.command), "state": "", "of": of}

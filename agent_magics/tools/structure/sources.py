@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -114,22 +114,22 @@ def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
         return SourceFile(path, shown, "") if ctx is None or not path.exists() else None
 
 
-def scan(
-    path: str, ctx: ToolContext | None, needle: str = "", fits: Callable[[Path], bool] = can_parse
-) -> Iterator[SourceFile]:
-    """Yield the source files at or below a path argument whose text holds `needle`.
+def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
+    """Read each of several files once, as `read_result` does."""
+    return {path: read_result(path, ctx) for path in sorted(set(paths))}
+
+
+def scan(path: str, ctx: ToolContext | None, needle: str = "") -> Iterator[SourceFile]:
+    """Yield the source files below a folder that `can_parse` and whose text holds `needle`.
 
     Hidden and ignored files and what the call may not read are left out, as in a search.
 
     Raises:
-        RespondToModel: the path may not be read, or the call was interrupted.
+        RespondToModel: the folder may not be read, or the call was interrupted.
     """
     walk = begin_walk(path, ctx)
-    if not walk.path.is_dir():
-        yield read_source(path, ctx)
-        return
     cwd, sought = folder_of(ctx), needle.encode()
-    files = _files_of(walk, fits, ctx)
+    files = _files_of(walk, ctx)
     for batch in files.batches():
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
@@ -143,10 +143,10 @@ def scan(
                     yield found
 
 
-def _files_of(walk: Walk, fits: Callable[[Path], bool], ctx: ToolContext | None) -> SearchedFiles:
+def _files_of(walk: Walk, ctx: ToolContext | None) -> SearchedFiles:
     return SearchedFiles(
         walk.path,
-        lambda name: fits(Path(name)),
+        lambda name: can_parse(Path(name)),
         walk.judge,
         walk.is_withheld,
         walk.is_cancelled,

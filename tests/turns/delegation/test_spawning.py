@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from agent_magics import Agent, Call, ToolContext, tool
+from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
+from agent_magics.config_files.places import config_folder
 from agent_magics.delegation.pool import AT_A_TIME, MOST
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
@@ -310,3 +311,14 @@ def test_what_cannot_be_started_is_told(arguments, sentence):
 def test_a_program_is_told_as_well():
     with agent_with(TreeModel()) as agent, pytest.raises(FatalError, match="there are explore"):
         agent.spawn("Look.", "boss")
+
+
+@pytest.mark.parametrize("name", ["explore", "a" * 31, "b" * 32, "c" * 30 + "-"])
+def test_a_name_that_is_made_can_be_used_and_is_new(name, tmp_path):
+    folder = config_folder() / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "own.md").write_text(f"---\nname: {name}\ndescription: x\n---\n")
+    with agent_with(ScriptedModel(["Ok."] * 3)) as agent:
+        handles = [agent.spawn("Look.", name, name=each) for each in (f"{name[:28]}-2", "", "")]
+        assert [handle.result(PATIENCE).text for handle in handles] == ["Ok."] * 3
+    assert len({handle.name for handle in handles}) == 3
