@@ -21,12 +21,12 @@ from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.channels.server_notifications import ServerNews
 from agent_magics.engine.context.history import FAILED, INTERRUPTED
 from agent_magics.engine.conversation import Conversation
-from agent_magics.engine.endings import Ending, ending_of, spent
 from agent_magics.engine.past.archive import Archive
 from agent_magics.engine.thread import EngineThread
-from agent_magics.engine.turn import Turn
-from agent_magics.engine.turn_builder import SessionChannels, build_turn
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.engine.turns.builder import SessionChannels, build_turn
+from agent_magics.engine.turns.endings import Ending, ending_of, spent
+from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, tool
-from agent_magics.engine.turn import STEERED
+from agent_magics.engine.turns.loop import STEERED
 from agent_magics.protocol.events import (
     PromptAdded,
     PromptsQueued,
