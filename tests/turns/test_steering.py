@@ -179,7 +179,7 @@ def test_ops_add_prompts_and_take_them_back() -> None:
     @tool
     def plan() -> str:
         """Have a client think of more."""
-        [turn_id] = agent.session._tasks
+        [turn_id] = agent.session.turns.under_way
         for name in ("a", "b"):
             agent.session.submit(QueuePrompt(turn_id=turn_id, prompt_id=name, content=name))
         agent.session.submit(DropPrompt(prompt_id="a"))
