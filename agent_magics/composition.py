@@ -108,7 +108,7 @@ class ComposedAgent:
             self.settings.mcp_servers or None,
             spawn=self.session.engine.spawn,
             hidden=lambda: registrations.hidden,
-            changed=self.session.tell_server,
+            changed=self.session.turns.tell_server,
         )
         self.catalog = ToolCatalog(registrations, self._servers, cwd, lambda: FRONT_ENDS.has_kernel)
         self._take(self.settings)

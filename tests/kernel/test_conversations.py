@@ -55,10 +55,10 @@ def test_a_long_list_of_conversations_holds_no_cell_up(place: Path) -> None:
         kernel.run(scripted("'One.'"))
         kernel.run("%%agent\nCount.\n", notebook=True, allow_stdin=True)
     slowly = (
-        "import threading\nfrom agent_magics.kernel import notebook\n"
-        "listed, list_all = threading.Event(), notebook.conversations\n"
+        "import threading\nfrom agent_magics.kernel import earlier_conversation as earlier\n"
+        "listed, list_all = threading.Event(), earlier.conversations\n"
         "def conversations():\n    listed.wait(20)\n    return list_all()\n"
-        "notebook.conversations = conversations\n"
+        "earlier.conversations = conversations\n"
     )
     with kernel_in(place) as kernel:
         kernel.run(scripted("'Two.'") + slowly)
