@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agent_magics.composition import ComposedAgent, live_namespace
+from agent_magics.composition.agent import ComposedAgent, live_namespace
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest

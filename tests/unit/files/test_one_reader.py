@@ -44,7 +44,7 @@ REASONS = {
     ),
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
-        "composition.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
+        "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
         "rows/mapping.py symbols/servers/connection.py symbols/servers/lifecycle.py "
         "symbols/servers/session.py"
     ),

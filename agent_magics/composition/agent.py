@@ -1,4 +1,4 @@
-"""Builds an agent's parts from its settings: the composition root."""
+"""Defines what front ends and servers use of an agent, made from its settings."""
 
 import os
 import time
