@@ -22,7 +22,7 @@ def question_widget(
 
         form = FormWidget(question, by_page=by_page)
         return form, form.text
-    from agent_magics.render.widgets.live import QuestionWidget  # noqa: PLC0415
+    from agent_magics.render.widgets.question import QuestionWidget  # noqa: PLC0415
 
     is_own = bool(getattr(question, "labels", None))  # no call of a tool
     widget = QuestionWidget(

@@ -6,7 +6,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from agent_magics.render.widgets.live import STATIC, script
+from agent_magics.render.widgets.question import STATIC, script
 
 WISHES = ("pause", "go on", "stop")
 

@@ -14,7 +14,7 @@ from agent_magics.mcp.elicitation.answers import address_of, checked_content, fi
 from agent_magics.mcp.elicitation.forms import FormField, host_of, read_typed_value
 from agent_magics.protocol.events import FormRequested
 from agent_magics.render.visible import show_invisible, show_shortened
-from agent_magics.render.widgets.live import STATIC, script
+from agent_magics.render.widgets.question import STATIC, script
 
 _DECISIONS = ("approve", "deny", "abort")
 _LONGEST_MESSAGE, _LONGEST_WORDS = 10_000, 1_000

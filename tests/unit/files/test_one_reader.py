@@ -40,7 +40,7 @@ REASONS = {
     ),
     "files of this package": (
         "models/providers/catalog.py render/widgets/card.py render/widgets/form.py "
-        "render/widgets/live.py"
+        "render/widgets/question.py"
     ),
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
