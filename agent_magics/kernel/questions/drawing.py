@@ -14,7 +14,7 @@ def question_widget(
     Args:
         question: an approval question, or a form.
         language: the language of the call's arguments: bash, python, json or text.
-        by_page: see `QuestionWidget`.
+        by_page: see `HearingWidget`.
     """
     # Late on purpose: a run without questions never imports anywidget.
     if isinstance(question, FormRequested):

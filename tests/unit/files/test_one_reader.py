@@ -38,10 +38,7 @@ REASONS = {
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
         "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
-    "files of this package": (
-        "models/providers/catalog.py render/widgets/card.py render/widgets/form.py "
-        "render/widgets/question.py"
-    ),
+    "files of this package": "models/providers/catalog.py render/widgets/page.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
         "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
