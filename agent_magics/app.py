@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agent_magics.composition import ComposedAgent, live_namespace
+from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
@@ -128,7 +128,7 @@ class Agent(ComposedAgent):
             settings["model"] = model
         agent = cls(**settings)
         try:
-            agent.session.resume(begun.conversation, live_namespace())
+            agent.session.resume(begun.conversation, FRONT_ENDS.current().namespace)
         except BaseException:
             agent.close()
             raise
@@ -157,7 +157,7 @@ class Agent(ComposedAgent):
         if self._models.given is not None:
             given["model"] = self._models.given
         agent = Agent(**given)
-        agent.session.resume(child, live_namespace())
+        agent.session.resume(child, FRONT_ENDS.current().namespace)
         return agent
 
     @property

@@ -38,13 +38,10 @@ REASONS = {
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
         "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
-    "files of this package": (
-        "models/providers/catalog.py render/widgets/card.py render/widgets/form.py "
-        "render/widgets/live.py"
-    ),
+    "files of this package": "models/providers/catalog.py render/widgets/page.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
-        "composition.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
+        "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
         "rows/mapping.py symbols/servers/connection.py symbols/servers/lifecycle.py "
         "symbols/servers/session.py"
     ),
