@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from agent_magics.approval.rules import RuleBook
-from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
+from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.client_calls import ClientCalls

@@ -8,9 +8,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.files import windows
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.provider import Range, Symbol, SymbolProvider

@@ -15,9 +15,9 @@ PARSERS = {"json", "tomllib", "pickle"}
 REASONS = {
     "the readers themselves": "files/plain_files.py files/beneath.py",
     "what the model asked for, opened as a regular file and read in windows or bounded": (
-        "files/windows.py files/search/pygrep.py tools/files/reading.py tools/files/viewing.py "
-        "tools/files/table_views.py tools/files/notebook_view.py approval/commands/identity.py "
-        "tools/structure/sources.py"
+        "files/text/windows.py files/search/pygrep.py tools/files/reading.py "
+        "tools/files/viewing.py tools/files/table_views.py tools/files/notebook_view.py "
+        "approval/commands/identity.py tools/structure/sources.py"
     ),
     "folders": "files/folders.py file_history/scan.py config_files/locking.py",
     "opened without links or waiting, and copied or put back": (
