@@ -152,10 +152,10 @@ class ComposedAgent:
     def _take(self, settings: Settings) -> None:
         """Apply settings, all or none."""
         check_price(settings, server_address(settings.base_url))
-        distrust(settings.roots)
         hooks = read_hooks(settings.hooks)
         read_given(settings.cwd, settings.mcp_servers)
         read_table(settings.language_servers)
+        distrust(settings.roots)
         self.settings, self._hooks = settings, hooks
         self._servers.give(settings.mcp_servers or None)
         self.catalog.wanted, self.catalog.budget = settings.tools, settings.tool_budget
@@ -190,8 +190,8 @@ class ComposedAgent:
         settings = resolved.settings
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
         config = replace(run_config(settings), instructions=self._instructions(settings, run))
-        distrust(config.roots)
         check_price(settings, server_address(settings.base_url))
+        distrust(config.roots)
         return TurnConfig(
             config,
             lambda: self._models.open(settings),

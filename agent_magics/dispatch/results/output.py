@@ -136,7 +136,7 @@ def cut_text(text: str, budget: int) -> tuple[str, int]:
         tail = line + 1
     start, end, omitted = text[:head], text[tail:], tail - head
     gap = "\n" if start and not start.endswith("\n") else ""
-    return f"{start}{gap}… {omitted} characters left out …\n{end}", omitted
+    return f"{start}{gap}… {omitted}{_CUT_MARK}\n{end}", omitted
 
 
 # -- fitting into the budget -------------------------------------------------------------------

@@ -3,16 +3,19 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import agent_magics
+from agent_magics import FatalError
 from agent_magics.files import trusted_imports
 from agent_magics.files.own_places import kernel_places
 from agent_magics.files.trusted_imports import distrust, is_trusted
 from agent_magics.mcp.transports.stdio import server_environment
 from agent_magics.protocol.mcp import McpServerConfig
+from tests.support.turns import scripted
 
 HOSTILE = "import pathlib; pathlib.Path('hostile-{name}').touch()"
 
@@ -44,6 +47,21 @@ def test_a_folder_that_commands_may_write_is_not_trusted_any_more(tmp_path_facto
     assert is_trusted(str(root / "lib"))
     distrust([root])
     assert not is_trusted(str(root / "lib"))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [{"mcp_servers": {"x": {}}}, {"language_servers": {"x": 1}}, {"price_in": 1.0}, {"hooks": [1]}],
+    ids=lambda refused: next(iter(refused)),
+)
+def test_the_folders_of_settings_that_are_refused_stay_trusted(refused, tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    with scripted() as agent:
+        for use in (agent.configure, agent.setup):
+            with suppress(FatalError):
+                use(roots=[root], **refused)
+                pytest.fail("they are not refused")
+            assert is_trusted(str(root / "lib")), use
 
 
 def test_the_standard_library_is_trusted_whatever_the_workspace_is():
