@@ -191,8 +191,7 @@ class ComposedAgent:
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
         config = replace(run_config(settings), instructions=self._instructions(settings, run))
         check_price(settings, server_address(settings.base_url))
-        distrust(config.roots)
-        return TurnConfig(
+        setup = TurnConfig(
             config,
             lambda: self._models.open(settings),
             run.offer.all,
@@ -209,6 +208,8 @@ class ComposedAgent:
             agents=self.sub_agents,
             symbols=partial(self._language_servers, settings),
         )
+        distrust(config.roots)  # last, since what stands above may refuse them
+        return setup
 
     def _instructions(self, settings: Settings, run: RunTools) -> str | None:
         """Return the text that follows the built-in instructions, the person's own last."""
