@@ -191,7 +191,7 @@ STOPS = {
     "the person": (lambda pool, turn: pool.stop_by_person("explore-1"), "stopped by the person"),
     "the parent's end": (lambda pool, turn: pool.end_turn("x", "interrupted"), "was stopped"),
     "the program": (lambda pool, turn: pool.stop_all("closed"), "closed"),
-    "its time": (lambda pool, turn: pool._late("explore-1"), "is used up"),
+    "its time": (lambda pool, turn: pool.agents["explore-1"].clock._on_late(), "is used up"),
     "the model": (lambda pool, turn: TurnAgents(pool, turn).close("explore-1"), ""),
 }
 
@@ -264,7 +264,7 @@ def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
     async def go_on_and_stop(pool, child):
         pool.stop_by_person("explore-1")
         await child.ended
-        closing = pool._closing["explore-1"]
+        closing = pool._closing[child]
         pool.go_on(child, child.link.turn, "call", "Go on.")
         await asyncio.sleep(0)  # it waits for the closing by now
         pool.stop_by_person("explore-1")
