@@ -127,11 +127,7 @@ class Agent(ComposedAgent):
         if model is not None:
             settings["model"] = model
         agent = cls(**settings)
-        try:
-            agent.session.resume(begun.conversation, FRONT_ENDS.current().namespace)
-        except BaseException:
-            agent.close()
-            raise
+        agent._continue(begun.conversation)
         lost = [name for name in begun.lost if name not in {*given, *_named(model, tools)}]
         if lost:
             agent.session.conversation.notes.append(
@@ -157,8 +153,16 @@ class Agent(ComposedAgent):
         if self._models.given is not None:
             given["model"] = self._models.given
         agent = Agent(**given)
-        agent.session.resume(child, FRONT_ENDS.current().namespace)
+        agent._continue(child)
         return agent
+
+    def _continue(self, conversation: str) -> None:
+        """Continue a recorded conversation; where that fails, close this agent, which is new."""
+        try:
+            self.session.resume(conversation, FRONT_ENDS.current().namespace)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def conversation_id(self) -> str:

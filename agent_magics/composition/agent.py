@@ -143,10 +143,10 @@ class ComposedAgent:
     def _take(self, settings: Settings) -> None:
         """Apply settings, all or none."""
         check_price(settings, server_address(settings.base_url))
-        distrust(settings.roots)
         hooks = read_hooks(settings.hooks)
         read_given(settings.cwd, settings.mcp_servers)
         read_table(settings.language_servers)
+        distrust(settings.roots)
         self.settings, self._hooks = settings, hooks
         self._servers.give(settings.mcp_servers or None)
         self.catalog.wanted, self.catalog.budget = settings.tools, settings.tool_budget
@@ -182,9 +182,8 @@ class ComposedAgent:
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
         instructions = self._briefing.instructions(settings, run, self.session.conversation)
         config = replace(run_config(settings), instructions=instructions)
-        distrust(config.roots)
         check_price(settings, server_address(settings.base_url))
-        return TurnConfig(
+        setup = TurnConfig(
             config,
             lambda: self._models.open(settings),
             run.offer.all,
@@ -203,6 +202,8 @@ class ComposedAgent:
             agents=self.sub_agents,
             symbols=partial(self._language_servers, settings),
         )
+        distrust(config.roots)  # last, since what stands above may refuse them
+        return setup
 
     @property
     def project(self) -> tuple[InstructionFile, ...]:
