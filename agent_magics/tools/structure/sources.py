@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.files import windows
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.parsing import can_parse, parse_symbols
