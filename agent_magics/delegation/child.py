@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink
@@ -50,8 +51,9 @@ class SubAgent:
         text: its last message.
         problem: why it did not end by itself, or the budget that ended it; "" otherwise.
         is_silent: whether its parent wants no report of its end.
-        following: begins further work at its end; None where there is none.
-        ended: is done when its present work has ended.
+        following: begins further work at its end, before which nobody hears of it; None where there
+            is none.
+        ended: is done when its present work has ended, and none follows.
         events: all events of the present work, where `keeps_events` is set.
     """
 
@@ -115,26 +117,36 @@ class SubAgent:
     # -- its work ----------------------------------------------------------------------------------
 
     async def work(
-        self, places: asyncio.Semaphore, prompt: str, session: Session | None = None
+        self,
+        places: asyncio.Semaphore,
+        prompt: str,
+        make_session: Callable[[], Session] | None = None,
     ) -> None:
         """Wait for a place, and work on a prompt to its end, whatever that is.
 
         Args:
             places: the places of its parent's sub-agents.
             prompt: the message that it works on.
-            session: takes up its recorded conversation, whose own session was closed.
+            make_session: makes one that takes up its recorded conversation, whose own was closed.
         """
         try:
             async with places:
-                if session is not None:
-                    session.resume(self.id, {})
-                    self.session = session
+                if make_session is not None:
+                    self._take_up(make_session())
                 await self._run(prompt)
         except asyncio.CancelledError:
             self.end("stopped", self.problem or "stopped before it began")
         except Exception as error:  # whatever fails in it is its own failure, not its parent's
             known = isinstance(error, AgentMagicsError)
             self.end("failed", str(error) if known else error_text(error))
+
+    def _take_up(self, session: Session) -> None:
+        try:
+            session.resume(self.id, {})
+        except BaseException:
+            session.close()
+            raise
+        self.session = session
 
     async def _run(self, prompt: str) -> None:
         ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
@@ -158,7 +170,7 @@ class SubAgent:
                 self.text = text
                 self.end("completed", f"its budget ({budget}) is used up" if budget else "")
             case TurnAborted(reason=reason):
-                self.end("stopped", reason)
+                self.end("stopped", self.problem or reason)
             case TurnFailed(error=error):
                 self.end("failed", error)
 
@@ -169,6 +181,7 @@ class SubAgent:
     def stop(self, reason: str) -> None:
         """Stop its work; `ended` is done soon after."""
         if self.status == "running":
+            self.problem = reason  # the last of several
             self.session.submit(Interrupt(turn_id=self._turn_id, reason=reason))
 
     def end(self, status: str, problem: str) -> None:
@@ -206,24 +219,31 @@ class SubAgent:
             self._timer = None
         self._told_at = time.monotonic()
         steps, self._steps = tuple(self._steps), []
-        if self.link.turn is None:
-            return
-        spending = self.spending
-        self.link.turn.context.emit(
-            SubAgentChanged,
-            sub_agent=self.name,
-            status=self.status,
-            agent_type=self.kind.name,
-            task=self.request.task,
-            doing=self.doing,
-            text=(self.text or self.problem) if self.is_over else "",
-            steps=steps,
-            tools=tuple(each.spec.name for each in self.setup.specs) if self.is_over else (),
-            seconds=round(self.clock.seconds, 1),
-            requests=spending.requests,
-            tokens=self.tokens,
-            cost=spending.cost,
-            conversation=self.id,
-            call_id=self.call_id,
-            budget=limits_of(self.budget),
-        )
+        if self.link.turn is not None:
+            self.link.turn.context.emit(SubAgentChanged, steps=steps, **self._fields())
+
+    @property
+    def state(self) -> SubAgentChanged:
+        """Its present state, without its calls."""
+        return SubAgentChanged(**self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        spending, request = self.spending, self.request
+        return {
+            "sub_agent": self.name,
+            "status": self.status,
+            "agent_type": self.kind.name,
+            "task": request.task,
+            "doing": self.doing,
+            "text": (self.text or self.problem) if self.is_over else "",
+            "problem": self.problem,
+            "tools": request.tools,
+            "model": request.model,
+            "seconds": round(self.clock.seconds, 1),
+            "requests": spending.requests,
+            "tokens": self.tokens,
+            "cost": spending.cost,
+            "conversation": self.id,
+            "call_id": self.call_id,
+            "budget": limits_of(self.budget),
+        }

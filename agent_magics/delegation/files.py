@@ -13,16 +13,15 @@ from pathlib import Path
 
 from agent_magics.config_files.places import FOLDER, config_folder, trust_folder
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, AgentType, completed
+from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, NAME, AgentType, completed
 from agent_magics.dispatch.turn.agents import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter
-from agent_magics.project.texts import decode_text, entries_below, open_listed
+from agent_magics.project.texts import decode_text, entries_below, opened, reason_of
 from agent_magics.protocol.errors import FatalError
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _LIMIT = re.compile(r"(\w+)\s*[:=]\s*(\S+)")
 _KEYS = {"name", "description", "tools", "model", "budget"}
 
@@ -72,7 +71,10 @@ def find_types(workspace: Path) -> FoundTypes:
     """Return the types of sub-agents in a workspace: built-in, the person's, the project's."""
     found = FoundTypes()
     own, project = config_folder() / "agents", ProjectAgents(workspace)
-    sources = (own, partial(_files_in, own)), (project.folder, partial(_trusted, project, found))
+    sources = (
+        (own, partial(_files_in, own, links=True)),
+        (project.folder, partial(_trusted, project, found)),
+    )
     for folder, read in sources:
         try:
             files = read()
@@ -95,20 +97,15 @@ def _trusted(project: ProjectAgents, found: FoundTypes) -> Sequence[_File]:
     return ()
 
 
-def _files_in(folder: Path) -> Sequence[_File]:
+def _files_in(folder: Path, *, links: bool = False) -> Sequence[_File]:
     try:
-        descriptor = open_listed(os.fspath(folder))
+        with opened(folder, links=links) as descriptor:
+            entries = list(entries_below(descriptor))
+            return [(each.path, each.read()) for each in entries if _is_agent_file(each.path)]
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise FatalError(f"{folder} is not read: {error.strerror or error}.") from None
-    try:
-        entries = list(entries_below(descriptor))
-        return [(each.path, each.read()) for each in entries if _is_agent_file(each.path)]
-    except OSError as error:
-        raise FatalError(f"{folder} is not read: {error.strerror or error}.") from None
-    finally:
-        os.close(descriptor)
+        raise FatalError(f"{folder} is not read: {reason_of(error)}.") from None
 
 
 def _is_agent_file(path: str) -> bool:
@@ -146,7 +143,7 @@ def parse_type(name: str, data: bytes) -> AgentType:
         raise ValueError(f"the keys are {known}; not {printable(', '.join(unknown))}")
     name = _text(values, "name") or name
     description = " ".join(_text(values, "description").split())
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError("its name is not at most 32 of a-z, 0-9 and -, beginning with a letter")
     if not description or len(description) > 1024:
         raise ValueError("its description has no text, or more than 1,024 characters")

@@ -6,11 +6,12 @@ group. What a sub-agent has to say goes to the model with the next request, with
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.delegation.types import (
-    BUILT_IN,
     EXPLORE,
+    LONGEST_NAME,
+    NAME,
     AgentType,
     budget_of,
     completed,
@@ -49,7 +51,6 @@ _MOST_CLOSING = 5.0
 # Requests: one to work with, and one for the summary.
 _LEAST_REQUESTS = 2
 KERNEL_ENDED = "its kernel has ended"
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 class AgentPool:
@@ -65,7 +66,7 @@ class AgentPool:
         self,
         session: Session,
         folder: Path | None,
-        types: Callable[[], Mapping[str, AgentType]] = lambda: BUILT_IN,
+        types: Callable[[], Mapping[str, AgentType]],
     ) -> None:
         self._session = session
         self._folder = folder
@@ -74,8 +75,8 @@ class AgentPool:
         self._conversation: Conversation | None = None
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._turns = PresentTurns()
-        self._work: dict[str, asyncio.Task[None]] = {}
-        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._work: dict[SubAgent, asyncio.Task[None]] = {}
+        self._closing: dict[SubAgent, asyncio.Task[None]] = {}
 
     # -- the turns of the agent --------------------------------------------------------------------
 
@@ -146,11 +147,16 @@ class AgentPool:
     ) -> SubAgent:
         """Make a sub-agent that has not begun."""
         path = f"{self._session.agent}/{name}"
-        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(name))
+        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(agent))
         link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
         own = narrowed(setup, kind, request, budget, path, link, output)
-        session = Session(self._session.engine, path, self._folder, self._begin_record(path, setup))
-        return SubAgent(name, kind, request, budget, link, clock, session, own)
+        session = self._made_session(path, setup)
+        agent = SubAgent(name, kind, request, budget, link, clock, session, own)
+        return agent
+
+    def _made_session(self, path: str, setup: TurnConfig) -> Session:
+        begin = self._begin_record(path, setup)
+        return Session(self._session.engine, path, self._folder, begin)
 
     async def start_for_program(
         self,
@@ -171,32 +177,51 @@ class AgentPool:
         work: Coroutine[Any, Any, None],
     ) -> None:
         """Begin the present work of a sub-agent, which counts for a turn."""
-        agent.link.turn, agent.call_id, agent.status = turn, call_id, "queued"
-        agent.ended = asyncio.get_running_loop().create_future()
+        agent.link.turn, agent.call_id = turn, call_id
+        agent.status, agent.problem = "queued", ""
+        if agent.ended.done():
+            agent.ended = asyncio.get_running_loop().create_future()
         if turn is not None:
             agent.link.on_overspent = lambda budget: self._stop_turn(turn, budget)
         agent.tell()
         task = asyncio.create_task(work, name=f"sub-agent {agent.name}")
-        self._work[agent.name] = task
+        self._work[agent] = task
         task.add_done_callback(lambda _: self._finish(agent))
 
     def _finish(self, agent: SubAgent) -> None:
-        """Report the end of a sub-agent's work, and release what it held."""
-        del self._work[agent.name]
+        """Release what a sub-agent held, and report its end if nothing follows."""
+        del self._work[agent]
         if not agent.is_over:  # it was stopped before its first step
             agent.end("stopped", agent.problem or "stopped before it began")
         conversation = agent.link.conversation
         names = bring_results(agent, conversation)
         agent.tell()
+        self._release(agent)
+        if self._follows(agent):
+            return
         if not agent.is_silent:
             conversation.tell(report(agent, names))
-        closing = asyncio.create_task(agent.close())
-        self._closing[agent.name] = closing
-        closing.add_done_callback(lambda _: self._closing.pop(agent.name, None))
+        agent.is_silent = False
         agent.ended.set_result(None)
-        following, agent.following, agent.is_silent = agent.following, None, False
-        if following is not None:
+
+    def _release(self, agent: SubAgent) -> None:
+        """Close the session of a sub-agent that has ended, beside everything else."""
+        if agent not in self._closing:  # else its further work ended before it began
+            closing = self._closing[agent] = asyncio.create_task(agent.close())
+            closing.add_done_callback(lambda _: self._closing.pop(agent))
+
+    def _follows(self, agent: SubAgent) -> bool:
+        """Begin what follows the work that has ended; return whether there is any."""
+        following, agent.following = agent.following, None
+        if following is None:
+            return False
+        agent.is_silent = False
+        try:
             following()
+        except RespondToModel as refusal:  # no call is there to read it, so the report says it
+            agent.problem = str(refusal)
+            return False
+        return True
 
     def go_on(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
         """Let a sub-agent that has ended go on with its conversation.
@@ -204,37 +229,51 @@ class AgentPool:
         Raises:
             RespondToModel: nothing of it is recorded, or its budget is used up.
         """
+        # Bounded by the turn that lets it go on, which may be stricter than the one before.
+        agent.setup = self._narrowed_again(agent, turn)
+        self._begin(agent, turn, call_id, self._go_on(agent, prompt))
+
+    def _narrowed_again(self, agent: SubAgent, turn: ParentTurn) -> TurnConfig:
+        """Return the configuration with which a sub-agent can go on; raise where it cannot."""
         if self._folder is None:
             raise RespondToModel(f"{agent.name} cannot go on: conversations are not recorded here.")
         budget = agent.budget_left
         limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
         if any(limit is not None and limit <= 0 for limit in limits):
             raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
-        # Bounded by the turn that lets it go on, which may be stricter than the one before.
-        agent.setup = narrowed(
-            turn.setup, agent.kind, agent.request, _checked(budget), agent.path, agent.link
+        return narrowed(
+            turn.setup,
+            agent.kind,
+            agent.request,
+            _checked(budget),
+            agent.path,
+            agent.link,
+            agent.setup.output,
         )
-        self._begin(agent, turn, call_id, self._go_on(agent, prompt))
 
     def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
-        """Stop what a sub-agent does now, and let it go on with a message."""
-        agent.is_silent = True
-        agent.following = lambda: self.go_on(agent, turn, call_id, prompt)
+        """Stop what a sub-agent does now, and let it go on with a message.
+
+        Raises:
+            RespondToModel: it could not go on; it was not stopped.
+        """
+        self._narrowed_again(agent, turn)
         self.stop(agent, "interrupted by a message")
+        agent.following = lambda: self.go_on(agent, turn, call_id, prompt)
 
     async def _go_on(self, agent: SubAgent, prompt: str) -> None:
-        closing = self._closing.get(agent.name)
+        closing = self._closing.get(agent)
         if closing is not None:
-            await closing
-        begin = self._begin_record(agent.path, agent.setup)
-        session = Session(self._session.engine, agent.path, self._folder, begin)
-        await agent.work(self._places, prompt, session)
+            await asyncio.shield(closing)  # a stop ends this wait, and not the closing
+        make = partial(self._made_session, agent.path, agent.setup)
+        await agent.work(self._places, prompt, make)
 
     def stop(self, agent: SubAgent, reason: str) -> None:
-        """Stop the present work of a sub-agent, also where it waits for a place."""
+        """Stop the work of a sub-agent, also where it waits for a place, and what follows it."""
+        agent.following = None
         if agent.status == "queued":
             agent.problem = reason
-            self._work[agent.name].cancel()
+            self._work[agent].cancel()
         else:
             agent.stop(reason)
 
@@ -261,8 +300,7 @@ class AgentPool:
         while waiting := [*self._work.values(), *self._closing.values()]:
             await asyncio.wait(waiting)
 
-    def _late(self, name: str) -> None:
-        agent = self.agents[name]
+    def _late(self, agent: SubAgent) -> None:
         self.stop(agent, f"its budget (seconds={agent.budget.seconds:g}) is used up")
 
     # -- which there are ---------------------------------------------------------------------------
@@ -280,7 +318,7 @@ class AgentPool:
     def limits(self) -> str:
         """A sentence about the limits and what of them is taken."""
         return (
-            f"{len(self._present())} at work, {AT_A_TIME} at a time; {len(self.agents)} started of "
+            f"{len(self._present())} at work, {AT_A_TIME} at a time; {len(self.names)} started of "
             f"{MOST} in a conversation; depth 1: they have none of their own."
         )
 
@@ -298,34 +336,41 @@ class AgentPool:
 
     def find(self, name: str, turn: ParentTurn) -> SubAgent | None:
         """Return a sub-agent, also one of an earlier kernel; None where there is none."""
-        earlier = self._present_conversation().sub_agents.pop(name, None)
-        if earlier is not None and name not in self.agents:
-            self.agents[name] = self._revived(earlier, turn)
+        earlier = self._present_conversation().sub_agents
+        if name in earlier and name not in self.agents:
+            self.agents[name] = self._revived(earlier[name], turn)
         return self.agents.get(name)
 
     def _revived(self, last: SubAgentChanged, turn: ParentTurn) -> SubAgent:
         """Return a sub-agent of an earlier kernel, which can go on from its record."""
-        kind = self.types().get(last.agent_type, EXPLORE)
+        last, kind = _ended(last), self.types().get(last.agent_type, EXPLORE)
         request = SpawnRequest(
-            task=last.task, agent_type=kind.name, name=last.sub_agent, tools=last.tools or None
+            task=last.task,
+            agent_type=kind.name,
+            name=last.sub_agent,
+            tools=last.tools,
+            model=last.model,
         )
         budget = budget_of(last.budget) if last.budget else kind.budget
         agent = self._made(last.sub_agent, kind, request, budget, turn.setup)
         agent.session.conversation.spending = _spent(last)
         agent.id, agent.text, agent.link.turn = last.conversation, last.text, turn
-        agent.end(last.status if last.is_over else "stopped", "" if last.is_over else KERNEL_ENDED)
+        agent.end(last.status, last.problem)
         agent.clock.worked(last.seconds)
         return agent
 
     @property
     def names(self) -> list[str]:
         """The names of all sub-agents, also of those of an earlier kernel."""
-        return [*dict.fromkeys((*self._earlier, *self.agents))]
+        return [each.sub_agent for each in self.states]
 
     @property
-    def _earlier(self) -> Mapping[str, SubAgentChanged]:
-        """Those of an earlier kernel that nobody has asked for yet."""
-        return self._session.conversation.sub_agents
+    def states(self) -> list[SubAgentChanged]:
+        """The last states of all sub-agents, also of those of an earlier kernel; thread-safe."""
+        conversation = self._session.conversation
+        earlier = {name: _ended(last) for name, last in tuple(conversation.sub_agents.items())}
+        own = tuple(self.agents.items()) if conversation is self._conversation else ()
+        return [*{**earlier, **{name: agent.state for name, agent in own}}.values()]
 
     def _type(self, request: SpawnRequest) -> AgentType:
         types = self.types()
@@ -337,18 +382,23 @@ class AgentPool:
         return kind
 
     def _name(self, request: SpawnRequest, kind: AgentType) -> str:
-        if len(self.agents) + len(self._earlier) >= MOST:
+        taken = self.names
+        if len(taken) >= MOST:
             raise RespondToModel(
                 f"Not started: a conversation has at most {MOST} sub-agents. Use those there are "
                 "(send_input), or do the rest yourself."
             )
-        name = request.name or f"{kind.name}-{len(self.agents) + len(self._earlier) + 1}"
-        if not _NAME.fullmatch(name):
+        if not request.name:
+            stem = kind.name[: LONGEST_NAME - len(f"-{2 * MOST}")]
+            names = (f"{stem}-{number}" for number in count(len(taken) + 1))
+            return next(name for name in names if name not in taken)
+        name = request.name
+        if not NAME.fullmatch(name):
             raise RespondToModel(
-                "name: expected at most 32 of a-z, 0-9 and -, beginning with a letter; "
-                f"got {name!r}."
+                f"name: expected at most {LONGEST_NAME} of a-z, 0-9 and -, beginning with a "
+                f"letter; got {name!r}."
             )
-        if name in self.agents or name in self._earlier:
+        if name in taken:
             raise RespondToModel(f"name: there is a sub-agent {name} already.")
         return name
 
@@ -359,6 +409,13 @@ class AgentPool:
         return lambda conversation: RecordBegun(
             conversation=conversation, agent=path, at=time.time(), cwd=cwd, parent=parent
         )
+
+
+def _ended(last: SubAgentChanged) -> SubAgentChanged:
+    """Return the state of a sub-agent of an earlier kernel, which has ended with it."""
+    if last.is_over:
+        return last
+    return replace(last, status="stopped", doing="", problem=KERNEL_ENDED)
 
 
 def _spent(last: SubAgentChanged) -> Spending:

@@ -7,6 +7,7 @@ from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentTurn
 from agent_magics.dispatch.turn.agents import SpawnRequest
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import SubAgentChanged
 
 if TYPE_CHECKING:  # which imports this module
     from agent_magics.delegation.pool import AgentPool
@@ -35,7 +36,7 @@ class TurnAgents:
     def send(self, name: str, message: str, call_id: str, *, interrupt: bool) -> str:
         """Send a message to a sub-agent; one that has ended goes on with it."""
         agent = self._find(name)
-        if agent.status == "queued":
+        if agent.status == "queued" or agent.following is not None:
             raise RespondToModel(f"{name} waits for a place, and reads no message yet.")
         if agent.is_over:
             self._pool.go_on(agent, self._turn, call_id, message)
@@ -83,22 +84,22 @@ class TurnAgents:
     def list(self) -> str:
         """Return one line about each sub-agent, the limits, and the types."""
         types = [f"{each.name} ({each.description})" for each in self._pool.types().values()]
-        lines = [_line(self._find(name)) for name in self._pool.names]
+        lines = map(_line, self._pool.states)
         return "\n".join([*lines, self._pool.limits, f"Types: {'; '.join(types)}."])
 
     def _find(self, name: str) -> SubAgent:
         agent = self._pool.find(name, self._turn)
         if agent is None:
-            known = ", ".join(self._pool.agents) or "none"
+            known = ", ".join(self._pool.names) or "none"
             raise RespondToModel(f"There is no sub-agent {name!r}; there are: {known}.")
         return agent
 
 
-def _line(agent: SubAgent) -> str:
-    spent = f"{agent.spending.requests} requests, {agent.tokens:,} tokens"
+def _line(agent: SubAgentChanged) -> str:
+    spent = f"{agent.requests} requests, {agent.tokens:,} tokens"
     doing = f"; now: {agent.doing}" if agent.doing else ""
     why = f" ({agent.problem})" if agent.problem else ""
-    return f"{agent.name}: {agent.status}{why}; {spent}, {agent.clock.seconds:.0f} s{doing}"
+    return f"{agent.sub_agent}: {agent.status}{why}; {spent}, {agent.seconds:.0f} s{doing}"
 
 
 def _listed(agents: list[SubAgent]) -> str:

@@ -1,5 +1,6 @@
 """Defines the types of sub-agents: what each is for, its tools and its budget."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TypeVar
@@ -8,6 +9,9 @@ from agent_magics.dispatch.turn.agents import AgentBudget
 
 _Limit = TypeVar("_Limit", int, float)
 
+# What a sub-agent and a type may be named.
+LONGEST_NAME = 32
+NAME = re.compile(rf"[a-z][a-z0-9-]{{0,{LONGEST_NAME - 1}}}")
 DEFAULT_BUDGET = AgentBudget(requests=50, tokens=1_000_000, seconds=900)
 
 

@@ -5,54 +5,40 @@ import atexit
 import keyword
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import copy_context
-from functools import partial
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
-from agent_magics.app import Agent, conversations
-from agent_magics.dispatch.pool import POOL
+from agent_magics.app import Agent
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
-from agent_magics.kernel.cell.named_prompt import read_prompt, split_prompt
-from agent_magics.kernel.cell.output_type import read_type
-from agent_magics.kernel.cell.pictures import read_pictures
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
-from agent_magics.kernel.cell.rerecording import Rerecording
+from agent_magics.kernel.cell.request.output_type import read_type
+from agent_magics.kernel.cell.request.pictures import read_pictures
+from agent_magics.kernel.cell.request.setup import CellSetup
 from agent_magics.kernel.cell.run import CellRun
+from agent_magics.kernel.earlier_conversation import EarlierConversation
 from agent_magics.kernel.lab.document import LabDocument
-from agent_magics.kernel.lab.page_tools import PageTools
-from agent_magics.kernel.live.namespace import LiveNamespace, interpolate, own_tools
+from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.kernel.setting_traits import given_in
 from agent_magics.models.providers.families import tools_config
-from agent_magics.models.recordings.writing import recording_beside_notebook
-from agent_magics.protocol.config import Settings, Where
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
-from agent_magics.render.markdown import code_span
 from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.result import MapResult
 from agent_magics.settings.sources import Source
-from agent_magics.settings.table import settings_in
-from agent_magics.tools.catalog.sources import entries_of
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.proposal import RUN_PROMPT
-
-# Seconds for which a cell waits for the list of conversations, before it begins without.
-PATIENCE = 0.1
 
 
 class NotebookAgents:
@@ -69,18 +55,18 @@ class NotebookAgents:
         self.host = NotebookHost(shell, settings.lab)
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = LabDocument(settings.lab)
-        self._page_tools = PageTools(settings.lab)
         settings.lab.answers["stop_agent"] = self._stop_sub_agent
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
         self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
-        self.rerecording = Rerecording()
+        self._cell_setup = CellSetup(shell, settings)
+        self.rerecording = self._cell_setup.rerecording
         self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self._last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
         self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
-        self._offered_earlier = False
+        self._earlier = EarlierConversation(settings.lab, self.agents)
         atexit.register(self.close)  # while the kernel can still show how the sessions ended
 
     def before_cell(self, info: Any) -> None:
@@ -212,7 +198,7 @@ class NotebookAgents:
                 "prompt": cell.strip(),
                 "rows": read_rows(options.map, namespace),
                 "output": read_type(options.output, namespace),
-                "cell": self._cell_settings(options, self._recording(options)[0]),
+                "cell": self._cell_setup.settings_of(options),
                 "options": map_options(options, namespace),
             }
         except FatalError as error:
@@ -234,7 +220,7 @@ class NotebookAgents:
     def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str]:
         _check_into(options)
         try:
-            prompt = self._prompt(options, cell)
+            prompt = self._cell_setup.prompt(options, cell)
             agent = self.agent_named(options.name or self.settings.name, new=options.new)
             pictures = self._pictures(agent, options, cell)
         except FatalError as error:
@@ -265,119 +251,36 @@ class NotebookAgents:
         except FatalError as error:
             raise UsageError(str(error)) from None
 
-    def _prompt(self, options: Any, cell: str) -> str:
-        """Return the text for the model: the named prompt, then the cell's own text."""
-        namespace, workspace = self.shell.user_ns, Path(self.settings.cwd or ".")
-        words, text = options.prompt, cell.strip()
-        if not words:
-            words, text = split_prompt(text, workspace)
-        named = read_prompt(words, workspace, namespace) if words else ""
-        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
-        if not prompt:
-            raise FatalError("The cell is empty: write what the agent should do below %%agent.")
-        return prompt
-
     def _begin(self, run: CellRun, options: Any, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
         try:
-            setup, notes = self._setup(agent, options, self._take(agent, options, prompt))
+            setup, notes = self._setup(agent, options, prompt)
         except FatalError as error:
             raise UsageError(str(error)) from None
         if not (notes or options.record or self.settings.record):
             run.name_conversation()
         for note in notes:
             run.note(note)
-        self._offer_earlier(run, notes)
+        self._earlier.offer(run, can_be_shown=not notes and is_watched(self.shell))
         self._last_agent = agent
         self.views[agent.name] = run.view
         return setup
 
     def earlier(self) -> RecordedConversation | None:
         """Return this notebook's last conversation of an earlier kernel; None for none."""
-        return self._earlier_of(conversations())
-
-    def _earlier_of(self, recorded: Sequence[RecordedConversation]) -> RecordedConversation | None:
-        here = open_notebook()
-        named = {page.conversation for page in self.settings.lab.pages if page.conversation}
-        now = {agent.session.conversation.id for agent in self.agents.values()}
-        for each in recorded:
-            is_ours = each.id in named or (here is not None and each.notebook == str(here))
-            if is_ours and each.turns and each.id not in now:
-                return each
-        return None
-
-    def _offer_earlier(self, run: CellRun, notes: Sequence[str]) -> None:
-        """Show a notice once per kernel that an earlier conversation can be resumed.
-
-        It is not shown where a recording is played or nobody watches, so that those outputs stay
-        unchanged. Thousands of records are listed in a second, on another thread: the turn goes on.
-        """
-        is_first, self._offered_earlier = not self._offered_earlier, True
-        has_turns = bool(run.agent.session.conversation.history.turns)
-        if notes or not is_first or has_turns or not is_watched(self.shell):
-            return
-        listing = POOL.submit(conversations)
-        try:
-            self._tell_earlier(run, listing.result(PATIENCE))
-        except TimeoutError:
-            loop, context = asyncio.get_running_loop(), copy_context()  # by which the cell is found
-
-            def tell_later(done: Future[list[RecordedConversation]]) -> None:
-                tell = partial(self._tell_earlier, run, done.result())
-                loop.call_soon_threadsafe(tell, context=context)
-
-            listing.add_done_callback(tell_later)
-
-    def _tell_earlier(self, run: CellRun, recorded: Sequence[RecordedConversation]) -> None:
-        earlier = self._earlier_of(recorded)
-        if earlier is not None:
-            run.note(
-                f"This notebook has an earlier conversation ({code_span(earlier.title)}, "
-                f"{earlier.turns} turns), which this cell does not know: `%agent resume "
-                f"{earlier.id[:8]}` goes on with it."
-            )
+        return self._earlier.find()
 
     def setup_of(self, agent: Agent) -> TurnConfig:
         """Return the configuration of a run of `agent` in a cell without options."""
         return self._setup(agent, self.settings.agent.parser.parse_argstring(""))[0]
 
-    def _take(self, agent: Agent, options: Any, prompt: str) -> tuple[Path, str] | None:
-        """Start to record the cell anew if requested; return the new recording, and a note."""
-        path, _ = self._recording(options)
-        if path is None:
-            return None
-        return self.rerecording.begin(agent.name, path, prompt, agent.config.cwd)
-
     def _setup(
-        self, agent: Agent, options: Any, take: tuple[Path, str] | None = None
+        self, agent: Agent, options: Any, prompt: str | None = None
     ) -> tuple[TurnConfig, list[str]]:
-        replay, notes = (None, [take[1]]) if take else self._recording(options)
-        namespace = self.shell.user_ns
-        self._page_tools.give(agent)
-        named = self._with_notebook(_split_at_commas(options.tools) or self.settings.tools)
-        setup = agent.setup(
-            tools=named if options.tools else [*named, *own_tools(namespace)],
-            namespace=namespace,
-            more=not options.tools,
-            output=None if options.plan else read_type(options.output, namespace),
-            plan=options.plan,
-            **self._cell_settings(options, replay, take[0] if take else None),
-        )
+        setup, notes = self._cell_setup.turn(agent, options, prompt)
         self._bind_servers(agent)
         return setup, [*notes, *agent.new_notes()]
-
-    def _cell_settings(
-        self, options: Any, replay: Path | None, record: Path | None = None
-    ) -> dict[str, Any]:
-        """Return the settings that a cell gives, with the recording that it plays or makes."""
-        given = {
-            name: value
-            for name in settings_in(Where.CELL)
-            if name not in ("name", "tools") and (value := getattr(options, name)) is not None
-        }
-        record = record or options.record or self.settings.record or None
-        return {**given, "replay": replay, "record": record}
 
     def _bind_servers(self, agent: Agent) -> None:
         """Bind the tools of the agent's MCP servers as `mcp`, unless the person uses that name."""
@@ -389,30 +292,6 @@ class NotebookAgents:
             namespace[MCP] = self.shell.user_ns_hidden[MCP] = tools
         elif there is not None:
             del namespace[MCP]
-
-    def _with_notebook(self, named: Any) -> list[Any]:
-        """Add the notebook's tools to "data" in a list of tool names, where a page is connected."""
-        names = entries_of(named)
-        return [*names, "notebook"] if "data" in names and self.settings.lab.pages else names
-
-    def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
-        """Return the recording to play, and notes about it."""
-        if options.record or self.settings.record:
-            return None, []
-        chosen = options.replay or self.settings.replay
-        if chosen and chosen != "auto":
-            path = Path(chosen).expanduser()
-            if not path.is_file():
-                raise FatalError(
-                    f"There is no recording {chosen}; --replay takes a .agent.jsonl file."
-                )
-        else:
-            beside = recording_beside_notebook() if chosen == "auto" else None
-            if beside is None:
-                return None, []
-            path = beside
-        note = f"The model's side is played from the recording `{path.name}`; tools run for real."
-        return path, [note]
 
     def agent_named(self, name: str, *, new: bool = False) -> Agent:
         """Return the agent of that name, made at its first use; `new` resets its conversation."""
@@ -432,7 +311,7 @@ class NotebookAgents:
     def given(self) -> Source:
         """Return the settings of this notebook for all of its cells."""
         values = given_in(self.settings)
-        # A cell chooses among these itself; see `_setup` and `_recording`.
+        # A cell chooses among these itself; see `CellSetup`.
         for name in ("name", "tools", "replay", "record"):
             values.pop(name, None)
         return Source("%config", values)
@@ -536,8 +415,3 @@ def _check_into(options: Any) -> None:
 
 def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
-
-
-def _split_at_commas(names: Sequence[str] | None) -> list[str]:
-    """Split the names of ``--tools`` at commas."""
-    return [name for words in names or () for name in words.split(",") if name]

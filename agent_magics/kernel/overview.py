@@ -63,6 +63,8 @@ class Overview:
             state = self._state()
             if self._has_ended(state["agents"]):
                 self._listed_at = 0.0
+            inboxes = {page.inbox for page in pages}
+            self._sent = {inbox: sent for inbox, sent in self._sent.items() if inbox in inboxes}
             for page in pages:
                 self._tell(page, {**state, **self._found(page.watching or "")})
             await asyncio.sleep(INTERVAL if self._listed_at else 0)
@@ -135,9 +137,9 @@ def _questions(notebook: "NotebookAgents") -> Iterator[Data]:
 
 def _helpers(agent: Agent) -> Iterator[Data]:
     of = _short(agent.name)
-    for child in tuple(agent.sub_agents.agents.values())[-_MOST:]:
+    for child in agent.sub_agents.states[-_MOST:]:
         state = ": ".join(filter(None, (child.status, child.doing)))
-        yield {"kind": "agent", "name": _short(child.name), "state": _short(state), "of": of}
+        yield {"kind": "agent", "name": _short(child.sub_agent), "state": _short(state), "of": of}
     for command in agent.session.conversation.processes.sessions():
         if not command.ended:
             yield {"kind": "command", "name": _short(command.command), "state": "", "of": of}

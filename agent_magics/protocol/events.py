@@ -484,7 +484,9 @@ class SubAgentChanged(Event):
         doing: the call that it is at, while it runs.
         text: its last message, or why it failed, once it has ended.
         steps: its calls so far, one line each.
-        tools: the tools that it has.
+        problem: why it did not end by itself, or the budget that ended it; "" otherwise.
+        tools: those that were asked for; None means all of its type's.
+        model: the one that was asked for; "" means its type's.
         seconds, requests, tokens, cost: spent so far; a cost of None is not known.
         conversation: the id of its own record.
         call_id: the call that began its work.
@@ -497,8 +499,10 @@ class SubAgentChanged(Event):
     task: str = ""
     doing: str = ""
     text: str = ""
+    problem: str = ""
     steps: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    model: str = ""
     seconds: float = 0.0
     requests: int = 0
     tokens: int = 0

@@ -2,11 +2,14 @@
 
 Law: what is not part of the edit keeps every byte; a symbol replaced by its own text changes
 nothing. A text for a symbol may have any indentation: it gets that of its place, but for the
-inside of multi-line strings, whose value would change.
+inside of multi-line strings, whose value would change. Comments directly above a symbol, at its
+indentation, belong to it: what is inserted goes above them, and removing takes them along.
 """
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Sequence
 
 from agent_magics.protocol.errors import RespondToModel
@@ -15,25 +18,46 @@ from agent_magics.symbols.provider import Position, Range, Symbol, TextEdit
 from agent_magics.symbols.python_syntax import parse_python
 from agent_magics.symbols.text import SourceText
 
+# Formatted strings are one token each before Python 3.12.
+_FORMAT_START = getattr(tokenize, "FSTRING_START", -1)
+_FORMAT_END = getattr(tokenize, "FSTRING_END", -1)
 _DEFINITIONS = ("class", "function", "method", "property", "interface", "enum", "struct")
 _BEGINS_DEFINITION = re.compile(r"\s*(@|async\s+def\b|def\b|class\b)")
-_BEHIND = re.compile(r"[ \t]*([;,]?[ \t]*(#|//).*|[;,]?)$")
-_COMMENT = re.compile(r"[ \t]*(#(?!!)|//)")
+_BEHIND = re.compile(r"[ \t]*[;,]?[ \t]*((#|//).*|/\*((?!\*/).)*\*/)?[ \t]*$")
+_HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comments begin with #
+_HASH_COMMENT = re.compile(r"[ \t]*#(?!!|.*coding[:=])")  # the others are about the file
+_COMMENT = re.compile(r"[ \t]*(//|#\[)")  # #[...] are Rust's attributes
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
 def replace_symbol(source: SourceText, symbol: Symbol, text: str) -> TextEdit:
-    """Return the edit that puts `text` in a symbol's place.
+    """Return the edit that puts `text` in a symbol's place; a comment behind it stays.
 
     Args:
         source: the file's text.
         symbol: a symbol of it.
-        text: the new definition, with decorators; at any indentation.
+        text: the new definition, with decorators; at any indentation. A comment that ends it
+            replaces the one behind the symbol.
+
+    Raises:
+        RespondToModel: the text is empty, or its comment would hide other code of the line.
     """
+    behind = _behind(source, symbol)
     if not _fills_lines(source, symbol):
+        if behind.strip() and _ends_in_comment(text, symbol):
+            raise RespondToModel(
+                f"{symbol.name} shares its line with other code, which the comment at the end of "
+                "text would hide; leave the comment out."
+            )
         return TextEdit(symbol.range, _plain(text).strip())
+    placed = _placed(text, source, symbol)
+    if placed[-1] in ";," and behind.lstrip().startswith(placed[-1]):
+        behind = behind.lstrip()[1:]
+    if not (placed.endswith(behind.strip()) or _ends_in_comment(placed, symbol)):
+        placed += behind
     first, last = _lines(symbol)
     whole = Range(Position(first, 0), Position(last, len(source.line(last))))
-    return TextEdit(whole, _placed(text, source, symbol))
+    return TextEdit(whole, placed)
 
 
 def insert_at_symbol(source: SourceText, symbol: Symbol, text: str, *, after: bool) -> TextEdit:
@@ -45,21 +69,18 @@ def insert_at_symbol(source: SourceText, symbol: Symbol, text: str, *, after: bo
         text: a new definition; at any indentation.
         after: whether it goes behind the symbol.
     """
-    first, last = _lines(symbol)
     placed = _placed(text, source, symbol)
     breaks = "\n" * (_gap(symbol, placed) + 1)
     if after:
+        _, last = _lines(symbol)
         end = Position(last, len(source.line(last)))
         return TextEdit(Range(end, end), breaks + placed)
-    indent = _indent_of(source.line(first))
-    while first and _COMMENT.match(above := source.line(first - 1)) and _indent_of(above) == indent:
-        first -= 1
-    start = Position(first, 0)
+    start = Position(_first_comment(source, symbol), 0)
     return TextEdit(Range(start, start), placed + breaks)
 
 
 def remove_symbol(source: SourceText, symbol: Symbol) -> TextEdit:
-    """Return the edit that removes a symbol, and the blank lines that stood around it alone.
+    """Return the edit that removes a symbol with its comments, and the blank lines around it alone.
 
     Raises:
         RespondToModel: other code stands in its lines.
@@ -68,7 +89,7 @@ def remove_symbol(source: SourceText, symbol: Symbol) -> TextEdit:
         raise RespondToModel(
             f"{symbol.name} shares its line with other code, so it is not removed; edit the line."
         )
-    first, last = _lines(symbol)
+    first, last = _first_comment(source, symbol), _lines(symbol)[1]
     above, below = first, last + 1
     while above > 0 and not source.line(above - 1).strip():
         above -= 1
@@ -94,7 +115,7 @@ def _with_pass(source: SourceText, symbol: Symbol, edit: TextEdit) -> TextEdit:
         return edit
     if _parses(apply_edits(source, [edit])):
         return edit
-    first, last = _lines(symbol)
+    first, last = _first_comment(source, symbol), _lines(symbol)[1]
     whole = Range(Position(first, 0), Position(last, len(source.line(last))))
     filled = TextEdit(whole, f"{_indent_of(source.line(first))}pass")
     return filled if _parses(apply_edits(source, [filled])) else edit
@@ -121,11 +142,49 @@ def _lines(symbol: Symbol) -> tuple[int, int]:
 
 def _fills_lines(source: SourceText, symbol: Symbol) -> bool:
     """Return whether nothing but spaces and a comment stands beside a symbol in its lines."""
-    first, last = _lines(symbol)
-    before = source.line(first)[: symbol.range.start.character]
+    start = symbol.range.start
+    before = source.line(start.line)[: start.character]
+    return not before.strip() and _BEHIND.match(_behind(source, symbol)) is not None
+
+
+def _behind(source: SourceText, symbol: Symbol) -> str:
+    """Return what stands behind a symbol in its last line."""
     end = symbol.range.end
-    behind = source.line(last)[end.character :] if end.line == last else ""
-    return not before.strip() and _BEHIND.match(behind) is not None
+    return source.line(end.line)[end.character :] if end.line == _lines(symbol)[1] else ""
+
+
+def _first_comment(source: SourceText, symbol: Symbol) -> int:
+    """Return the first line of the comments directly above a symbol, else its own first line."""
+    first = symbol.range.start.line
+    indent = _indent_of(source.line(first))
+    while first:
+        above = _comment_above(source, first, symbol.path.suffix.lower())
+        if above == first or _indent_of(source.line(above)) != indent:
+            return first
+        first = above
+    return first
+
+
+def _comment_above(source: SourceText, first: int, suffix: str) -> int:
+    """Return the first line of the comment that ends above line `first`; `first` for none."""
+    above = first - 1
+    if suffix in _HASHED or not source.line(above).rstrip().endswith("*/"):
+        pattern = _HASH_COMMENT if suffix in _HASHED else _COMMENT
+        return above if pattern.match(source.line(above)) else first
+    while above and "/*" not in source.line(above):
+        above -= 1
+    block = "\n".join(source.line(number) for number in range(above, first)).strip()
+    is_one = block.startswith("/*") and block.index("*/") == len(block) - 2
+    return above if is_one else first
+
+
+def _ends_in_comment(text: str, symbol: Symbol) -> bool:
+    """Return whether a comment stands in the last line of a definition."""
+    last = _plain(text).rstrip().rpartition("\n")[2]
+    if symbol.path.suffix.lower() not in PYTHON:
+        return re.search(r"//|/\*", _QUOTED.sub("", last)) is not None
+    comments = [each for each in _tokens(_plain(text)) if each.type == tokenize.COMMENT]
+    return bool(comments) and comments[-1].line.strip() == last.strip()
 
 
 def _gap(symbol: Symbol, placed: str) -> int:
@@ -195,17 +254,30 @@ def _string_lines(lines: Sequence[str], given: str) -> set[int]:
     except RespondToModel:
         return set()
     docstrings = {
-        id(node.body[0].value)
+        (node.body[0].lineno, node.body[0].end_lineno)
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        if isinstance(node.body[0], ast.Expr)
+        if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
     }
     found: set[int] = set()
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-        if (is_text or isinstance(node, ast.JoinedStr)) and id(node) not in docstrings:
-            found.update(range(node.lineno, node.end_lineno or node.lineno))  # type: ignore[attr-defined]
+    open_at: list[int] = []  # the lines where formatted strings begin that have not ended
+    for each in _tokens(shifted):
+        first, last = each.start[0], each.end[0]
+        if each.type == _FORMAT_START:
+            open_at.append(first)
+        elif each.type == _FORMAT_END:
+            found.update(range(open_at.pop(), last))
+        elif each.type == tokenize.STRING and (first, last) not in docstrings:
+            found.update(range(first, last))
     return found
+
+
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
+    """Return the tokens of a Python text; none where it has no right ones."""
+    try:
+        return list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return []
 
 
 def _parses(text: str) -> bool:

@@ -59,6 +59,7 @@ def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -
     page.page.keyboard.press("Enter")
     inside = group.locator("details.am-card")
     expect(inside.first).to_be_visible()
+    expect(inside.first.locator("> summary")).to_have_css("padding-left", "8px")  # of the bar
     inside.first.locator("> summary").focus()
     expect(inside.first).to_contain_text('"pattern": "x"')
     page.page.keyboard.press("Enter")

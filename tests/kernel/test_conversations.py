@@ -36,10 +36,14 @@ def test_a_notebook_goes_on_where_its_killed_kernel_was(place: Path) -> None:
         assert named(first) == [conversation]
         assert "earlier conversation" not in first.text
     with kernel_in(place) as kernel:
-        kernel.run(scripted("'Who?'", "'Two.'"))
-        offered = kernel.run("%%agent\nGo on.\n", notebook=True, allow_stdin=True).text
-        assert "This notebook has an earlier conversation (`Count.`, 1 turns)" in offered
-        assert f"%agent resume {conversation[:8]}" in offered
+        kernel.run(scripted("'Who?'", "'Two.'") + "import asyncio\n")
+        said: list[dict[str, Any]] = []
+        cell = kernel.run("%%agent\nGo on.\n", notebook=True, allow_stdin=True)
+        # A cell of a busy machine ends before the conversations are listed.
+        while "earlier conversation" not in (told := cell.text + str(said)):
+            kernel.run("await asyncio.sleep(0.05)", on_other=said.append)
+        assert "This notebook has an earlier conversation (`Count.`, 1 turns)" in told
+        assert f"%agent resume {conversation[:8]}" in told
         resumed = kernel.run("%agent resume")
         assert resumed.status == "ok", resumed.text
         assert "Resumed: `Count.`, 1 turn." in resumed.text
@@ -55,10 +59,10 @@ def test_a_long_list_of_conversations_holds_no_cell_up(place: Path) -> None:
         kernel.run(scripted("'One.'"))
         kernel.run("%%agent\nCount.\n", notebook=True, allow_stdin=True)
     slowly = (
-        "import threading\nfrom agent_magics.kernel import notebook\n"
-        "listed, list_all = threading.Event(), notebook.conversations\n"
-        "def conversations():\n    listed.wait(20)\n    return list_all()\n"
-        "notebook.conversations = conversations\n"
+        "import threading\nfrom agent_magics.kernel import earlier_conversation as earlier\n"
+        "listed, list_all = threading.Event(), earlier.conversations\n"
+        "def conversations():\n    listed.wait(60)\n    return list_all()\n"
+        "earlier.conversations = conversations\n"
     )
     with kernel_in(place) as kernel:
         kernel.run(scripted("'Two.'") + slowly)

@@ -21,7 +21,7 @@ from agent_magics.serve import loopback
 from agent_magics.serve.protocol import MOST_CALLS_OF_ONE, MOST_CLIENTS
 from tests.support.mcp.client import ERAS, connected, text_of
 
-LIMIT = 30.0
+LIMIT = 90.0
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n nothing is drawn of it here").decode()
 
 

@@ -13,7 +13,7 @@ import pytest
 from agent_magics import Agent, tool
 from tests.support.mcp.foreign_servers import node_program
 
-LIMIT = 50.0
+LIMIT = 90.0
 ROOT = Path(__file__).parents[2]
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.support.kernels.driver import Kernel
 from tests.support.mcp.client import connected, text_of
 
-LIMIT = 40.0
+LIMIT = 90.0
 VIEW = "application/vnd.jupyter.widget-view+json"
 TOOL = '''
 from agent_magics import tool

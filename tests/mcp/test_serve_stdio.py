@@ -15,7 +15,7 @@ from mcp_types import ElicitResult
 
 from tests.support.mcp.client import ERAS, text_of
 
-LIMIT = 50.0
+LIMIT = 90.0
 ROOT = Path(__file__).parents[2]
 COMMAND = {"cmd": "echo hello > made.txt"}
 

@@ -25,7 +25,7 @@ from agent_magics.protocol.ops import CallTool, new_turn_id
 from agent_magics.protocol.tools import ToolOutput
 from tests.support.mcp.foreign_servers import node_program, python_program
 
-LIMIT = 50.0
+LIMIT = 90.0
 # Some of what each of them offered on the day they were pinned.
 KNOWN = {
     "everything": {"echo", "get-sum", "get-tiny-image", "trigger-sampling-request"},

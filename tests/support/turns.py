@@ -17,7 +17,7 @@ from agent_magics.protocol.events import Event
 from agent_magics.protocol.items import CALL_TYPES, ToolCallOutput
 
 # Seconds until a test that hangs fails; nothing here waits for time.
-PATIENCE = 20
+PATIENCE = 60
 
 
 def scripted(*turns: Any, tools: Any = (), approval: str = "never", **options: Any) -> Agent:
@@ -127,7 +127,7 @@ def run_script(code: str, *flags: str) -> str:
         [sys.executable, *flags, "-c", code],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": root},
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

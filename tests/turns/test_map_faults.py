@@ -40,9 +40,11 @@ def test_every_row_is_accounted_for_where_a_fifth_of_the_answers_is_none(
     asked = done.frame.drop(index=list(BAD))
     answered = asked[asked["error"].isna()]
     assert list(answered["answer"]) == [f"row {number}" for number in answered.index]
-    assert len(done.frame) == 120 and len(answered) >= 110
-    # Of an answer that never arrived nobody here knows the tokens; all others are in the table.
-    assert done.frame["tokens"].sum() == done.progress.tokens == counted
+    assert len(done.frame) == 120 and len(answered) >= (1 if fault == "silence" else 110)
+    # Of an answer that never arrived, or too late, nobody here knows the tokens; all others are
+    # in the table.
+    assert done.frame["tokens"].sum() == done.progress.tokens <= counted
+    assert done.progress.tokens == counted or fault == "silence"
     assert done.frame["cost"].sum() == pytest.approx(done.cost)
 
 

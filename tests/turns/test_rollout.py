@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from agent_magics.protocol.ops import StartTurn, new_turn_id
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.retention import remove_old
+from tests.support.forks import child
 from tests.support.turns import kinds, of_kind, outputs, scripted
 
 KEY = "sk-test-0123456789abcdef"
@@ -40,7 +42,9 @@ def note(text: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "sessions")
+    monkeypatch.setattr(
+        "agent_magics.composition.agent.rollout_folder", lambda: tmp_path / "sessions"
+    )
     return tmp_path / "sessions"
 
 
@@ -126,7 +130,7 @@ def open_files() -> set[str]:
 
 def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path, monkeypatch):
     (tmp_path / "taken").write_text("a file stands in the way")
-    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "taken")
+    monkeypatch.setattr("agent_magics.composition.agent.rollout_folder", lambda: tmp_path / "taken")
     agent = scripted(Call("note", {"text": "x"}), "Done.", "Again.", tools=[note])
     result = agent.run_sync("Go")
     assert result.text == "Done."
@@ -324,3 +328,13 @@ def test_a_rollout_of_deltas_alone_makes_no_file(tmp_path):
     rollout = Rollout(tmp_path / "sessions" / "id.jsonl", lambda: begun)
     rollout.write([TextDelta(text="a")])
     assert not (tmp_path / "sessions").exists()
+
+
+def test_a_closed_rollout_is_free_also_while_a_child_is_being_started(tmp_path):
+    begun = RecordBegun(conversation="id", agent="a")
+    first, second = (Rollout(tmp_path / "id.jsonl", lambda: begun) for _ in range(2))
+    first.begin()
+    with child(signal.pause):  # has the file open, and its lock, until it executes a program
+        first.close()
+        second.begin()
+    second.close()

@@ -22,7 +22,7 @@ from agent_magics.protocol.items import LocalShellCall, ToolCallOutput, UserMess
 from agent_magics.protocol.ops import StartTurn, new_turn_id
 from tests.support.turns import assert_valid, of_kind, outputs, scripted
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 SETTINGS = {"sandbox": "danger-full-access", "tools": ["coding"]}
 
 

@@ -141,7 +141,7 @@ class Rollout:
             self._on_open()
             self._fd = self._open()
             # The file of an agent that is dropped without `close` is closed, too.
-            self._closing = weakref.finalize(self, os.close, self._fd)
+            self._closing = weakref.finalize(self, _release, self._fd)
             self._closing.atexit = False  # the last events may not be written yet
         return self._fd
 
@@ -176,6 +176,13 @@ def _hold(fd: int) -> None:
         ) from None
     except OSError:
         return  # a file system without locks
+
+
+def _release(fd: int) -> None:
+    with suppress(OSError):
+        # Otherwise a child that is just being started holds the lock until it executes its program.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def _cut_to_lines(fd: int) -> None:

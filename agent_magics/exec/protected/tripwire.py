@@ -127,8 +127,8 @@ class Tripwire:
         Args:
             confinement: the command's confinement; None for an unconfined one, whose changes are
                 accepted.
-            tell: called at once, on a separate thread, with findings while the command runs; None
-                keeps them for the next comparison.
+            tell: called at once, on a separate thread, with findings while the command runs; must
+                not use the watch; None keeps them for the next comparison.
         """
         with self._lock:
             held = [place for place in self._places.values() if place.holders]
@@ -249,12 +249,13 @@ class FileWatch:
 
     def look(self) -> None:
         """Compare now, while the command runs, and report the findings."""
+        # Told under the lock: what `finish` returns must come after what was told before.
         with self._lock:
             found = self._compare()
             if found and self._tell is None:
                 self._found = found
-        if found and self._tell is not None:
-            self._tell(found)
+            elif found and self._tell is not None:
+                self._tell(found)
 
     def check(self) -> list[Finding]:
         """Compare now, because the command continues as a session; return the findings."""

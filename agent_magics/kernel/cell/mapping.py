@@ -3,23 +3,21 @@
 import asyncio
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agent_magics.app import Agent
+from agent_magics.kernel.cell.open_questions import OpenQuestions
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
-    question_item,
     text_bundle,
     widget_bundle,
 )
 from agent_magics.kernel.lab.link import asker_of
-from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.protocol.events import Question
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.mapping import Watcher
@@ -93,7 +91,9 @@ class MapCell(Watcher):
         self._id, self._question_id = uuid.uuid4().hex, uuid.uuid4().hex
         self._card: Any = None
         self._job: Job | None = None
-        self._questions: dict[str, Any] = {}
+        self._open = OpenQuestions(
+            host, lambda question, bundle: self._publisher.publish(bundle, question.question_id)
+        )
         self._printed_at = 0.0
 
     async def run(self, prompt: str, rows: Any, **options: Any) -> MapResult:
@@ -103,7 +103,7 @@ class MapCell(Watcher):
             FatalError: an argument is invalid, or nothing could be asked.
             KeyboardInterrupt: the person interrupted before anything was asked.
         """
-        host = CellHost(self._host, self._draw_question, self._close_question)
+        host = CellHost(self._host, self._open.draw, self._open.close)
         mapping = self.agent.mapping(prompt, rows, host=host if self._live else None, **options)
         running = asyncio.ensure_future(mapping.wait(self))
         try:
@@ -164,8 +164,7 @@ class MapCell(Watcher):
     def end(self) -> None:
         """See `Watcher.end`: leave the outcome in the cell, as text; no widget stays."""
         self._host.lab.hear_question(self._question_id, None)
-        for widget in self._questions.values():
-            widget.close()
+        self._open.close_all()
         if self._job is None:
             return
         bundle = text_bundle(outcome_text(self._job))
@@ -175,19 +174,6 @@ class MapCell(Watcher):
             return
         self._publisher.update(bundle, self._id)
         self._card.close()
-
-    def _draw_question(self, question: Question, listen: Callable[[Any], None]) -> None:
-        widget, text = question_widget(
-            question, language="text", by_page=bool(self._host.lab.reach)
-        )
-        self._questions[question.question_id] = widget
-        listen(widget)
-        self._publisher.publish(widget_bundle(widget, question_item(text)), question.question_id)
-
-    def _close_question(self, question: Question) -> None:
-        widget = self._questions.pop(question.question_id, None)
-        if widget is not None:
-            widget.close()
 
 
 def progress_lines(job: Job) -> list[str]:

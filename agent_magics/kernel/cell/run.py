@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import partial
 from time import sleep
 from typing import Any
 
@@ -22,40 +21,28 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.cell.console import ConsoleOutputs
 from agent_magics.kernel.cell.countdown import Countdown, is_wait
 from agent_magics.kernel.cell.foot import CellFoot
+from agent_magics.kernel.cell.open_questions import OpenQuestions
 from agent_magics.kernel.cell.outputs import CellOutputs
-from agent_magics.kernel.cell.pictures import with_pictures
-from agent_magics.kernel.cell.publishing import (
-    CellPublisher,
-    is_watched,
-    question_item,
-    widget_bundle,
-)
+from agent_magics.kernel.cell.publishing import CellPublisher, is_watched
+from agent_magics.kernel.cell.request.pictures import with_pictures
 from agent_magics.kernel.cell.session_updates import SessionUpdates
 from agent_magics.kernel.cell.streams import CommandStreams
 from agent_magics.kernel.interrupt import interrupts_call, uninterrupted
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
-from agent_magics.kernel.questions.clicks import ask_by_page
-from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
     DynamicToolCallRequest,
     Event,
-    ExecCommandBegin,
-    ExecCommandEnd,
-    ExecCommandOutputDelta,
-    FormRequested,
     ModelInformed,
     ModelRetry,
     Question,
     QuestionResolved,
-    ToolCallCompleted,
-    ToolCallFailed,
     TurnAborted,
     TurnFailed,
 )
 from agent_magics.protocol.items import InputImage, Json
-from agent_magics.protocol.ops import BY_PERSON, Answer, StartTurn, new_turn_id
+from agent_magics.protocol.ops import BY_PERSON, StartTurn, new_turn_id
 from agent_magics.render.blocks.display import VERSION, DisplayBlock
 from agent_magics.render.mime import to_bundle
 from agent_magics.render.view import TurnView
@@ -91,12 +78,9 @@ class CellRun:
         self._drawn_at: set[str] = set()
         self._publisher = CellPublisher(shell, self._asker.cell if self._live else "")
         self._outputs = CellOutputs(self._publisher, live=self._live)
-        self._streams = CommandStreams(host, self._show_stream)
-        self._questions: dict[str, Any] = {}
-        self._waiting: dict[str, None] = {}  # the questions without an answer
-        self._asking: dict[str, str] = {}  # the calls of open forms
         self._call_blocks: dict[str, DisplayBlock] = {}
-        self._session_blocks: dict[str, DisplayBlock] = {}
+        self._streams = CommandStreams(host, self._outputs, self._call_blocks)
+        self._open = OpenQuestions(host, self._show_question, self._language_of)
         self._session_updates = SessionUpdates(self._show, self._tick)
         self.view = TurnView()
         self._countdown = Countdown(self.view)
@@ -212,12 +196,8 @@ class CellRun:
             self._foot.end()
             self._foot = None
         self._outputs.finish()
-        for call_id in self._call_blocks:
-            self._streams.end(call_id)
-        for widget in self._questions.values():
-            widget.close()
-        self._waiting.clear()
-        self._questions.clear()
+        self._streams.end_calls()
+        self._open.close_all()
         if self._live and self._asker.cell:
             self._draw_elsewhere()
             self._lab.keep(self._asker.cell, self._publisher.shown)
@@ -231,8 +211,7 @@ class CellRun:
     @property
     def questions(self) -> Mapping[str, Any]:
         """The widgets of the questions that wait, by the question's id."""
-        widgets = dict(self._questions)
-        return {which: widgets[which] for which in tuple(self._waiting) if which in widgets}
+        return self._open.widgets
 
     @property
     def activity(self) -> str:
@@ -254,8 +233,7 @@ class CellRun:
         """Draw an event; return whether `tick` must be called soon."""
         blocks = self.view.apply(event)
         if isinstance(event, QuestionResolved):
-            self._asking.pop(event.question_id, None)
-            self._waiting.pop(event.question_id, None)
+            self._open.resolve(event.question_id)
         if self._is_reported_by_error(event):
             blocks = blocks[:-1]  # the cell's own error already says it
         if isinstance(event, ModelRetry):
@@ -278,7 +256,7 @@ class CellRun:
         return (by_person or isinstance(event, TurnFailed)) and not self._in_background
 
     def _draw(self, block: DisplayBlock) -> None:
-        open_forms = map(self._call_blocks.get, self._asking.values())
+        open_forms = map(self._call_blocks.get, self._open.form_calls)
         if not block.done and any(block is each for each in open_forms):
             return  # a server's progress must not replace its open form
         if self._console is not None:
@@ -294,36 +272,7 @@ class CellRun:
             self._console.follow(event, self._call_blocks)
         if not self._live:
             return blocks
-        match event:
-            case ToolCallCompleted() | ToolCallFailed():
-                self._streams.end(event.call_id)
-            case ExecCommandBegin(session_id=""):
-                block = self._call_blocks.get(event.call_id)
-                if block is not None:
-                    label = f"… running {block.item['name']}: {block.item['title']}"
-                    self._streams.begin(event.call_id, label)
-            case ExecCommandBegin():
-                return self._begin_session(event, blocks)
-            case ExecCommandOutputDelta():
-                shown = self._streams.add(event.session_id or event.call_id, event.text)
-                return [] if shown else blocks
-            case ExecCommandEnd() if event.session_id:
-                self._streams.end(event.session_id)
-                self._session_blocks.pop(event.session_id, None)
-        return blocks
-
-    def _begin_session(
-        self, event: ExecCommandBegin, blocks: list[DisplayBlock]
-    ) -> list[DisplayBlock]:
-        """Give a session an output of its own while the cell can; later it is only updated."""
-        *others, block = blocks
-        if self._outputs.full:
-            return others
-        self._session_blocks[event.session_id] = block
-        self._outputs.show_live(block, to_bundle(block))
-        label = f"session {event.session_id}: {block.item['title']}"
-        self._streams.begin(event.session_id, label, after=0.0)
-        return others
+        return self._streams.follow(event, blocks)
 
     def _have_answered(self, event: DynamicToolCallRequest) -> None:
         """Let the page run a call of a tool that it offers."""
@@ -353,21 +302,14 @@ class CellRun:
         self._streams.tick()
         return self._streams.waiting or self._outputs.waiting
 
-    def _show_stream(self, key: str, widget: Any) -> None:
-        block = self._session_blocks.get(key) or self._call_blocks.get(key)
-        if block is None:
-            return
-        bundle = to_bundle(block) if widget is None else widget_bundle(widget, block.item)
-        self._outputs.show_live(block, bundle)
-
     # -- questions ---------------------------------------------------------------------------------
 
     def _cell_host(self) -> CellHost:
         return CellHost(
             self._host,
-            self._draw_question,
-            self._close_question,
-            click=self._ask_by_page,
+            self._open.draw,
+            self._open.close,
+            click=lambda question: self._open.ask_by_page(question, self._tick),
             is_left=lambda: self._in_background and self._lab.is_left,
             drawn_limit=self._drawn_limit,
         )
@@ -378,41 +320,10 @@ class CellRun:
             return PATIENCE  # nobody could type the answer, and a page that comes back is slow
         return self._host.drawn_limit
 
-    def _ask_by_page(self, question: Question) -> Answer | None:
-        """Ask while the main thread blocks, by a click that the labextension delivers."""
-        limit = self._host.drawn_limit
-        if not (self._host.widgets_work and self._lab.wait_for_reach(limit)):
-            return None
-        draw = partial(self._draw_question, question)
-        answer = ask_by_page(self._lab, question, draw, limit, self._tick)
-        if answer is None:
-            self._close_question(question)
-        else:
-            self._host.widgets_seen = True
-        return answer
-
-    def _draw_question(self, question: Question, listen: Callable[[Any], None]) -> None:
-        # A channel that a page has proven is used first: with ipykernel 6 a widget's own comm waits
-        # for the end of the cell, also while that awaits.
-        widget, text = question_widget(
-            question, language=self._language_of(question), by_page=bool(self._lab.reach)
-        )
-        listen(widget)
-        if isinstance(question, FormRequested):
-            self._asking[question.question_id] = question.call_id
-        self._questions[question.question_id] = widget
-        self._waiting[question.question_id] = None
-        bundle = widget_bundle(widget, question_item(text))
+    def _show_question(self, question: Question, bundle: dict[str, Json]) -> None:
         # Every kind of question is about a call, whose end replaces the widget.
         block = self._call_blocks.get(question.call_id) or DisplayBlock(question.question_id)
         self._outputs.show_live(block, bundle)
-
-    def _close_question(self, question: Question) -> None:
-        self._asking.pop(question.question_id, None)
-        self._waiting.pop(question.question_id, None)
-        widget = self._questions.pop(question.question_id, None)
-        if widget is not None:
-            widget.close()
 
     def _language_of(self, question: Question) -> str:
         block = self._call_blocks.get(question.call_id)

@@ -1,11 +1,22 @@
 """Shows live output of commands in widgets, also for sessions that outlive their cell."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from agent_magics.kernel.cell.outputs import INTERVAL
+from agent_magics.kernel.cell.outputs import INTERVAL, CellOutputs
+from agent_magics.kernel.cell.publishing import widget_bundle
 from agent_magics.kernel.questions.ladder import NotebookHost
+from agent_magics.protocol.events import (
+    Event,
+    ExecCommandBegin,
+    ExecCommandEnd,
+    ExecCommandOutputDelta,
+    ToolCallCompleted,
+    ToolCallFailed,
+)
+from agent_magics.render.blocks.display import DisplayBlock
+from agent_magics.render.mime import to_bundle
 
 # A command that ends sooner than this needs no live stream beside its result.
 STREAM_AFTER = 0.4
@@ -42,7 +53,7 @@ class LiveStream:
     def open(self) -> Any:
         """Create the widget and return it."""
         # Late on purpose: only long commands need the widget.
-        from agent_magics.render.widgets.live import StreamWidget  # noqa: PLC0415
+        from agent_magics.render.widgets.stream import StreamWidget  # noqa: PLC0415
 
         self.widget = StreamWidget(self._label)
         self._opened_at = monotonic()
@@ -74,12 +85,17 @@ class CommandStreams:
 
     Args:
         host: knows whether this front end draws widgets.
-        show: shows the widget of the stream with this key; with None, its block.
+        outputs: the cell's outputs.
+        calls: the blocks of the cell's calls so far, by the call's id.
     """
 
-    def __init__(self, host: NotebookHost, show: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self, host: NotebookHost, outputs: CellOutputs, calls: Mapping[str, DisplayBlock]
+    ) -> None:
         self._host = host
-        self._show = show
+        self._outputs = outputs
+        self._calls = calls
+        self._sessions: dict[str, DisplayBlock] = {}
         self._streams: dict[str, LiveStream] = {}
 
     @property
@@ -87,12 +103,57 @@ class CommandStreams:
         """Whether `tick` should be called again soon."""
         return any(stream.waiting for stream in self._streams.values())
 
-    def begin(self, key: str, label: str, after: float = STREAM_AFTER) -> None:
+    def follow(self, event: Event, blocks: list[DisplayBlock]) -> list[DisplayBlock]:
+        """Handle an event of a command.
+
+        Args:
+            event: an event of the turn.
+            blocks: the blocks that it changes.
+
+        Returns:
+            The blocks that no widget shows.
+        """
+        match event:
+            case ToolCallCompleted() | ToolCallFailed():
+                self._end(event.call_id)
+            case ExecCommandBegin(session_id=""):
+                block = self._calls.get(event.call_id)
+                if block is not None:
+                    label = f"… running {block.item['name']}: {block.item['title']}"
+                    self._begin(event.call_id, label, STREAM_AFTER)
+            case ExecCommandBegin():
+                return self._begin_session(event, blocks)
+            case ExecCommandOutputDelta():
+                shown = self._add(event.session_id or event.call_id, event.text)
+                return [] if shown else blocks
+            case ExecCommandEnd() if event.session_id:
+                self._end(event.session_id)
+                self._sessions.pop(event.session_id, None)
+        return blocks
+
+    def end_calls(self) -> None:
+        """Close the streams of all calls; those of sessions go on."""
+        for call_id in self._calls:
+            self._end(call_id)
+
+    def _begin_session(
+        self, event: ExecCommandBegin, blocks: list[DisplayBlock]
+    ) -> list[DisplayBlock]:
+        """Give a session an output of its own while the cell can; later it is only updated."""
+        *others, block = blocks
+        if self._outputs.full:
+            return others
+        self._sessions[event.session_id] = block
+        self._outputs.show_live(block, to_bundle(block))
+        self._begin(event.session_id, f"session {event.session_id}: {block.item['title']}", 0.0)
+        return others
+
+    def _begin(self, key: str, label: str, after: float) -> None:
         """Begin a stream; its widget opens with output, and not before `after` seconds."""
         if self._host.widgets_work:
             self._streams[key] = LiveStream(label, after)
 
-    def add(self, key: str, text: str) -> bool:
+    def _add(self, key: str, text: str) -> bool:
         """Add output; return whether a widget shows it."""
         stream = self._streams.get(key)
         if stream is None:
@@ -100,7 +161,7 @@ class CommandStreams:
         stream.add(text)
         return stream.widget is not None
 
-    def end(self, key: str) -> None:
+    def _end(self, key: str) -> None:
         """Close a stream, if there is one."""
         stream = self._streams.pop(key, None)
         if stream is not None:
@@ -116,5 +177,12 @@ class CommandStreams:
             if not stream.is_drawn_within(self._host.drawn_limit):
                 # Nobody draws widgets here: go back to updating the block's own text.
                 self._host.widgets_work = False
-                self.end(key)
+                self._end(key)
                 self._show(key, None)
+
+    def _show(self, key: str, widget: Any) -> None:
+        """Show a stream's widget in the output of its command; with None, the block again."""
+        block = self._sessions.get(key) or self._calls.get(key)
+        if block is not None:
+            bundle = to_bundle(block) if widget is None else widget_bundle(widget, block.item)
+            self._outputs.show_live(block, bundle)

@@ -1,6 +1,6 @@
 """``symbols``: the classes, functions and variables of a file, a folder, or with a name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,10 +8,8 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.items import Json
 from agent_magics.tools.files.access import (
     FOR_NOTES,
-    Readable,
     assess_read,
     count_fitting,
     require_at_least,
@@ -26,7 +24,7 @@ from agent_magics.tools.structure.names import (
     one_file,
     tree_of,
 )
-from agent_magics.tools.structure.sources import parsed_symbols, scan
+from agent_magics.tools.structure.sources import Listing, parsed_symbols, scan
 
 _MOST_LIVE = 20  # names of the live kernel
 
@@ -67,9 +65,7 @@ async def symbols(
         chosen = await find_all(name_path, path, ctx)
         found = [inner for each in chosen for inner in _with_inner(each, _depth(guard, depth, 1))]
     elif query:
-        found = await run_on_thread(_with_name, path, query, ctx)
-        found += [e for e in await in_open_notebook(path, ctx) if _holds(e, query)]
-        found = found or await found_by_servers(query, ctx)
+        found = await _with_name(path, query, ctx)
     else:
         found = await _below(path, guard, depth, ctx)
     page, _ = guard.cap_items(found)
@@ -101,18 +97,22 @@ def _with_inner(named: NamedSymbol, depth: int) -> Iterator[NamedSymbol]:
             yield each
 
 
-def _with_name(path: str, query: str, ctx: ToolContext | None) -> list[NamedSymbol]:
-    return [
-        each
-        for file in scan(path, ctx)
-        if query.lower() in file.text.lower()
-        for each in named_symbols(file, parsed_symbols(file))
-        if _holds(each, query)
-    ]
+async def _with_name(path: str, query: str, ctx: ToolContext | None) -> list[NamedSymbol]:
+    def fitting(found: Iterable[NamedSymbol]) -> list[NamedSymbol]:
+        return [each for each in found if query.lower() in each.symbol.name.lower()]
+
+    file = await one_file(path, ctx)
+    if file is not None:
+        return fitting(named_symbols(file, await tree_of(file, ctx)))
+    found = await run_on_thread(lambda: fitting(_with_text(path, query, ctx)))
+    found += fitting(await in_open_notebook(path, ctx))
+    return found or fitting(await found_by_servers(query, path, ctx))
 
 
-def _holds(named: NamedSymbol, query: str) -> bool:
-    return query.lower() in named.symbol.name.lower()
+def _with_text(folder: str, text: str, ctx: ToolContext | None) -> Iterator[NamedSymbol]:
+    for file in scan(folder, ctx):
+        if text.lower() in file.text.lower():
+            yield from named_symbols(file, parsed_symbols(file))
 
 
 async def _below(
@@ -130,7 +130,7 @@ async def _below(
 
 
 @dataclass(frozen=True, repr=False)
-class Symbols(Readable):
+class Symbols(Listing[NamedSymbol]):
     """Symbols of source files, or one page of them.
 
     Attributes:
@@ -141,21 +141,11 @@ class Symbols(Readable):
         live: names that exist in the live kernel alone.
     """
 
-    found: list[NamedSymbol]
+    found: Sequence[NamedSymbol]
     total: int
     wanted: str
     guard: OutputGuard
     live: tuple[LiveName, ...] = ()
-
-    def __iter__(self) -> Iterator[NamedSymbol]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    @property
-    def _details(self) -> dict[str, Json]:
-        return {"total": self.total}
 
     def _text(self, budget: int) -> str:
         live = [str(each).partition("\n")[0] for each in self.live]

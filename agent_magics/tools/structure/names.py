@@ -4,6 +4,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_magics.dispatch.context import ToolContext
@@ -12,6 +13,7 @@ from agent_magics.files.paths import resolve_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
 from agent_magics.symbols.provider import Symbol
+from agent_magics.tools.files.access import place
 from agent_magics.tools.structure.notebooks import (
     is_notebook,
     notebook_symbols,
@@ -22,7 +24,7 @@ from agent_magics.tools.structure.sources import (
     SourceFile,
     folder_of,
     parsed_symbols,
-    read_result,
+    read_results,
     read_source,
     scan,
     symbols_of,
@@ -141,7 +143,7 @@ async def _candidates(name: str, path: str, ctx: ToolContext | None) -> list[Nam
     found: list[NamedSymbol] = await run_on_thread(_parsed, path, name, ctx)
     found += await in_open_notebook(path, ctx)
     if not any(each.symbol.name == name for each in found):
-        found += [e for e in await found_by_servers(name, ctx) if e.symbol.name == name]
+        found += [e for e in await found_by_servers(name, path, ctx) if e.symbol.name == name]
     return found
 
 
@@ -151,14 +153,11 @@ async def one_file(path: str, ctx: ToolContext | None) -> SourceFile | None:
     Raises:
         RespondToModel: it may not be read, or is missing.
     """
+    if place(path, ctx)[0].is_dir():
+        return None
     if is_notebook(path):
         return await read_notebook(path, ctx)
-    try:
-        return await run_on_thread(read_source, path, ctx)  # type: ignore[no-any-return]
-    except RespondToModel as error:
-        if "is a folder" in str(error):
-            return None
-        raise
+    return await run_on_thread(read_source, path, ctx)  # type: ignore[no-any-return]
 
 
 async def tree_of(file: SourceFile, ctx: ToolContext | None) -> tuple[Symbol, ...]:
@@ -179,27 +178,26 @@ def _parsed(path: str, name: str, ctx: ToolContext | None) -> list[NamedSymbol]:
     return [each for file in files for each in named_symbols(file, parsed_symbols(file))]
 
 
-async def found_by_servers(query: str, ctx: ToolContext | None) -> list[NamedSymbol]:
-    """Return the symbols that servers find in files which our own parsers do not read.
+async def found_by_servers(query: str, path: str, ctx: ToolContext | None) -> list[NamedSymbol]:
+    """Return what servers find for a query below `path`, in files that no parser of ours reads.
 
     Asked only where our parsers found nothing: a server may take seconds for a project.
     """
     servers = None if ctx is None else ctx.turn.symbols
-    found: list[NamedSymbol] = []
     if servers is None or not query:
-        return found
+        return []
+    below, found = resolve_path(path, folder_of(ctx)), list[Symbol]()
     for provider in await servers.providers():
-        try:
-            symbols = await provider.find(query)
-        except RespondToModel:  # it cannot search, or not now: the others may
-            continue
-        for symbol in symbols:
-            file = None if can_parse(symbol.path) else read_result(symbol.path, ctx)
-            if file is not None:
-                above = symbol.container
-                path = f"{above}/{symbol.name}" if above else symbol.name
-                found.append(NamedSymbol(file, symbol, path, path.count("/")))
-    return found
+        with suppress(RespondToModel):  # it cannot search, or not now: the others may
+            found += await provider.find(query)
+    found = [e for e in found if e.path.is_relative_to(below) and not can_parse(e.path)]
+    files = await run_on_thread(read_results, {each.path for each in found}, ctx)
+    return [_of_server(file, each) for each in found if (file := files[each.path]) is not None]
+
+
+def _of_server(file: SourceFile, symbol: Symbol) -> NamedSymbol:
+    path = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name
+    return NamedSymbol(file, symbol, path, path.count("/"))
 
 
 async def _not_found(
@@ -207,7 +205,8 @@ async def _not_found(
 ) -> str:
     where = "" if path in ("", ".") else f" in {path}"
     names = {each.name_path for each in seen}
-    if len(names) < _MOST_COMPARED:  # those of files in which the name does not even stand
+    is_folder = place(path, ctx)[0].is_dir()
+    if is_folder and len(names) < _MOST_COMPARED:  # of files in which it does not even stand
         names |= await run_on_thread(_all_names, path, ctx)
     near = _nearest(name_path, names)
     hint = f" Did you mean {' or '.join(near)}?" if near else " symbols lists what there is."
@@ -217,8 +216,7 @@ async def _not_found(
 def _all_names(path: str, ctx: ToolContext | None) -> set[str]:
     names: set[str] = set()
     for file in scan(path, ctx):
-        if can_parse(file.path):
-            names.update(each.name_path for each in named_symbols(file, parsed_symbols(file)))
+        names.update(each.name_path for each in named_symbols(file, parsed_symbols(file)))
         if len(names) > _MOST_COMPARED:
             break
     return names

@@ -1,7 +1,7 @@
 """``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -22,10 +22,13 @@ from agent_magics.tools.files.access import (
 )
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
+from agent_magics.tools.structure.notebooks import is_notebook
 from agent_magics.tools.structure.sources import (
+    Listing,
     SourceFile,
     provider_for,
     read_result,
+    read_results,
     read_source,
     server_for,
 )
@@ -58,7 +61,7 @@ class Place:
 
 
 @dataclass(frozen=True, repr=False)
-class Places(Readable):
+class Places(Listing[Place]):
     """Places in source files, or one page of them.
 
     Attributes:
@@ -77,16 +80,6 @@ class Places(Readable):
     guard: OutputGuard
     more: str = ""
 
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    @property
-    def _details(self) -> dict[str, Json]:
-        return {"total": self.total}
-
     def _text(self, budget: int) -> str:
         lines = list(map(str, self.found))
         room = budget - FOR_NOTES - len(self.more)
@@ -104,7 +97,7 @@ def _readable(
     locations: Sequence[Location], ctx: ToolContext | None
 ) -> tuple[list[tuple[SourceFile, Location]], int]:
     """Return the locations in files that the call may read, in order, and how many others."""
-    files = {path: read_result(path, ctx) for path in sorted({each.path for each in locations})}
+    files = read_results({each.path for each in locations}, ctx)
     found = []
     for each in sorted(set(locations)):
         file = files[each.path]
@@ -182,6 +175,11 @@ async def definition(
     guard = OutputGuard()
     if line is None:
         return await _describe_named(name, path, guard, ctx)
+    if is_notebook(path):
+        raise RespondToModel(
+            f"{path} is a notebook, whose lines are counted in each cell: leave line out, and "
+            "definition finds the symbol by its name."
+        )
     file = await run_on_thread(read_source, path, ctx)
     position = _position_of(name, line, file)
     server = await server_for(file.path, file.shown, "definition", ctx)

@@ -2,20 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.files import windows
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
 from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
+    Readable,
     Walk,
     begin_walk,
     judge_of,
@@ -23,11 +26,30 @@ from agent_magics.tools.files.access import (
     refuse_unasked,
 )
 
+Item = TypeVar("Item")
+
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
 _SECONDS = 30.0  # of one walk over a folder
 
 # Sixty files are what a question about a few symbols meets again in the next ones.
 _parse = lru_cache(maxsize=60)(parse_symbols)
+
+
+class Listing(Readable, Generic[Item]):
+    """A tool's result that is a list, or one page of it, of `total` things."""
+
+    found: Sequence[Item]
+    total: int
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"total": self.total}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +136,22 @@ def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
         return SourceFile(path, shown, "") if ctx is None or not path.exists() else None
 
 
-def scan(
-    path: str, ctx: ToolContext | None, needle: str = "", fits: Callable[[Path], bool] = can_parse
-) -> Iterator[SourceFile]:
-    """Yield the source files at or below a path argument whose text holds `needle`.
+def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
+    """Read each of several files once, as `read_result` does."""
+    return {path: read_result(path, ctx) for path in sorted(set(paths))}
+
+
+def scan(path: str, ctx: ToolContext | None, needle: str = "") -> Iterator[SourceFile]:
+    """Yield the source files below a folder that `can_parse` and whose text holds `needle`.
 
     Hidden and ignored files and what the call may not read are left out, as in a search.
 
     Raises:
-        RespondToModel: the path may not be read, or the call was interrupted.
+        RespondToModel: the folder may not be read, or the call was interrupted.
     """
     walk = begin_walk(path, ctx)
-    if not walk.path.is_dir():
-        yield read_source(path, ctx)
-        return
     cwd, sought = folder_of(ctx), needle.encode()
-    files = _files_of(walk, fits, ctx)
+    files = _files_of(walk, ctx)
     for batch in files.batches():
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
@@ -143,10 +165,10 @@ def scan(
                     yield found
 
 
-def _files_of(walk: Walk, fits: Callable[[Path], bool], ctx: ToolContext | None) -> SearchedFiles:
+def _files_of(walk: Walk, ctx: ToolContext | None) -> SearchedFiles:
     return SearchedFiles(
         walk.path,
-        lambda name: fits(Path(name)),
+        lambda name: can_parse(Path(name)),
         walk.judge,
         walk.is_withheld,
         walk.is_cancelled,

@@ -20,7 +20,7 @@ from agent_magics.protocol.mcp import (
 )
 from tests.support.mcp import PROGRAMS
 
-LIMIT = 50  # seconds a step of a test may take, on a machine that is busy
+LIMIT = 90  # seconds a step of a test may take, on a machine that is busy
 
 
 class Callbacks:

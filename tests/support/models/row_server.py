@@ -11,6 +11,7 @@ prints its port.
 
 import asyncio
 import json
+import math
 import random
 import subprocess
 import sys
@@ -47,6 +48,8 @@ class Settings:
         refuses_schema: whether a request with a schema is refused.
         key: the only key that is accepted; "" is any.
         seed: of the choice of faults.
+        holds: answers so many requests, and the others when `RowServer.answer_more` lets it; 0
+            answers all.
     """
 
     faults: Mapping[str, float] | None = None
@@ -60,6 +63,7 @@ class Settings:
     refuses_schema: bool = False
     key: str = ""
     seed: int = 1
+    holds: int = 0
 
 
 class RowServer:
@@ -85,11 +89,16 @@ class RowServer:
         self._process.stdout.close()
 
     def log(self) -> list[dict[str, Any]]:
-        """Return all requests: when they came (monotonic seconds), the last message, the outcome
-        ("answered" or the fault), the tokens counted, the body.
+        """Return all requests: how many were under way when it came, itself included; the last
+        message, the outcome ("answered" or the fault), the tokens counted, the body.
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/log") as reply:
             return json.load(reply)
+
+    def answer_more(self, count: int = 1_000_000) -> None:
+        """Let it answer so many more requests than `holds`."""
+        url = f"http://127.0.0.1:{self.port}/more?count={count}"
+        urllib.request.urlopen(urllib.request.Request(url, method="POST")).close()
 
 
 # -- the program ------------------------------------------------------------------------------
@@ -123,16 +132,29 @@ class Program:
         self.bucket = Bucket(settings)
         self.chance = random.Random(settings.seed)
         self.entries: list[dict[str, Any]] = []
+        self.under_way = 0
+        self.left = settings.holds or math.inf
+        self.has_more = asyncio.Event()
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add what else a server of this kind answers."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request on one of the wires, as ordered."""
-        came, body = time.monotonic(), await request.json()
-        entry = {"at": came, "last": last_message(body), "tokens": 0, "body": body}
+        self.under_way += 1
+        try:
+            return await self.answer_one(request, await request.json())
+        finally:
+            self.under_way -= 1
+
+    async def answer_one(self, request: web.Request, body: Any) -> web.StreamResponse:
+        """Answer a request with this body."""
+        entry = {"now": self.under_way, "last": last_message(body), "tokens": 0, "body": body}
         self.entries.append(entry)
         entry["outcome"] = outcome = self.outcome(request, body)
+        while self.left < 1:
+            await self.has_more.wait()
+        self.left -= 1
         if self.settings.delay:
             await asyncio.sleep(self.settings.delay)
         if outcome == "silence":
@@ -188,6 +210,13 @@ class Program:
             "x-ratelimit-remaining-requests": str(int(self.bucket.level)),
             "x-ratelimit-reset-requests": f"{missing:.3f}s",
         }
+
+    async def answer_more(self, request: web.Request) -> web.Response:
+        """Answer more of the requests that wait."""
+        self.left += int(request.query["count"])
+        self.has_more.set()
+        self.has_more.clear()
+        return web.Response()
 
     async def log(self, request: web.Request) -> web.Response:
         """Return what came so far."""
@@ -247,6 +276,7 @@ async def serve(program: Program) -> None:
     """Serve on a free port of loopback, print the port, until killed."""
     app = web.Application(client_max_size=256 << 20)
     app.router.add_get("/log", program.log)
+    app.router.add_post("/more", program.answer_more)
     program.add_routes(app.router)
     app.router.add_post("/{path:.*}", program.answer)
     runner = web.AppRunner(app, access_log=None)

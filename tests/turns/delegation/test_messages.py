@@ -1,8 +1,17 @@
 """Sub-agents that are spoken to: at work, stopped, and after they have ended."""
 
+import asyncio
 import threading
+from contextlib import contextmanager
+
+import pytest
 
 from agent_magics import Agent, Call, ToolContext, tool
+from agent_magics.delegation.turn_agents import TurnAgents
+from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
+from agent_magics.kernel.overview import _helpers
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import UserMessage
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs
@@ -143,3 +152,126 @@ def test_a_tree_is_replayed_whatever_order_its_agents_end_in(tmp_path):
     assert (first.text, second.error, second.text) == ("Both.", None, "Both.")
     texts = {name: child.text for name, child in again.sub_agents.agents.items()}
     assert texts == {"explore-1": "One.", "explore-2": "Two."}
+
+
+@tool(mutating=False, parallel=True)
+def stick(ctx: ToolContext) -> str:
+    """Return when the turn is stopped."""
+    assert ctx.cancelled.wait(PATIENCE)
+    return ""
+
+
+@contextmanager
+def at_work(*more):
+    """Start a sub-agent that sticks in its first call; yield its agent, the model and itself."""
+    begun = threading.Event()
+
+    def begin(request):
+        begun.set()
+        return Call("stick")
+
+    model = TreeModel(main=[spawn(), "On its way.", "I see."], explore_1=[begin, *more])
+    with agent_with(model, stick) as agent:
+        agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        yield agent, model, agent.sub_agents.agents["explore-1"]
+
+
+def on_loop(agent, work):
+    return agent.session.engine.spawn(work).result(PATIENCE)
+
+
+def test_one_at_work_is_listed_from_any_thread():
+    with at_work() as (agent, _, _child):
+        lines = [sub_agents_text(agent, []), *map(str, _helpers(agent))]
+    assert all("explore-1" in line and "running: stick {}" in line for line in lines), lines
+
+
+STOPS = {
+    "the person": (lambda pool, turn: pool.stop_by_person("explore-1"), "stopped by the person"),
+    "the parent's end": (lambda pool, turn: pool.end_turn("x", "interrupted"), "was stopped"),
+    "the program": (lambda pool, turn: pool.stop_all("closed"), "closed"),
+    "its time": (lambda pool, turn: pool.agents["explore-1"].clock._on_late(), "is used up"),
+    "the model": (lambda pool, turn: TurnAgents(pool, turn).close("explore-1"), ""),
+}
+
+
+@pytest.mark.parametrize(("stop", "why"), STOPS.values(), ids=STOPS)
+def test_a_stop_holds_while_a_message_interrupts(stop, why):
+    async def redirect_and_stop(pool, child):
+        pool.redirect(child, child.link.turn, "call", "Go on.")
+        stop(pool, child.link.turn)
+        await child.ended
+
+    with at_work("Never asked.") as (agent, model, child):
+        on_loop(agent, redirect_and_stop(agent.sub_agents, child))
+        assert child.status == "stopped"
+        agent.run_sync("And?")
+    assert len(model.requests("explore_1")) == 1
+    assert [why in text for text in reports(agent)] == ([True] if why else [])
+
+
+def test_wait_goes_on_until_what_follows_a_message_has_ended():
+    async def redirect_and_wait(pool, child):
+        pool.redirect(child, child.link.turn, "call", "Go on.")
+        return await TurnAgents(pool, child.link.turn).wait((), PATIENCE)
+
+    with at_work("Went on.") as (agent, _, child):
+        said = on_loop(agent, redirect_and_wait(agent.sub_agents, child))
+    assert said == "explore-1 (completed) has ended; what was reported follows."
+
+
+def test_one_that_cannot_go_on_is_not_stopped_by_a_message():
+    async def redirect(pool, child):
+        child.budget = AgentBudget(requests=1)
+        with pytest.raises(RespondToModel, match="its budget is used up"):
+            pool.redirect(child, child.link.turn, "call", "Go on.")
+        pool.stop_by_person("explore-1")  # which is what ends it
+        await child.ended
+
+    with at_work() as (agent, _, child):
+        on_loop(agent, redirect(agent.sub_agents, child))
+        assert child.problem == "stopped by the person"
+
+
+def test_one_that_cannot_go_on_any_more_reports_it():
+    async def redirect(pool, child):
+        pool.redirect(child, child.link.turn, "call", "Go on.")
+        child.budget = AgentBudget(requests=1)
+        await child.ended
+
+    with at_work() as (agent, _, child):
+        on_loop(agent, redirect(agent.sub_agents, child))
+        agent.run_sync("And?")
+    assert "explore-1 has been stopped (explore-1 cannot go on: its budget" in reports(agent)[0]
+
+
+def test_no_message_is_lost_while_another_one_interrupts():
+    async def redirect_and_send(pool, child):
+        parent = TurnAgents(pool, child.link.turn)
+        parent.send("explore-1", "First.", "call", interrupt=True)
+        for interrupt in (True, False):
+            with pytest.raises(RespondToModel, match="reads no message yet"):
+                parent.send("explore-1", "Second.", "call", interrupt=interrupt)
+        await child.ended
+
+    with at_work("Went on.") as (agent, model, child):
+        on_loop(agent, redirect_and_send(agent.sub_agents, child))
+    assert prompts(model.requests("explore_1")[1])[-1] == "First."
+
+
+def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
+    async def go_on_and_stop(pool, child):
+        pool.stop_by_person("explore-1")
+        await child.ended
+        closing = pool._closing[child]
+        pool.go_on(child, child.link.turn, "call", "Go on.")
+        await asyncio.sleep(0)  # it waits for the closing by now
+        pool.stop_by_person("explore-1")
+        await child.ended
+        await asyncio.wait([closing])
+        return closing.cancelled(), child.problem
+
+    with at_work() as (agent, _, child):
+        said = on_loop(agent, go_on_and_stop(agent.sub_agents, child))
+    assert said == (False, "stopped by the person")

@@ -1,9 +1,13 @@
 """Sub-agents of a conversation that is resumed: ended ones are known, stopped ones can go on."""
 
+import shutil
 import threading
 
 from agent_magics import Agent, Call, ToolContext, conversations, tool
+from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
+from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.items import Usage, UserMessage
+from agent_magics.records.places import rollout_folder
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
@@ -95,3 +99,69 @@ def test_what_was_spent_counts_after_a_restart():
     assert any("explore-1: completed; 2 requests, 220 tokens" in text for text in said), said
     assert child.budget.requests == 3 and child.budget.tokens == 5000
     assert "its budget is used up" in said[-1]
+
+
+def killed(tmp_path, monkeypatch, **spawned):
+    """Return a conversation as it is on disk when its kernel is killed with a sub-agent at work."""
+    begun = threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def stick(ctx: ToolContext) -> str:
+        """Return when the turn is stopped."""
+        begun.set()
+        assert ctx.cancelled.wait(PATIENCE)
+        return ""
+
+    model = TreeModel(main=[spawn("Stick.", **spawned), "On its way."], explore_1=[Call("stick")])
+    with agent_with(model, stick) as agent:
+        agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        shutil.copytree(rollout_folder(), tmp_path / "killed/agent-magics/sessions")
+        conversation = agent.conversation_id
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "killed"))
+    return conversation
+
+
+def test_one_that_goes_on_after_a_kill_has_the_tools_and_the_model_it_was_given(
+    tmp_path, monkeypatch
+):
+    conversation = killed(tmp_path, monkeypatch, tools=["list_dir", "stick"], model="gpt-5-mini")
+
+    @tool(mutating=False, parallel=True)
+    def stick() -> str:
+        """Return."""
+        return ""
+
+    resume = Call("resume_agent", {"id": "explore-1"})
+    model = TreeModel(main=[resume, wait(), "Done."], explore_1=["Ok."])
+    with Agent.resume(conversation, model, ["coding", stick], approval="never") as agent:
+        agent.run_sync("Go on.")
+        config = agent.sub_agents.agents["explore-1"].setup.config
+    [request] = model.requests("explore_1")
+    assert {each.spec.name for each in request.tools} == {"list_dir", "stick"}
+    assert config.model == "gpt-5-mini"
+
+
+def test_one_of_an_earlier_kernel_that_cannot_go_on_hides_no_other(tmp_path, monkeypatch):
+    conversation = killed(tmp_path, monkeypatch, tools=["stick"])
+    listed, resumed = Call("list_agents"), Call("resume_agent", {"id": "explore-1"})
+    unknown = Call("resume_agent", {"id": "nobody"})
+    model = TreeModel(main=[spawn(), listed, resumed, listed, unknown, "Done."], explore_2=["Ok."])
+    with Agent.resume(conversation, model, ["coding"], approval="never") as agent:
+        agent.run_sync("Go on.")
+        said = [text for _, text in outputs(agent)][-4:]
+    for text in (said[0], said[2]):
+        assert "explore-1: stopped (its kernel has ended)" in text and "explore-2: " in text
+        assert "2 started of" in text
+    assert "cannot have stick" in said[1]
+    assert said[3].endswith("there are: explore-1, explore-2.")
+
+
+def test_the_person_sees_those_of_an_earlier_kernel(tmp_path, monkeypatch):
+    conversation = killed(tmp_path, monkeypatch)
+    with Agent.resume(conversation, TreeModel(), ["coding"]) as agent:
+        text = sub_agents_text(agent, [])
+        helpers = [*_helpers(agent)]
+    assert "explore-1" in text and "stopped (its kernel has ended)" in text
+    assert "0 at work, 4 at a time; 1 started of" in text
+    assert [each["name"] for each in helpers] == ["explore-1"]

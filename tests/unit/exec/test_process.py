@@ -15,7 +15,7 @@ from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import LIVE_LIMIT, end_all
 from agent_magics.protocol.errors import RespondToModel
 
-LIMIT = 20.0  # seconds: a machine that is busy may take so long
+LIMIT = 60.0  # seconds: a machine that is busy may take so long
 
 
 def spawn(argv, **more):

@@ -13,7 +13,7 @@ from agent_magics.serve import protocol
 from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import ToolServer, client_name
 
-LIMIT = 30.0
+LIMIT = 90.0
 done: list[int] = []
 
 

@@ -18,6 +18,7 @@ from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.text import SourceText
 
 PATH = Path("/x/a.py")
+JS, TS = Path("/x/a.js"), Path("/x/a.ts")
 
 TEXTS = st.sampled_from(['"é"', "1", '"""a\n  b\nc"""', "[\n    1,\n]", "f'''{1}\n x'''"])
 NAMES = st.sampled_from(["a", "größe", "名前", "B"])
@@ -135,24 +136,21 @@ def test_removing_leaves_the_rest_as_it_was(text):
             continue
         ast.parse(after)
         start, end = source.offset(symbol.range.start), source.offset(symbol.range.end)
-        kept = text[:start].split() + text[end:].split()
-        words = after.split()
-        removed_note = text[end:].split("\n")[0].split()  # a comment behind it goes, too
-        rest = [w for w in words if w != "pass"]
-        without = text[:start].split() + text[end:].split()[len(removed_note) :]
-        assert rest in (
-            [w for w in kept if w != "pass"],
-            [w for w in without if w != "pass"],
-        )
+        above = text[:start].split("\n")  # whose last line is the symbol's indentation
+        while above[-2:-1] and above[-2].startswith(f"{above[-1]}#"):
+            del above[-2]
+        _, _, below = text[end:].partition("\n")  # a comment behind it goes, too
+        rest = [w for w in after.split() if w != "pass"]
+        assert rest == [w for w in (*" ".join(above).split(), *below.split()) if w != "pass"]
 
 
-def one(text, name):
-    return next(e for e in flat(parse_symbols(PATH, text, "a.py")) if e.name == name)
+def one(text, name, path=PATH):
+    return next(e for e in flat(parse_symbols(path, text, path.name)) if e.name == name)
 
 
-def edited(text, name, do):
+def edited(text, name, do, path=PATH):
     source = SourceText(text)
-    return apply_edits(source, [do(source, one(text, name))])
+    return apply_edits(source, [do(source, one(text, name, path))])
 
 
 MODULE = """\
@@ -220,3 +218,92 @@ def test_a_string_over_lines_keeps_its_value():
     text = 'def n(self):\n    return """a\nb"""'
     new = edited(MODULE, "g", lambda s, g: replace_symbol(s, g, text))
     assert '    def n(self):\n        return """a\nb"""\n\n    def h' in new
+
+
+# A string over several lines, as (text, lines of it that begin inside a string).
+STRINGS = {
+    "parts": ('(\n    "a"\n    "b"\n)', ()),
+    "parts and formats": ('(\n    f"{1}"\n    "b"\n    f"{2}"\n)', ()),
+    "bytes": ('(\n    b"a"\n    b"b"\n)', ()),
+    "long": ('"""a\n  b\nc"""', (1, 2)),
+    "long format": ('f"""{1}\n  b{2}\nc"""', (1, 2)),
+    "long in parts": ('(\n    "a"\n    """b\n  c"""\n    "d"\n)', (3,)),
+    "continued": ('"a\\\n  b"', (1,)),
+    "in a call": ('f(\n    """a\nb""",\n    "c",\n)', (2,)),
+}
+
+
+@pytest.mark.parametrize("margin", ["", "  ", "\t"])
+@pytest.mark.parametrize("string", STRINGS.values(), ids=STRINGS)
+def test_only_what_begins_inside_a_string_keeps_its_indentation(string, margin):
+    text, inside = string
+    rows = ["def n(self):", *f"    return {text}".split("\n")]
+    kept = {number + 1 for number in inside}
+    given = "\n".join(row if n in kept else margin + row for n, row in enumerate(rows))
+    wanted = "\n".join(row if n in kept else f"    {row}" for n, row in enumerate(rows))
+    new = edited(MODULE, "g", lambda s, g: replace_symbol(s, g, given))
+    assert f"    x = 1\n\n{wanted}\n\n    def h" in new
+
+
+# -- what stands beside a symbol ------------------------------------------------------------------
+
+BESIDE = [
+    # (before, the symbol's new text, after)
+    ("a = 1  # kept\n", "a = 2", "a = 2  # kept\n"),
+    ("a = 1  # kept\n", "a = 2  # kept", "a = 2  # kept\n"),
+    ("a = 1  # old\n", "a = 2  # new", "a = 2  # new\n"),
+    ("a = 1  # kept\n", "a = '# x'", "a = '# x'  # kept\n"),
+    ("a = 1  # kept\n", "a = [  # one\n    2,\n]", "a = [  # one\n    2,\n]  # kept\n"),
+    ("a = 1;\n", "a = 2", "a = 2;\n"),
+    ("a = 1;\n", "a = 2;", "a = 2;\n"),
+    ("a = 1;  # kept\n", "a = 2", "a = 2;  # kept\n"),
+    ("a = 1; b = 2\n", "a = 3", "a = 3; b = 2\n"),
+    ("def a():\n    return 1  # kept\n", "def a(): ...", "def a(): ...  # kept\n"),
+]
+
+
+@pytest.mark.parametrize(("before", "text", "after"), BESIDE)
+def test_what_stands_behind_a_replaced_symbol_stays(before, text, after):
+    assert edited(before, "a", lambda s, a: replace_symbol(s, a, text)) == after
+
+
+def test_a_comment_may_not_hide_what_stands_behind():
+    with pytest.raises(RespondToModel, match="shares its line"):
+        edited("a = 1; b = 2\n", "a", lambda s, a: replace_symbol(s, a, "a = 3  # new"))
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "after"),
+    [
+        ("class C {\n  a = 1; // kept\n}\n", "a = 2", "class C {\n  a = 2; // kept\n}\n"),
+        ("class C {\n  a = 1;\n}\n", "a = 2;", "class C {\n  a = 2;\n}\n"),
+        ("const a = 1; // kept\n", "const a = '//';", "const a = '//'; // kept\n"),
+        ("const a = 1; // old\n", "const a = 2; // new", "const a = 2; // new\n"),
+        ("const a = 1; /* kept */\n", "const a = 2;", "const a = 2; /* kept */\n"),
+    ],
+)
+def test_other_languages_keep_it_too(before, text, after):
+    assert edited(before, "a", lambda s, a: replace_symbol(s, a, text), TS) == after
+
+
+COMMENTS_ABOVE = [
+    (PATH, "x = 1\n\n\n# One.\n# Two.\ndef a(): ...\n"),
+    (JS, "let x = 1;\n\n/** One. */\nfunction a() {}\n"),
+    (JS, "let x = 1;\n\n/**\n * One.\n */\n// Two.\nfunction a() {}\n"),
+    (JS, "let x = 1;\n\n/*\n  One.\n\n  Two. */\nfunction a() {}\n"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), COMMENTS_ABOVE)
+def test_comments_above_a_symbol_belong_to_it(path, text):
+    head, _, _ = text.partition("\n")
+    gap = "\n\n" if path == PATH else "\n"
+    comments = text.removeprefix(f"{head}\n{gap}")
+    above = edited(text, "a", lambda s, a: insert_at_symbol(s, a, "new", after=False), path)
+    assert above == f"{head}\n{gap}new\n{gap}{comments}"
+    assert edited(text, "a", remove_symbol, path) == f"{head}\n"
+
+
+@pytest.mark.parametrize("line", ["#!/usr/bin/python", "# -*- coding: utf-8 -*-"])
+def test_comments_of_the_file_are_not_those_of_its_first_symbol(line):
+    assert edited(f"{line}\na = 1\nb = 2\n", "a", remove_symbol) == f"{line}\nb = 2\n"

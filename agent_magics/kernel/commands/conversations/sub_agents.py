@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.files import ProjectAgents, find_types
 from agent_magics.kernel.commands.table import table
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
 from agent_magics.render.visible import show_invisible
@@ -39,7 +39,7 @@ def sub_agents_text(agent: Agent, arguments: Sequence[str]) -> str:
 
 def _listing(agent: Agent) -> str:
     pool, found = agent.sub_agents, find_types(agent.config.cwd)
-    rows = [_row(each) for each in pool.agents.values()]
+    rows = [_row(each) for each in pool.states]
     types = [
         (code_span(each.name), harmless_prose(each.description)) for each in found.types.values()
     ]
@@ -52,18 +52,17 @@ def _listing(agent: Agent) -> str:
     return "\n\n".join(parts)
 
 
-def _row(each: SubAgent) -> tuple[str, ...]:
-    cost = each.spending.cost
+def _row(each: SubAgentChanged) -> tuple[str, ...]:
     doing = f": {each.doing}" if each.doing else f" ({each.problem})" if each.problem else ""
     return (
-        code_span(each.name),
-        code_span(one_line(each.request.task)),
+        code_span(each.sub_agent),
+        code_span(one_line(each.task)),
         code_span(f"{each.status}{doing}"),
-        str(each.spending.requests),
+        str(each.requests),
         f"{each.tokens:,}",
-        "not known" if cost is None else dollars(cost),
-        f"{each.clock.seconds:.0f}",
-        code_span(each.id[:8]),
+        "not known" if each.cost is None else dollars(each.cost),
+        f"{each.seconds:.0f}",
+        code_span(each.conversation[:8]),
     )
 
 

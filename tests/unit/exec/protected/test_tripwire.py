@@ -313,6 +313,28 @@ def test_what_is_planted_while_a_command_runs_is_put_back_without_any_call(
     assert watch.finish() == []
 
 
+def test_a_command_ends_after_all_that_was_found_while_it_ran_is_told(workspace, tmp_path):
+    order, began, goes_on = [], threading.Event(), threading.Event()
+
+    def tell(found):
+        began.set()
+        goes_on.wait(30)
+        order.append("told")
+
+    watch = Tripwire(str(tmp_path / "quarantine"), every=None).arm(confined(workspace), tell)
+    (workspace / ".git/hooks/evil").touch()
+    looking = threading.Thread(target=watch.look)
+    ending = threading.Thread(target=lambda: (watch.finish(), order.append("ended")))
+    looking.start()
+    assert began.wait(30)
+    ending.start()
+    ending.join(0.2)  # it would have ended by then if it did not wait
+    goes_on.set()
+    looking.join(30)
+    ending.join(30)
+    assert order == ["told", "ended"]
+
+
 def notebook(*sources: str, output: str = "") -> str:
     cells = [{"cell_type": "code", "source": s, "outputs": [output]} for s in sources]
     return json.dumps({"cells": cells})

@@ -8,7 +8,7 @@ from agent_magics.kernel.questions.clicks import ask_by_page
 from agent_magics.kernel.questions.drawing import question_widget
 from agent_magics.protocol.events import ApprovalRequested
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 def test_a_page_may_answer_before_drawing_returns() -> None:

@@ -17,6 +17,7 @@ from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches.ledger import Ledger
 from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
+from tests.support.rows.watchers import stop_at
 
 KEY = "sk-map-0123456789abcdefghij"
 
@@ -36,10 +37,11 @@ def rows(count):
     return [f"row {number} \N{SNOWMAN}\u2028" for number in range(count)]
 
 
-def mapped(server, count, *, cache, wire="auto", **options):
-    options = {"batch": True, "ask_above": None, **options}
+def mapped(server, count, *, cache, wire="auto", output=None, stops_at="", **options):
+    options = {"batch": True, "ask_above": None, "cache": cache, **options}
     with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY, wire_api=wire) as agent:
-        return agent.map_sync("{{text}}", rows(count), cache=cache, **options)
+        mapping = agent.mapping("{{text}}", rows(count), output=output, options=options)
+        return mapping.wait_sync(stop_at(agent, stops_at) if stops_at else None)
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])
@@ -129,9 +131,9 @@ def test_a_wrong_key_is_not_repeated(tmp_path):
     assert KEY not in str(caught.value)
 
 
-def test_the_deadline_leaves_it_with_the_provider_and_the_next_call_takes_it_up(tmp_path):
+def test_a_stop_leaves_it_with_the_provider_and_the_next_call_takes_it_up(tmp_path):
     with BatchServer(stays="in_progress", key=KEY) as server:
-        first = mapped(server, 60, cache=tmp_path / "a", deadline=1.5)
+        first = mapped(server, 60, cache=tmp_path / "a", stops_at="in_progress")
         assert first.frame["error"].str.contains("the provider goes on").all()
         (sent,) = Ledger(tmp_path / "a").all()
         assert (sent.rows, sent.state) == (60, "in_progress")
@@ -147,7 +149,7 @@ def test_the_deadline_leaves_it_with_the_provider_and_the_next_call_takes_it_up(
 
 def test_another_prompt_does_not_wait_for_it(tmp_path):
     with BatchServer(stays="in_progress") as server:
-        mapped(server, 10, cache=tmp_path / "a", deadline=0.5)
+        mapped(server, 10, cache=tmp_path / "a", stops_at="in_progress")
         with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
             done = agent.map_sync("other {{text}}", rows(3), cache=tmp_path / "a")
     assert not len(done.failed)

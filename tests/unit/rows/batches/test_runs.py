@@ -9,6 +9,7 @@ from agent_magics.rows.batches import job as batch_job
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.mapping import cache_file
 from tests.support.models.batch_server import BatchServer
+from tests.support.rows.watchers import stop_at
 
 KEY = "sk-map-0123456789abcdefghij"
 
@@ -22,15 +23,17 @@ def opened(server):
     return Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY)
 
 
-def mapped(agent, **options):
-    options = {"batch": True, "ask_above": None, **options}
-    return agent.map_sync("{{text}}", [f"row {number}" for number in range(40)], **options)
+def mapped(agent, stops_at=""):
+    options = {"batch": True, "ask_above": None}
+    rows = [f"row {number}" for number in range(40)]
+    mapping = agent.mapping("{{text}}", rows, output=None, options=options)
+    return mapping.wait_sync(stop_at(agent, stops_at) if stops_at else None)
 
 
 def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
         assert maps_text(agent, []) == NONE
-        mapped(agent, deadline=1.0)
+        mapped(agent, stops_at="in_progress")
         assert "in progress" in maps_text(agent, ["resume"])
         server.release()
         while "its results are here" not in maps_text(agent, ["resume"]):
@@ -47,7 +50,7 @@ def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
 
 def test_a_batch_is_cancelled_and_its_answers_are_kept():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
-        mapped(agent, deadline=1.0)
+        mapped(agent, stops_at="in_progress")
         (sent,) = Ledger(cache_file()).all()
         assert "cancelling" in maps_text(agent, ["cancel", sent.token[:8]])
         done = mapped(agent)

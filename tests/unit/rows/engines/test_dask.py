@@ -14,8 +14,10 @@ from distributed.security import Security
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.link import Link
+from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.row_server import RowServer
-from tests.support.rows.clusters import When, cluster, kill_worker
+from tests.support.rows.clusters import cluster, kill_worker
+from tests.support.rows.watchers import When, wait_until
 
 KEY = "sk-canary-4711-never-shown"
 MODEL = "gpt-4o-mini"
@@ -74,44 +76,52 @@ def test_the_answers_are_those_of_one_process(client):
 
 
 def test_both_workers_ask(client):
-    answered = []
+    workers = []
 
-    def look(job):
-        answered.extend(worker.answered for worker in job.asker._workers)
+    def wait(job):
+        wait_until(lambda: len(asking(job)) == 2)
+        workers.extend(asking(job))
+        server.answer_more()
 
-    with RowServer(delay=0.02) as server, agent_for(server) as agent:
-        run(agent, rows(600), client, When([300], look), concurrency=20)
-    assert len(answered) == 2 and min(answered) > 50
+    with RowServer(holds=1) as server, agent_for(server) as agent:
+        run(agent, rows(100), client, When([1], wait), concurrency=20)
+    # Each was given half of what is asked at once before the other could take it.
+    assert [worker.answered >= 10 for worker in workers] == [True, True]
 
 
 def test_no_row_is_lost_with_its_worker(client):
-    check_kills(client, kills=2, number=500, delay=0.1)
+    check_kills(client, kills=2, number=500)
 
 
-def check_kills(client, kills, number, delay):
+def check_kills(client, kills, number):
     """Kill workers while they ask; each row has its answer, and few were asked twice."""
     at_once, killed = 16, []
+    part = number // (2 * kills)
 
     def kill(job):
-        """Kill a worker when all ask: its nanny replaces none that is still starting."""
-        while not all_ask(job):
-            if job.progress.done == number:
-                return
+        """Kill a worker when both are there: its nanny replaces none that is still starting."""
+        workers = job.asker._workers
+        wait_until(lambda: len(workers) == len(client.nthreads()) == 2)
+        before = list(workers)
         kill_worker(client, random.randrange(2))
+        wait_until(lambda: workers != before)
         killed.append(1)
+        # The killed one's requests take some of these with them.
+        server.answer_more(part + at_once if len(killed) < kills else 2 * number)
 
-    def all_ask(job):
-        asking = [worker for worker in job.asker._workers if worker.answered]
-        return len(asking) == len(client.nthreads())
-
-    with RowServer(delay=delay) as server, agent_for(server) as agent:
-        when = When([number // (2 * kills) * n for n in range(1, kills + 1)], kill)
+    with RowServer(holds=part) as server, agent_for(server) as agent:
+        when = When([part * n for n in range(1, kills + 1)], kill)
         done = run(agent, rows(number), client, when, concurrency=at_once)
         asked = prompts(server)
     assert list(done.frame["answer"]) == rows(number)
     assert len(killed) == kills
     # Each of the two has half of the requests, and one that is alone for a while all.
     assert sum(times - 1 for times in asked.values()) <= kills * at_once
+
+
+def asking(job):
+    """Return the workers that have questions."""
+    return [worker for worker in job.asker._workers if worker.held]
 
 
 def of_scheduler(dask_scheduler):
@@ -136,8 +146,12 @@ def test_the_key_is_in_no_task_and_no_log(client):
     def look(_=None):
         found.append([client.run_on_scheduler(of_scheduler), *client.run(of_worker).values()])
 
-    with RowServer(delay=0.05, key=KEY) as server, agent_for(server) as agent:
-        run(agent, rows(300), client, When([50], look), concurrency=20)
+    def look_and_go_on(_):
+        look()
+        server.answer_more()
+
+    with RowServer(holds=50, key=KEY) as server, agent_for(server) as agent:
+        run(agent, rows(300), client, When([50], look_and_go_on), concurrency=20)
     look()
     assert sum("agent.map gpt-4o-mini" in name for name in found[0][0][0]) == 2
     shown = [text for place in found for _, text in place]
@@ -154,14 +168,13 @@ def test_a_budget_is_one_for_all_workers(client):
     assert done.frame["answer"].notna().sum() == done.progress.answered > 50
 
 
-def test_a_rate_is_one_for_all_workers(client):
-    with RowServer(rate=6000, burst=100, states=True) as server, agent_for(server) as agent:
+def test_a_rate_is_one_for_all_workers(client, tmp_path):
+    with RowServer(rate=60_000, states=True) as server, agent_for(server) as agent:
         done = agent.map_sync("{{text}}", rows(300), engine=client, ask_above=None)
-        outcomes = Counter(entry["outcome"] for entry in server.log())
     assert not len(done.failed)
-    assert outcomes["answered"] == 300
-    # Until its first answer no worker knows the limit, and each asks the first question alone.
-    assert outcomes["429"] <= 32
+    # Workers have other files of limits, and the kernel asked nothing: they reported to it.
+    (file,) = tmp_path.rglob("limits/*.json")
+    assert read_knowledge(file.read_bytes()).request_limit == 60_000
 
 
 def test_what_was_answered_is_not_asked_again(client):
@@ -181,11 +194,15 @@ def test_a_wrong_key_ends_it_in_one_sentence(client):
 
 
 def test_stop_keeps_what_there_is(client):
-    with RowServer(delay=0.05) as server, agent_for(server) as agent:
-        when = When([100], lambda job: agent.session.engine.post(job.stop))
-        done = run(agent, rows(3000), client, when, concurrency=20)
+    def stop(job):
+        agent.session.engine.post(job.stop)
+        server.answer_more()
+
+    with RowServer(holds=100) as server, agent_for(server) as agent:
+        done = run(agent, rows(3000), client, When([100], stop), concurrency=20)
     assert done.stopped == "you stopped it"
-    assert 100 <= done.frame["answer"].notna().sum() < 1000
+    # In flight, and ahead of that.
+    assert 100 <= done.frame["answer"].notna().sum() <= 100 + 2 * 20
     assert not any(client.processing().values())
 
 
@@ -229,9 +246,12 @@ def test_workers_are_told_apart_from_strangers(client):
             heard.append("nothing")
         await link.end()
 
-    with RowServer(delay=0.05) as server, agent_for(server) as agent:
-        when = When([20], lambda job: asyncio.run(knock(place(job))))
-        done = run(agent, rows(100), client, when, concurrency=10)
+    def knock_and_go_on(job):
+        asyncio.run(knock(place(job)))
+        server.answer_more()
+
+    with RowServer(holds=20) as server, agent_for(server) as agent:
+        done = run(agent, rows(100), client, When([20], knock_and_go_on), concurrency=10)
     assert heard == ["nothing"] and not len(done.failed)
 
 

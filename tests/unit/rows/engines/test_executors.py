@@ -13,8 +13,8 @@ import pytest
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
 from tests.support.models.row_server import RowServer
-from tests.support.rows.clusters import When
 from tests.support.rows.echo import Echo
+from tests.support.rows.watchers import When
 
 SPAWN = multiprocessing.get_context("spawn")
 pytestmark = pytest.mark.soak
@@ -56,7 +56,7 @@ def test_a_broken_pool_ends_it_with_what_there_is():
     def kill(_):
         os.kill(min(pool._processes), signal.SIGKILL)
 
-    with RowServer(delay=0.05) as server, agent_for(server) as agent:
+    with RowServer(holds=100) as server, agent_for(server) as agent:
         with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
             options = {"engine": pool, "concurrency": 10, "ask_above": None}
             done = agent.mapping("{{text}}", rows(500), output=None, options=options).wait_sync(
@@ -64,7 +64,8 @@ def test_a_broken_pool_ends_it_with_what_there_is():
             )
         assert "cannot ask" in done.stopped
         kept = int(done.frame["answer"].notna().sum())
-        assert 100 <= kept < 500
+        assert kept == 100
+        server.answer_more()
         again = agent.map_sync("{{text}}", rows(500), ask_above=None)
         asked = Counter(entry["last"] for entry in server.log())
     assert again.progress.kept == kept and not len(again.failed)

@@ -83,6 +83,14 @@ LISTED = (
 
 def test_a_saved_notebook_is_one_document_of_its_cells(ctx):
     assert read(symbols, ctx, path="nb.ipynb") == LISTED
+    assert read(symbols, ctx, path="nb.ipynb", query="area") == (
+        "nb.ipynb\n  cell 4 (dddd):3 method Shape/area(self)"
+    )
+
+
+def test_a_line_names_no_place_in_a_notebook(ctx):
+    with pytest.raises(RespondToModel, match=r"nb\.ipynb is a notebook.*leave line out"):
+        read(definition, ctx, name="größe", path="nb.ipynb", line=6)
 
 
 def test_the_open_one_is_read_from_its_page(ctx):

@@ -1,6 +1,7 @@
 """`symbols`, and the tools that need a server, as a person and as a model call them."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.provider import Call, Diagnostic, Location, Position, Range
 from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
+from agent_magics.tools.structure import sources
 from tests.support.contexts import make_context
 
 SHAPES = '''\
@@ -140,6 +142,14 @@ def test_a_file_that_nothing_knows(ctx):
     (ctx.cwd / "a.xyz").write_text("x")
     assert "neither a language server nor a grammar" in refusal(symbols, ctx, path="a.xyz")
     assert "There is no a.py" in refusal(symbols, ctx, path="a.py")
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "bad.py", "missing.py"])
+def test_a_query_in_one_file_is_refused_as_a_listing_is(ctx, monkeypatch, name):
+    monkeypatch.setattr("agent_magics.symbols.parsing.has_grammar", lambda suffix: False)
+    (ctx.cwd / "a.xyz").write_text("thing = 1\n")
+    (ctx.cwd / "bad.py").write_text("thing = 1\ndef f(:\n")
+    assert refusal(symbols, ctx, path=name, query="thing") == refusal(symbols, ctx, path=name)
 
 
 def test_protected_and_ignored_files_are_left_out(ctx):
@@ -321,3 +331,39 @@ def test_symbols_of_other_languages_come_from_their_server(ctx):
     with_server(ctx, document_symbols=(symbol,), find=(replace(symbol, name="xyz_thing"),))
     assert read(symbols, ctx, path="a.xyz") == "a.xyz\n  1 variable x"
     assert "a.xyz\n  1 variable xyz_thing" in read(symbols, ctx, query="xyz")
+    assert read(symbols, ctx, path="a.xyz", query="X") == "a.xyz\n  1 variable x"
+    assert read(symbols, ctx, path="a.xyz", query="y") == "No symbols for y."
+
+
+def test_what_servers_find_is_below_the_path_and_holds_the_query(ctx, monkeypatch):
+    inside, beside = ctx.cwd / "sub" / "a.xyz", ctx.cwd / "b.xyz"
+    inside.parent.mkdir()
+    for file in (inside, beside):
+        file.write_text("thing\n")
+    symbol = parse_symbols(ctx.cwd / "x.py", "x = 1", "")[0]
+    with_server(
+        ctx,
+        find=tuple(
+            replace(symbol, path=file, name=name)
+            for file in (inside, beside)
+            for name in ("thing", "other_thing", "near")  # servers match letters apart
+        ),
+    )
+    readers = []
+
+    def reading(path, ctx, read=sources.read_source):
+        readers.append(threading.current_thread())
+        return read(path, ctx)
+
+    monkeypatch.setattr(sources, "read_source", reading)
+    assert read(symbols, ctx, path="sub", query="Thing") == (
+        "sub/a.xyz\n  1 variable thing\n  1 variable other_thing"
+    )
+    assert len(readers) == 1 and threading.current_thread() not in readers
+    assert "sub/a.xyz:1 thing" in refusal(references, ctx, name_path="thing")
+    assert "There is no symbol thing in docs" in _nothing_in(ctx, "docs")
+
+
+def _nothing_in(ctx, name):
+    (ctx.cwd / name).mkdir()
+    return refusal(references, ctx, name_path="thing", path=name)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from agent_magics.kernel.cell.pictures import read_pictures
+from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.protocol.errors import FatalError
 
 

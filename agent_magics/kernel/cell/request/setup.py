@@ -1,0 +1,133 @@
+"""Turns the text and the options of one ``%%agent`` cell into a prompt and its turn's settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_magics.app import Agent
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.cell.request.output_type import read_type
+from agent_magics.kernel.cell.request.prompt import read_prompt, split_prompt
+from agent_magics.kernel.cell.request.rerecording import Rerecording
+from agent_magics.kernel.lab.page_tools import PageTools
+from agent_magics.kernel.live.namespace import interpolate, own_tools
+from agent_magics.models.recordings.writing import recording_beside_notebook
+from agent_magics.protocol.config import Where
+from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.table import settings_in
+from agent_magics.tools.catalog.sources import entries_of
+
+
+class CellSetup:
+    """Reads what a cell gives, over the settings of the notebook.
+
+    Args:
+        shell: the IPython shell.
+        settings: the traits of `AgentMagics`; read again for each cell.
+
+    Attributes:
+        rerecording: the cells that are recorded anew.
+    """
+
+    def __init__(self, shell: Any, settings: Any) -> None:
+        self._shell = shell
+        self._settings = settings
+        self._page_tools = PageTools(settings.lab)
+        self.rerecording = Rerecording()
+
+    def prompt(self, options: Any, cell: str) -> str:
+        """Return the text for the model: the named prompt, then the cell's own text.
+
+        Raises:
+            FatalError: there is no text, or the named prompt cannot be filled in.
+        """
+        namespace, workspace = self._shell.user_ns, Path(self._settings.cwd or ".")
+        words, text = options.prompt, cell.strip()
+        if not words:
+            words, text = split_prompt(text, workspace)
+        named = read_prompt(words, workspace, namespace) if words else ""
+        prompt = "\n\n".join(filter(None, (named, interpolate(text, namespace))))
+        if not prompt:
+            raise FatalError("The cell is empty: write what the agent should do below %%agent.")
+        return prompt
+
+    def turn(
+        self, agent: Agent, options: Any, prompt: str | None = None
+    ) -> tuple[TurnConfig, list[str]]:
+        """Return the configuration of a cell's turn, and notes about its recording.
+
+        Args:
+            agent: the agent that runs.
+            options: the cell's options.
+            prompt: the text for the model, by which a turn is recorded anew; None records none.
+
+        Raises:
+            FatalError: a setting is invalid, or there is no such recording.
+        """
+        replay, notes = self._recording(options)
+        record = None
+        if replay is not None and prompt is not None:
+            take = self.rerecording.begin(agent.name, replay, prompt, agent.config.cwd)
+            if take is not None:
+                replay, (record, note) = None, take
+                notes = [note]
+        namespace = self._shell.user_ns
+        self._page_tools.give(agent)
+        named = self._with_notebook(_split_at_commas(options.tools) or self._settings.tools)
+        setup = agent.setup(
+            tools=named if options.tools else [*named, *own_tools(namespace)],
+            namespace=namespace,
+            more=not options.tools,
+            output=None if options.plan else read_type(options.output, namespace),
+            plan=options.plan,
+            **self._given(options, replay, record),
+        )
+        return setup, notes
+
+    def settings_of(self, options: Any) -> dict[str, Any]:
+        """Return the settings that a cell gives, with the recording that it plays or makes.
+
+        Raises:
+            FatalError: there is no such recording.
+        """
+        return self._given(options, self._recording(options)[0])
+
+    def _given(
+        self, options: Any, replay: Path | None, record: Path | None = None
+    ) -> dict[str, Any]:
+        given = {
+            name: value
+            for name in settings_in(Where.CELL)
+            if name not in ("name", "tools") and (value := getattr(options, name)) is not None
+        }
+        record = record or options.record or self._settings.record or None
+        return {**given, "replay": replay, "record": record}
+
+    def _with_notebook(self, named: Any) -> list[Any]:
+        """Add the notebook's tools to "data" in a list of tool names, where a page is connected."""
+        names = entries_of(named)
+        return [*names, "notebook"] if "data" in names and self._settings.lab.pages else names
+
+    def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
+        """Return the recording to play, and notes about it."""
+        if options.record or self._settings.record:
+            return None, []
+        chosen = options.replay or self._settings.replay
+        if chosen and chosen != "auto":
+            path = Path(chosen).expanduser()
+            if not path.is_file():
+                raise FatalError(
+                    f"There is no recording {chosen}; --replay takes a .agent.jsonl file."
+                )
+        else:
+            beside = recording_beside_notebook() if chosen == "auto" else None
+            if beside is None:
+                return None, []
+            path = beside
+        note = f"The model's side is played from the recording `{path.name}`; tools run for real."
+        return path, [note]
+
+
+def _split_at_commas(names: Sequence[str] | None) -> list[str]:
+    """Split the names of ``--tools`` at commas."""
+    return [name for words in names or () for name in words.split(",") if name]

@@ -1,0 +1,115 @@
+"""When requests are sent: laws of rates and pauses, on a loop whose time jumps."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from agent_magics.rows.remote import gate as gates
+from agent_magics.rows.remote.client import Server
+from agent_magics.rows.remote.gate import Gate
+from agent_magics.rows.remote.limits import Knowledge
+from agent_magics.rows.remote.transport import Reply
+from tests.support.models import row_server
+from tests.support.models.row_server import Program, Settings
+from tests.support.rows.virtual_loop import Clock, run_at_once
+
+LATENCY = 0.2
+A_SECOND = 500 / 60
+
+
+@pytest.fixture(autouse=True)
+def _jumping_time(monkeypatch):
+    monkeypatch.setattr(gates, "time", Clock)
+    monkeypatch.setattr(row_server, "time", Clock)
+
+
+class InMemory:
+    """What kernels share of a server's limits, without a file."""
+
+    minute = 60.0
+
+    def __init__(self):
+        self.known = Knowledge()
+
+    async def share(self, report):
+        return self.known.update(report, asyncio.get_running_loop().time(), self.minute)
+
+
+class Play:
+    """Kernels that send requests to one server; all times are of the loop.
+
+    Attributes:
+        sent: when each request was sent.
+        answered: by kernel, when each was answered.
+        refused: from when to when each refusal forbade requests.
+    """
+
+    def __init__(self, *, kernels=1, most=500, **settings):
+        self.settings, self.kernels, self.most = settings, kernels, most
+        self.sent, self.answered, self.refused = [], [[] for _ in range(kernels)], []
+
+    def run(self, count):
+        run_at_once(self._run(count))
+        return self
+
+    async def _run(self, count):
+        self.program = Program(Settings(**self.settings))
+        limits = InMemory()
+        gates_of = [Gate(self.most, limits) for _ in range(self.kernels)]
+        for number, gate in enumerate(gates_of):
+            await self._ask(Server(None, gate, None, None), number)
+        await asyncio.gather(
+            *(
+                self._ask(Server(None, gate, None, None), number)
+                for number, gate in enumerate(gates_of)
+                for _ in range(count)
+            )
+        )
+        for gate in gates_of:
+            await gate.close()
+
+    async def _ask(self, server, number):
+        again = False
+        while True:
+            await server.gate.enter(again=again)
+            self.sent.append(Clock.monotonic())
+            await asyncio.sleep(LATENCY / 2)
+            program = self.program
+            program.retry_after = wait = program.bucket.wait()
+            answer = program.refusal(429) if wait else web.Response(headers=program.headers())
+            await asyncio.sleep(LATENCY / 2)
+            server.report(Reply(answer.status, answer.headers, b""))
+            if not wait:
+                self.answered[number].append(Clock.monotonic())
+                return
+            pause = int(answer.headers["retry-after-ms"]) / 1000
+            self.refused.append((Clock.monotonic(), Clock.monotonic() + pause))
+            again = True
+
+
+def goodput(times):
+    """Return the answers a second after the first minute."""
+    late = [at for at in sorted(times) if at > min(times) + 60]
+    return (len(late) - 1) / (late[-1] - late[0])
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["stated", "measured"])
+def test_the_rate_of_a_server_is_used_up_and_kept(states):
+    play = Play(rate=500, burst=50, states=states).run(4000)
+    assert goodput(play.answered[0]) == pytest.approx(A_SECOND, rel=0.05)
+    assert len(play.refused) <= (0 if states else 200)
+
+
+def test_nothing_is_sent_while_a_server_refuses():
+    play = Play(rate=500, burst=50).run(1000)
+    assert play.refused
+    for begin, end in play.refused:
+        assert not [at for at in play.sent if begin < at < end - 0.001]
+
+
+def test_kernels_share_a_rate():
+    play = Play(rate=500, burst=50, states=True, kernels=2).run(2000)
+    both = [at for times in play.answered for at in times]
+    assert goodput(both) == pytest.approx(A_SECOND, rel=0.05)
+    assert len(both) == 4002 and not play.refused
