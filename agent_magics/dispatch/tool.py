@@ -10,11 +10,13 @@ import inspect
 import itertools
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, fields
+from types import MethodType
 from typing import Any, ParamSpec, Protocol, TypeGuard, TypeVar, overload
 
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.preparation import Preparation
+from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.dispatch.schema.generation import derive_parameters
 from agent_magics.protocol.errors import FatalError
@@ -249,8 +251,12 @@ def checked_name(name: str) -> str:
 
 
 def is_tool(value: object) -> TypeGuard[Tool]:
-    """Return whether `value` is a function marked by `@tool`, or an object that stands for one."""
-    return callable(value) and isinstance(getattr(value, "tool_options", None), ToolOptions)
+    """Return whether `value` is a function marked by `@tool`, or an object that stands for one.
+
+    It may be any variable of a person's, so none of its code is run.
+    """
+    held = own_attributes(value.__func__ if type(value) is MethodType else value)
+    return callable(value) and type(held.get("tool_options")) is ToolOptions
 
 
 def as_tool(fn: Callable[..., Any]) -> Tool:

@@ -63,6 +63,8 @@ class Overview:
             state = self._state()
             if self._has_ended(state["agents"]):
                 self._listed_at = 0.0
+            inboxes = {page.inbox for page in pages}
+            self._sent = {inbox: sent for inbox, sent in self._sent.items() if inbox in inboxes}
             for page in pages:
                 self._tell(page, {**state, **self._found(page.watching or "")})
             await asyncio.sleep(INTERVAL if self._listed_at else 0)

@@ -62,6 +62,9 @@ export interface Overview {
   today: number;
 }
 
+/** Milliseconds after which kernels are asked again, which else take the page for crashed. */
+const AGAIN = 60_000;
+
 /** A notebook whose kernel has agents; `panel` is null where this page does not show it. */
 export interface Place {
   line: Line;
@@ -105,7 +108,10 @@ export class Around {
   /** Have the kernels tell of their agents from now on; null: no more. */
   watch(words: string | null): void {
     this._words = words;
-    this.places.forEach(place => this._ask(place));
+    const ask = (): void => this.places.forEach(place => this._ask(place));
+    ask();
+    clearInterval(this._asking);
+    this._asking = words === null ? undefined : setInterval(ask, AGAIN);
   }
 
   get agents(): Placed<AgentData>[] {
@@ -155,4 +161,5 @@ export class Around {
   private _places = new Map<Line, Place>();
   private _told = new Map<Line, Overview>();
   private _words: string | null = null;
+  private _asking: ReturnType<typeof setInterval> | undefined;
 }

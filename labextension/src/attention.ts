@@ -2,7 +2,7 @@
 
 import { Notification as LabNotification } from '@jupyterlab/apputils';
 
-import { news, type Run, type Work } from './work.js';
+import { keyOf, news, type Run, type Work } from './work.js';
 
 /** Milliseconds that the page is out of sight before the system's notifications are used. */
 const AWAY = 30_000;
@@ -19,21 +19,23 @@ export function callAttention(work: Work, go: (run: Run) => void): void {
   work.changed.connect((_, change) => {
     countInTitle(work.questions);
     const { run } = change;
+    const key = keyOf(run.panel, run.cell);
     if (change.ended || run.questions < change.before) {
-      LabNotification.dismiss(shown.get(run.cell) ?? '');
-      shown.delete(run.cell);
+      LabNotification.dismiss(shown.get(key) ?? '');
+      shown.delete(key);
     }
     const words = news(change);
     if (words === '') {
       return;
     }
     const waiting = (): boolean =>
-      change.ended || work.runs.some(each => each.cell === run.cell && each.questions > 0);
-    away.whenLong(() => waiting() && tellSystem(words, run, go));
+      change.ended ||
+      work.runs.some(each => keyOf(each.panel, each.cell) === key && each.questions > 0);
+    away.whenLong(() => waiting() && tellSystem(words, key, () => go(run)));
     if (!run.panel.isVisible) {
       const actions = [{ label: 'Show', callback: (): void => go(run) }];
       const options = { actions, autoClose: change.ended ? 10_000 : (false as const) };
-      shown.set(run.cell, LabNotification.emit(words, change.ended ? 'success' : 'info', options));
+      shown.set(key, LabNotification.emit(words, change.ended ? 'success' : 'info', options));
     }
   });
   new MutationObserver(() => countInTitle(work.questions)).observe(
@@ -70,14 +72,14 @@ class Away {
   private _since: number | null = document.hidden ? Date.now() : null;
 }
 
-function tellSystem(words: string, run: Run, go: (run: Run) => void): void {
+function tellSystem(words: string, tag: string, go: () => void): void {
   if (!('Notification' in window) || Notification.permission !== 'granted') {
     return;
   }
-  const shown = new Notification('agent-magics', { body: words, tag: run.cell });
+  const shown = new Notification('agent-magics', { body: words, tag });
   shown.onclick = (): void => {
     window.focus();
-    go(run);
+    go();
     shown.close();
   };
 }

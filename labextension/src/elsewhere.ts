@@ -4,7 +4,7 @@ import type { JupyterFrontEnd, SessionModel } from '@jupyterlab/application';
 
 import type { Around } from './around.js';
 import { Line } from './line.js';
-import { MENTIONED } from './link.js';
+import { ENDED, MENTIONED } from './link.js';
 
 type Services = JupyterFrontEnd['serviceManager'];
 
@@ -15,7 +15,9 @@ export class Elsewhere {
     private _around: Around,
     private _isOpen: (kernel: string) => boolean
   ) {
-    _services.sessions.runningChanged.connect(() => this._looking && this._compare());
+    const compare = (): void => void (this._looking && this._compare());
+    _services.sessions.runningChanged.connect(compare);
+    _around.changed.connect(compare); // this page may have opened one of them
   }
 
   look(looking: boolean): void {
@@ -32,14 +34,18 @@ export class Elsewhere {
     const wanted = new Map(models.filter(each => this._isWanted(each)).map(each => [each.kernel!.id, each]));
     for (const [id, line] of this._lines) {
       if (!wanted.has(id)) {
-        this._lines.delete(id);
         this._known.delete(id);
-        this._around.remove(line);
-        line.dispose();
-        line.kernel.dispose();
+        this._leave(id, line);
       }
     }
     wanted.forEach((model, id) => !this._known.has(id) && void this._connect(model, id));
+  }
+
+  private _leave(id: string, line: Line): void {
+    this._lines.delete(id);
+    this._around.remove(line);
+    line.dispose();
+    line.kernel.dispose();
   }
 
   private _isWanted({ type, kernel }: SessionModel): boolean {
@@ -63,6 +69,12 @@ export class Elsewhere {
             this._around.add({ line, path, panel: null });
           } else if (data.type === 'overview') {
             this._around.show(line, data);
+          }
+        });
+        // A kernel that restarts has no agents any more; when somebody looks again it may.
+        line.kernel.statusChanged.connect((_, status) => {
+          if (ENDED.includes(status)) {
+            this._leave(id, line);
           }
         });
         this._lines.set(id, line);

@@ -2,10 +2,11 @@
 
 import type { Output } from '@jupyterlab/notebook';
 
+import { stripAnsi } from './plain.js';
+
 /** Of a long error the last lines tell the most. */
 const MOST_LINES = 40;
 const MOST_VARIABLES = 10;
-const SEQUENCES = /\x1b\[[0-9;]*[A-Za-z]/g;
 
 /**
  * Write the prompt. Nothing of the cell or of its error is evaluated in it, only the variables are.
@@ -13,7 +14,8 @@ const SEQUENCES = /\x1b\[[0-9;]*[A-Za-z]/g;
  * @param variables - the names of variables that there are; those that the cell uses are shown.
  */
 export function makePrompt(source: string, error: Output, variables: string[]): string {
-  const lines = (error.traceback as string[]).join('\n').replace(SEQUENCES, '').split('\n');
+  const written = [error.traceback ?? []].flat().join('\n'); // a saved notebook may hold anything
+  const lines = stripAnsi(written).split('\n');
   const traceback = lines.slice(-MOST_LINES).join('\n');
   const words = [
     'This cell failed. Find out why and tell me how to fix it; look at the variables that it uses.',

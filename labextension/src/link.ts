@@ -16,10 +16,12 @@ import type { Work } from './work.js';
 const VERSION = 1;
 /** The class of a notebook whose kernel hears this page: rows at work can be stopped. */
 const LINKED = 'am-linked';
-/** Milliseconds for the kernel's answer to a question of the page. */
-const ANSWER_LIMIT = 2_000;
+/** Milliseconds for the kernel's answer to a question of the page; a slow machine takes some. */
+const ANSWER_LIMIT = 15_000;
 /** Milliseconds in which a cell that was moved is back. */
 const MOVING = 300;
+/** The states of a kernel whose agents are gone. */
+export const ENDED = ['restarting', 'autorestarting', 'dead'];
 /** What a notebook holds, or a cell that is run, where agent_magics may be loaded. */
 export const MENTIONED = /agent_magics|^\s*%{1,2}agent\b/m;
 
@@ -85,6 +87,7 @@ export class Link {
 
   dispose(): void {
     this._isDisposed = true;
+    clearTimeout(this._counting);
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._follow.dispose();
@@ -106,9 +109,12 @@ export class Link {
   /** Knock where the notebook is of our kind: its kernel may be running since long. */
   private async _begin(): Promise<void> {
     await this._panel.context.ready;
+    if (this._isDisposed) {
+      return;
+    }
     this._cells = this._cellIds();
     this._panel.context.model.cells.changed.connect(this._onCells, this);
-    if (!this._isDisposed && this._mentions()) {
+    if (this._mentions()) {
       await this._line.begin();
     }
   }
@@ -163,7 +169,7 @@ export class Link {
   // -- what becomes of cells and kernel -----------------------------------------------------------
 
   private _onStatus(_: Kernel, status: string): void {
-    if (['restarting', 'autorestarting', 'dead'].includes(status)) {
+    if (ENDED.includes(status)) {
       settleAll(this._panel);
       this._feet.dispose();
       this._follow.dispose();
@@ -179,7 +185,7 @@ export class Link {
       const before = this._cells;
       this._cells = this._cellIds();
       const gone = [...before].filter(id => !this._cells.has(id));
-      if (gone.length > 0 && !this._isDisposed && !this._panel.isDisposed) {
+      if (gone.length > 0) {
         this._line.send({ type: 'gone', cells: gone });
       }
     }, MOVING);
@@ -222,8 +228,9 @@ export class Link {
         if (data.done) {
           this._feet.end(String(data.cell));
           this._follow.end(String(data.cell));
-          this._work.end(String(data.cell));
-        } else {
+          this._work.end(this._panel, String(data.cell));
+        } else if (this._cellIds().has(String(data.cell))) {
+          // Notebooks that share a kernel hear of each other's cells.
           this._feet.show(data as unknown as FootData);
           this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);

@@ -69,7 +69,7 @@ async function save(file: File, link: Link | undefined): Promise<string> {
   for (let start = 0; start === 0 || start < bytes.length; start += PART) {
     const data = encode(bytes.subarray(start, start + PART));
     const last = start + PART >= bytes.length;
-    const answer = await link?.ask('paste', { key, name: file.name, data, last }, LIMIT);
+    const answer = await link?.ask('paste', { key, name: file.name, start, data, last }, LIMIT);
     if (!answer) {
       throw new Error(
         `${file.name} was not saved, since agent_magics is not loaded in this kernel: run the ` +

@@ -41,7 +41,8 @@ export class Work {
   }
 
   show(panel: NotebookPanel, data: FootData): void {
-    const before = this._runs.get(data.cell);
+    const key = keyOf(panel, data.cell);
+    const before = this._runs.get(key);
     const run = {
       panel,
       cell: data.cell,
@@ -49,30 +50,34 @@ export class Work {
       questions: data.questions,
       began: before?.began ?? Date.now() - data.elapsed * 1000
     };
-    this._runs.set(data.cell, run);
+    this._runs.set(key, run);
     this._changed.emit({ run, before: before?.questions ?? 0, ended: false });
   }
 
-  end(cell: string): void {
-    const run = this._runs.get(cell);
-    if (run !== undefined) {
-      this._runs.delete(cell);
-      this._changed.emit({ run, before: run.questions, ended: true });
-    }
+  end(panel: NotebookPanel, cell: string): void {
+    this._remove(this._runs.get(keyOf(panel, cell)), true);
   }
 
   /** A notebook was closed, or has another kernel: its runs are not followed any more. */
   leave(panel: NotebookPanel): void {
-    for (const run of this.runs) {
-      if (run.panel === panel) {
-        this._runs.delete(run.cell);
-        this._changed.emit({ run, before: run.questions, ended: false });
-      }
+    this.runs.filter(run => run.panel === panel).forEach(run => this._remove(run, false));
+  }
+
+  /** Its questions, if any, do not wait any more. */
+  private _remove(run: Run | undefined, ended: boolean): void {
+    if (run !== undefined) {
+      this._runs.delete(keyOf(run.panel, run.cell));
+      this._changed.emit({ run: { ...run, questions: 0 }, before: run.questions, ended });
     }
   }
 
   private _runs = new Map<string, Run>();
   private _changed = new Signal<this, Change>(this);
+}
+
+/** What tells runs apart: a copy of a notebook has cells of the same ids. */
+export function keyOf({ id }: NotebookPanel, cell: string): string {
+  return `${id} ${cell}`;
 }
 
 /** The words of the status bar; "" where no agent is at work. */

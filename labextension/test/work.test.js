@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { makePrompt } from '../lib/failures.js';
 import { news, summary, Work } from '../lib/work.js';
 
-const panel = { context: { path: 'folder/sales.ipynb' } };
+const panelOf = (id, path) => ({ id, context: { path } });
+const panel = panelOf('p', 'folder/sales.ipynb');
 const foot = (cell, questions, elapsed = 0) => ({ cell, questions, elapsed, doing: 'Runs shell' });
 
 function follow() {
@@ -27,9 +28,9 @@ test('the end of a long run is told, that of a short one is not', () => {
   const { work, told } = follow();
   work.show(panel, foot('long', 0, 31));
   work.show(panel, foot('short', 0, 29));
-  work.end('long');
-  work.end('short');
-  work.end('unknown');
+  work.end(panel, 'long');
+  work.end(panel, 'short');
+  work.end(panel, 'unknown');
   assert.deepEqual(told, ['', '', 'The agent in sales.ipynb has ended its turn.', '']);
 });
 
@@ -38,7 +39,7 @@ test('the status bar counts agents and questions', () => {
   const seen = [summary(work)];
   work.show(panel, foot('a', 0));
   seen.push(summary(work));
-  work.show({ context: { path: 'b' } }, foot('b', 2));
+  work.show(panelOf('q', 'b'), foot('b', 2));
   seen.push(summary(work));
   work.leave(panel);
   seen.push(summary(work));
@@ -48,6 +49,35 @@ test('the status bar counts agents and questions', () => {
     '2 agents at work · 2 questions wait for you',
     '1 agent at work · 2 questions wait for you'
   ]);
+});
+
+test('a copy of a notebook, whose cells have the same ids, has runs of its own', () => {
+  const { work, told } = follow();
+  const copy = panelOf('q', 'folder/sales-Copy1.ipynb');
+  work.show(panel, foot('a', 1, 31));
+  work.show(copy, foot('a', 1, 31));
+  work.end(copy, 'a');
+  assert.deepEqual(work.runs.map(run => run.panel), [panel]);
+  assert.deepEqual(told, [
+    'The agent in sales.ipynb waits for your answer.',
+    'The agent in sales-Copy1.ipynb waits for your answer.',
+    'The agent in sales-Copy1.ipynb has ended its turn.'
+  ]);
+});
+
+test('with a notebook its questions go, so that nothing goes on asking for them', () => {
+  const { work } = follow();
+  work.show(panel, foot('a', 1));
+  const seen = [];
+  work.changed.connect((_, { run, before }) => seen.push([before, run.questions]));
+  work.leave(panel);
+  assert.deepEqual(seen, [[1, 0]]);
+});
+
+test('an error of a saved notebook may lack everything', () => {
+  for (const traceback of [undefined, null, 'text', [1, null], {}]) {
+    assert.ok(makePrompt('x', { output_type: 'error', traceback }, []).startsWith('%%agent'));
+  }
 });
 
 test('a prompt about an error holds nothing that is evaluated, and no open fence', () => {

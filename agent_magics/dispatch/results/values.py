@@ -15,6 +15,8 @@ _SAMPLE = 50
 _DEEPEST = 3
 # Named columns; a frame may have thousands.
 COLUMNS = 20
+# Characters of a text that are shown.
+_LONGEST = 60
 
 _SCALARS = frozenset((type(None), bool, int, float, complex))
 _TEXTS = (str, bytes, bytearray)
@@ -72,11 +74,16 @@ def members_of(kind: type) -> Mapping[str, Any]:
 
 
 def library_class(value: object) -> tuple[str, str] | None:
-    """Return the (library, class) of `value` where a known library defines it or a base of it."""
+    """Return the (library, class) of `value` where a known library defines it or a base of it.
+
+    None for a class of somebody else that defines anew what would be read.
+    """
     for base in bases_of(type(value)):
         known = made_by(base)
         if known in _MEASURES:
             return known
+        if known[0] not in _LIBRARIES and not _READ.isdisjoint(members_of(base)):
+            return None
     return None
 
 
@@ -179,6 +186,28 @@ _MEASURES: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("xarray", "Dataset"): lambda v: v.nbytes,
     ("PIL", "Image"): lambda v: v.size[0] * v.size[1] * len(v.getbands()),
 }
+
+_LIBRARIES = frozenset(library for library, _ in _MEASURES)
+# What the functions here read of a value of a known library.
+_READ = frozenset(
+    (
+        "__getattribute__",
+        "__len__",
+        "columns",
+        "dtype",
+        "dtypes",
+        "element_size",
+        "estimated_size",
+        "getbands",
+        "memory_usage",
+        "mode",
+        "nbytes",
+        "numel",
+        "shape",
+        "size",
+        "sizes",
+    )
+)
 
 
 # -- what it is ------------------------------------------------------------------------------------
@@ -291,15 +320,15 @@ _KINDS = {
 }
 
 
-def short_value(value: Any, longest: int = 60) -> str:
+def short_value(value: Any) -> str:
     """Return a plain scalar or the start of a text as code; "" for everything else."""
     kind = type(value)
-    if kind is int and value.bit_length() > 4 * longest:
+    if kind is int and value.bit_length() > 4 * _LONGEST:
         return ""
     if kind in _SCALARS:
         return repr(value)
     if kind in (str, bytes):
-        return repr(value) if len(value) <= longest else repr(value[:longest]) + "…"
+        return repr(value) if len(value) <= _LONGEST else repr(value[:_LONGEST]) + "…"
     return ""
 
 

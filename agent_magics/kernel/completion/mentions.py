@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from agent_magics.dispatch.results.values import describe_value
+from agent_magics.dispatch.results.values import describe_value, kind_of
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.files.folders import FolderWalk
 from agent_magics.files.paths import read_judge
@@ -24,7 +23,7 @@ _EXPRESSION = re.compile(r"\{\{\s*([^\W\d]\w*)?\Z")
 _COLUMNS = re.compile(r"(?<= columns) \(.*", re.DOTALL)  # the names, which are too long here
 _PROMPT = re.compile(r"\s*(/[\w-]*)\Z")
 # Nothing that a person would show to a model as data.
-_NO_DATA = (ModuleType, type, FunctionType, BuiltinFunctionType)
+_NO_DATA = ("module", "class", "function")
 _MOST_VARIABLES, _MOST_FILES = 100, 50
 _PATIENCE = 0.3  # seconds for the files of a large workspace
 _NO_SIZE = 1 << 62  # bytes below which a description leaves the size out
@@ -77,7 +76,7 @@ def find_variables(
         if name.startswith(begun)
         and not name.startswith("_")
         and name not in own
-        and not isinstance(value, _NO_DATA)
+        and kind_of(value) not in _NO_DATA
         and not is_tool(value)
     )
     return [

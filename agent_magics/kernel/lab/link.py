@@ -7,6 +7,7 @@ they are only handed over here.
 """
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,6 +25,8 @@ Data = Mapping[str, Any]
 
 # Ended cells whose outputs are kept for pages that were away.
 MOST_KEPT = 20
+# Seconds for which a page watches; it says so again each minute, unless it has crashed.
+WATCH_LIMIT = 300.0
 
 
 class CellRef(NamedTuple):
@@ -80,6 +83,7 @@ class Page:
         self.reach = ""
         self.is_watcher = hello.get("watcher") is True
         self.watching: str | None = None
+        self.watches_until = 0.0  # by `time.monotonic`
         self.tools: Sequence[Data] = _tools_of(hello)
 
     def say(self, kind: str, /, **fields: Any) -> None:
@@ -146,7 +150,12 @@ class LabLink:
     @property
     def watching(self) -> tuple[Page, ...]:
         """The pages that show what the agents do."""
-        return tuple(page for page in tuple(self._pages.values()) if page.watching is not None)
+        now = time.monotonic()
+        return tuple(
+            page
+            for page in tuple(self._pages.values())
+            if page.watching is not None and now < page.watches_until
+        )
 
     @property
     def reach(self) -> str:
@@ -167,7 +176,8 @@ class LabLink:
     # -- what pages say ---------------------------------------------------------------------------
 
     def _open(self, comm: Any, message: Data) -> None:
-        page = self._let_in(comm.comm_id, message["content"].get("data") or {})
+        hello = message["content"].get("data")
+        page = self._let_in(comm.comm_id, hello if isinstance(hello, dict) else {})
         comm.on_msg(lambda sent: self._receive(page, sent["content"].get("data"), "subshell"))
         comm.on_close(lambda _: self.drop(page))
 
@@ -253,7 +263,7 @@ class LabLink:
             case {"type": "settings", "values": dict(values)}:
                 report(values)
             case {"type": "watch", "words": str() | None as words}:
-                page.watching = words
+                page.watching, page.watches_until = words, time.monotonic() + WATCH_LIMIT
                 self.on_watch()
 
     def _answer(self, about: str, question: Data) -> Data:

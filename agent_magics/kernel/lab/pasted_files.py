@@ -34,7 +34,8 @@ class PastedFiles:
         """Take a part of a file; save the file with its last part.
 
         Args:
-            part: `key` (of the file), `name`, `data` (base64) and `last`, as a page sends them.
+            part: `key` (of the file), `name`, `start` (in bytes), `data` (base64) and `last`, as a
+                page sends them.
             workspace: the folder of the agent.
 
         Returns:
@@ -43,15 +44,19 @@ class PastedFiles:
         Raises:
             FatalError: it is too large, or cannot be saved.
         """
-        key = str(part["key"])
+        key, name = str(part["key"]), plain_name(str(part["name"]))
         with self._lock:
             while key not in self._parts and len(self._parts) >= _MOST_AT_ONCE:
                 del self._parts[next(iter(self._parts))]  # its page has gone
             data = self._parts.setdefault(key, bytearray())
+            if part["start"] != len(data):
+                del self._parts[key]
+                raise FatalError(
+                    f"{name} was not saved, since too many files came at once; paste it once more."
+                )
             data += base64.b64decode(str(part["data"]), validate=True)
             if len(data) > MOST_BYTES or part["last"]:
                 del self._parts[key]
-        name = plain_name(str(part["name"]))
         if len(data) > MOST_BYTES:
             raise FatalError(
                 f"{name} is larger than {MOST_BYTES >> 20} MiB, so it was not saved; copy it into "

@@ -19,6 +19,7 @@ _COMMANDS = ("command", "commands")
 _EDITS = ("file written", "files written")
 _SEARCHES = ("search", "searches")
 _NOTES = ("note", "notes")
+_LOOKUPS = ("symbol looked up", "symbols looked up")
 _NOUNS = {
     **dict.fromkeys(("shell", "shell_command", "exec_command", "local_shell"), _COMMANDS),
     **dict.fromkeys(("write_file", "edit_file"), _EDITS),
@@ -32,6 +33,26 @@ _NOUNS = {
     "inspect_variables": ("look at variables", "looks at variables"),
     "view_image": ("picture viewed", "pictures viewed"),
     "web_search": ("web search", "web searches"),
+    "symbols": ("symbol search", "symbol searches"),
+    **dict.fromkeys(("references", "definition", "call_graph"), _LOOKUPS),
+    "edit_symbol": ("symbol edited", "symbols edited"),
+    "diagnostics": ("check of code", "checks of code"),
+    "notebook_read": ("look at the notebook", "looks at the notebook"),
+    "notebook_insert_cell": ("cell inserted", "cells inserted"),
+    "notebook_edit_cell": ("cell edited", "cells edited"),
+    "notebook_delete_cell": ("cell deleted", "cells deleted"),
+    "notebook_run_cell": ("cell run", "cells run"),
+    "write_stdin": ("input to a command", "inputs to commands"),
+    "kill_session": ("command ended", "commands ended"),
+    "list_sessions": ("look at commands", "looks at commands"),
+    "batch": ("batch of calls", "batches of calls"),
+    "read_skill": ("skill read", "skills read"),
+    "spawn_agent": ("sub-agent begun", "sub-agents begun"),
+    "resume_agent": ("sub-agent resumed", "sub-agents resumed"),
+    "close_agent": ("sub-agent closed", "sub-agents closed"),
+    "list_agents": ("look at sub-agents", "looks at sub-agents"),
+    "send_input": ("message to a sub-agent", "messages to sub-agents"),
+    "wait": ("wait for sub-agents", "waits for sub-agents"),
 }
 
 

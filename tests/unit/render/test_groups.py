@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from agent_magics import tools
 from agent_magics.render.blocks.groups import group_calls
 from agent_magics.render.mime import blocks_item, item_bundle
 from agent_magics.render.text import to_markdown, to_plain
@@ -28,6 +29,13 @@ def test_a_run_of_calls_is_counted_by_what_they_do() -> None:
     (group,) = group_calls(items)
     assert group["title"] == "2 commands, 2 files read, 1 patch, 1 call of revenue"
     assert group["items"] == items
+
+
+@pytest.mark.parametrize("name", sorted({*tools.__all__} - {"request_user_input", "update_plan"}))
+def test_what_a_tool_of_ours_does_is_said_in_words(name: str) -> None:
+    (group,) = group_calls([tool_item(name=name), tool_item(name=name)])
+    assert "call" not in group["title"].replace("batches of calls", "")
+    assert "_" not in group["title"]
 
 
 def test_reasoning_between_calls_folds_with_them() -> None:

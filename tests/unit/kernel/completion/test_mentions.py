@@ -3,7 +3,9 @@
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given
@@ -38,6 +40,38 @@ def test_variables_are_offered_with_type_and_shape() -> None:
     ]
     for elsewhere in ("%%agent\nme@sal", "sum(@sal", "x = 1\n%%agent\n@sal"):
         assert not offered(elsewhere, **people)
+
+
+class Lazy:
+    """A value that begins to work when it is looked at, as proxies and mocks do."""
+
+    looked_at: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name: str) -> object:
+        Lazy.looked_at.append(name)
+        return object.__getattribute__(self, name)
+
+    def __call__(self) -> None: ...
+
+
+class LazyFrame(pd.DataFrame):
+    """A table whose size is computed when it is asked for."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        Lazy.looked_at.append("shape")
+        return 1, 1
+
+
+@pytest.mark.parametrize(
+    "begun",
+    ["\n@va", "\n{{va", " --map va", " --into va", " --output va", " --tools va", " --model va"],
+)
+def test_values_are_not_asked_for_anything(begun: str) -> None:
+    frame = LazyFrame({"n": [1]})
+    Lazy.looked_at.clear()
+    offered(f"%%agent{begun}", value=Lazy(), values=frame)
+    assert Lazy.looked_at == []
 
 
 def test_files_are_offered_but_for_ignored_and_secret_ones(tmp_path: Path) -> None:

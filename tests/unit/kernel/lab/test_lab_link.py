@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.kernel.lab.link import CellRef, LabLink, Page
+from agent_magics.kernel.lab.link import WATCH_LIMIT, CellRef, LabLink, Page
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.protocol.items import InputImage, InputText
 
@@ -14,8 +14,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-FIELDS = ("type", "id", "call_id", "content", "tools", "items", "success")
-KINDS = st.sampled_from(["ping", "tools", "question", "reply", "result", "bye", "knock"])
+FIELDS = ("id", "call_id", "cell", "cells", "content", "tools", "items", "values", "words", "about")
+HEARD = "ask bye drop gone knock ping question reply result say settings stop tools watch"
+KINDS = st.sampled_from(HEARD.split())
 SAID = st.dictionaries(st.sampled_from(FIELDS), JSON).flatmap(
     lambda fields: KINDS.map(lambda kind: {**fields, "type": kind})
 )
@@ -43,12 +44,41 @@ class SilentKernel:
         return {}
 
 
+class RecordingComm:
+    """A comm as far as a link needs one."""
+
+    comm_id = "comm"
+
+    def on_msg(self, _: Any) -> None: ...
+
+    def on_close(self, _: Any) -> None: ...
+
+
 @settings(max_examples=50)
 @given(SAID | JSON)
 def test_a_page_can_say_anything(said: Any) -> None:
     page = Page(SilentKernel(), "comm", {})
     LabLink(None)._receive(page, said, "subshell")
     assert page.reach == "", "a ping on the main thread proves nothing"
+
+
+@settings(max_examples=50)
+@given(JSON)
+def test_a_page_can_introduce_itself_as_anything(hello: Any) -> None:
+    link, kernel = LabLink(None), SilentKernel()
+    link._kernel = kernel
+    link._open(RecordingComm(), {"content": {"data": hello}})
+    assert [said["type"] for said in kernel.session.sent] == ["welcome"]
+
+
+def test_a_page_that_says_nothing_more_is_not_told_for_ever() -> None:
+    """It has crashed, and said no goodbye."""
+    link, page = LabLink(None), Page(SilentKernel(), "comm", {"inbox": "i"})
+    link._pages["i"] = page
+    link._receive(page, {"type": "watch", "words": ""}, "subshell")
+    assert link.watching == (page,)
+    page.watches_until -= WATCH_LIMIT
+    assert link.watching == ()
 
 
 @settings(max_examples=50)

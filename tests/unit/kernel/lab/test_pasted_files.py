@@ -2,7 +2,9 @@
 
 import base64
 import re
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -13,15 +15,16 @@ from agent_magics.protocol.errors import FatalError
 
 
 def part(
-    data: bytes, name: str = "a.png", *, key: str = "k", last: bool = True
+    data: bytes, name: str = "a.png", *, key: str = "k", start: int = 0, last: bool = True
 ) -> dict[str, object]:
-    return {"key": key, "name": name, "data": base64.b64encode(data).decode(), "last": last}
+    encoded = base64.b64encode(data).decode()
+    return {"key": key, "name": name, "start": start, "data": encoded, "last": last}
 
 
 def test_a_file_comes_in_parts_and_is_never_written_over_another(tmp_path: Path) -> None:
     files = PastedFiles()
     assert files.receive(part(b"one ", last=False), tmp_path) == {}
-    assert files.receive(part(b"two"), tmp_path) == {"path": "pasted/a.png"}
+    assert files.receive(part(b"two", start=4), tmp_path) == {"path": "pasted/a.png"}
     assert files.receive(part(b"three"), tmp_path) == {"path": "pasted/a-2.png"}
     assert (tmp_path / "pasted/a.png").read_bytes() == b"one two"
     assert (tmp_path / "pasted/a-2.png").read_bytes() == b"three"
@@ -48,9 +51,22 @@ def test_a_large_file_is_refused_and_forgotten(tmp_path: Path) -> None:
     half = bytes(MOST_BYTES // 2 + 1)
     files.receive(part(half, "film.mov", last=False), tmp_path)
     with pytest.raises(FatalError, match=r"film.mov is larger than 20 MiB, so it was not saved"):
-        files.receive(part(half, "film.mov", last=False), tmp_path)
+        files.receive(part(half, "film.mov", start=len(half), last=False), tmp_path)
     assert files.receive(part(b"x"), tmp_path) == {"path": "pasted/a.png"}
     assert [file.name for file in tmp_path.rglob("*.*")] == ["a.png"]
+
+
+@given(st.permutations([*range(6)] * 3))
+def test_a_file_is_saved_whole_or_not_at_all(order: list[int]) -> None:
+    """However many pages send files at the same time, each a part after the other."""
+    files, sent, saved = PastedFiles(), dict.fromkeys(order, 0), list[str]()
+    with TemporaryDirectory() as folder:
+        for which in order:
+            sent[which] += 1
+            piece = part(b"x", key=str(which), start=sent[which] - 1, last=sent[which] == 3)
+            with suppress(FatalError):
+                saved += filter(None, [files.receive(piece, Path(folder)).get("path")])
+        assert {(Path(folder) / path).read_bytes() for path in saved} <= {b"xxx"}
 
 
 def test_names_stay_readable() -> None:
