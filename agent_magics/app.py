@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agent_magics.composition import ComposedAgent, live_namespace
+from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
@@ -127,11 +127,7 @@ class Agent(ComposedAgent):
         if model is not None:
             settings["model"] = model
         agent = cls(**settings)
-        try:
-            agent.session.resume(begun.conversation, live_namespace())
-        except BaseException:
-            agent.close()
-            raise
+        agent._continue(begun.conversation)
         lost = [name for name in begun.lost if name not in {*given, *_named(model, tools)}]
         if lost:
             agent.session.conversation.notes.append(
@@ -157,8 +153,16 @@ class Agent(ComposedAgent):
         if self._models.given is not None:
             given["model"] = self._models.given
         agent = Agent(**given)
-        agent.session.resume(child, live_namespace())
+        agent._continue(child)
         return agent
+
+    def _continue(self, conversation: str) -> None:
+        """Continue a recorded conversation; where that fails, close this agent, which is new."""
+        try:
+            self.session.resume(conversation, FRONT_ENDS.current().namespace)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def conversation_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Forks of tests cannot multiply, and what was not tested is told."""
+"""Forks of tests cannot multiply, pages are waited for, and what was not tested is told."""
 
 import ast
 import os
@@ -30,6 +30,64 @@ def test_only_one_module_forks_pytest():
         ROOT / "tests/unit/rows/engines/test_executors.py"
     )  # its forking pool starts nothing
     assert {place.rpartition(":")[0] for place in found} == {forks.__file__, spawns}, found
+
+
+# What a page shows is drawn later than it is told, so that a test asks until it is so: by
+# Playwright's `expect`, or in `wait_until`. (Texts and lists have `count` too, with an argument.)
+READ_AT_ONCE = {
+    *("all_inner_texts", "all_text_contents", "bounding_box", "get_attribute", "inner_html"),
+    *("inner_text", "input_value", "is_checked", "is_disabled", "is_editable", "is_enabled"),
+    *("is_hidden", "is_visible", "sources", "text_content", "sleep", "wait_for_timeout"),
+}
+READ_WITHOUT_ARGUMENTS = {"count"}
+
+
+def reads_at_once(source: str) -> list[int]:
+    """Return the lines of a test of the browser that look at a page once, or only pause."""
+    tree = ast.parse(source)
+    waits = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "wait_until"
+    ]
+    waited = {id(inner) for node in waits for inner in ast.walk(node)}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and id(node) not in waited
+        and (
+            node.func.attr in READ_AT_ONCE
+            or (node.func.attr in READ_WITHOUT_ARGUMENTS and not node.args)
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("assert 'x' in page.cell(1).inner_text()", True),
+        ("texts = page.outputs(1).all_inner_texts()", True),
+        ("assert page.questions.count() == 0", True),
+        ("assert page.sources()[1] == 'x'", True),
+        ("page.page.wait_for_timeout(300)", True),
+        ("time.sleep(1)", True),
+        ("page.wait_until(lambda: page.sources()[1] == 'x')", False),
+        ("expect(page.questions).to_have_count(0)", False),
+        ("assert text.count('x') == 2", False),
+    ],
+)
+def test_a_look_at_a_page_without_a_wait_is_found(line, refused):
+    assert bool(reads_at_once(line)) is refused
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("tests/browser/*.py")), ids=lambda path: path.name
+)
+def test_what_a_page_shows_is_waited_for(path):
+    source = path.read_text(encoding="utf-8")
+    assert [f"{path.name}:{line}" for line in reads_at_once(source)] == []
 
 
 def test_a_fork_returns_what_its_function_did():

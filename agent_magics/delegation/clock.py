@@ -1,6 +1,7 @@
 """Measures the time that a sub-agent works, and calls back when its time is over."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -25,10 +26,10 @@ class WorkClock:
 
     @property
     def seconds(self) -> float:
-        """The time worked so far, in seconds."""
+        """The time worked so far, in seconds; thread-safe."""
         if self._timer is None:
             return self._worked
-        return self._worked + asyncio.get_running_loop().time() - self._began
+        return self._worked + time.monotonic() - self._began
 
     @property
     def left(self) -> float:
@@ -43,8 +44,8 @@ class WorkClock:
         """Undo one `stop`."""
         self._stops -= 1
         if self._stops == 0:
+            self._began = time.monotonic()
             loop = asyncio.get_running_loop()
-            self._began = loop.time()
             self._timer = loop.call_later(min(self.left, _LONGEST), self._on_late)
 
     def stop(self) -> None:

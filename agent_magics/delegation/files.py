@@ -17,7 +17,7 @@ from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, NAME, AgentT
 from agent_magics.dispatch.turn.agents import AgentBudget
 from agent_magics.files.paths import printable
 from agent_magics.project.front_matter import NotFrontMatter, Value, split_front_matter
-from agent_magics.project.texts import decode_text, entries_below, open_listed
+from agent_magics.project.texts import decode_text, entries_below, opened, reason_of
 from agent_magics.protocol.errors import FatalError
 
 # Characters of the instructions in one file.
@@ -71,7 +71,10 @@ def find_types(workspace: Path) -> FoundTypes:
     """Return the types of sub-agents in a workspace: built-in, the person's, the project's."""
     found = FoundTypes()
     own, project = config_folder() / "agents", ProjectAgents(workspace)
-    sources = (own, partial(_files_in, own)), (project.folder, partial(_trusted, project, found))
+    sources = (
+        (own, partial(_files_in, own, links=True)),
+        (project.folder, partial(_trusted, project, found)),
+    )
     for folder, read in sources:
         try:
             files = read()
@@ -94,20 +97,15 @@ def _trusted(project: ProjectAgents, found: FoundTypes) -> Sequence[_File]:
     return ()
 
 
-def _files_in(folder: Path) -> Sequence[_File]:
+def _files_in(folder: Path, *, links: bool = False) -> Sequence[_File]:
     try:
-        descriptor = open_listed(os.fspath(folder))
+        with opened(folder, links=links) as descriptor:
+            entries = list(entries_below(descriptor))
+            return [(each.path, each.read()) for each in entries if _is_agent_file(each.path)]
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise FatalError(f"{folder} is not read: {error.strerror or error}.") from None
-    try:
-        entries = list(entries_below(descriptor))
-        return [(each.path, each.read()) for each in entries if _is_agent_file(each.path)]
-    except OSError as error:
-        raise FatalError(f"{folder} is not read: {error.strerror or error}.") from None
-    finally:
-        os.close(descriptor)
+        raise FatalError(f"{folder} is not read: {reason_of(error)}.") from None
 
 
 def _is_agent_file(path: str) -> bool:

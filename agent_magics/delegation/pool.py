@@ -75,8 +75,8 @@ class AgentPool:
         self._conversation: Conversation | None = None
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._turns = PresentTurns()
-        self._work: dict[str, asyncio.Task[None]] = {}
-        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._work: dict[SubAgent, asyncio.Task[None]] = {}
+        self._closing: dict[SubAgent, asyncio.Task[None]] = {}
 
     # -- the turns of the agent --------------------------------------------------------------------
 
@@ -147,11 +147,12 @@ class AgentPool:
     ) -> SubAgent:
         """Make a sub-agent that has not begun."""
         path = f"{self._session.agent}/{name}"
-        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(name))
+        clock = WorkClock(budget.seconds or math.inf, lambda: self._late(agent))
         link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
         own = narrowed(setup, kind, request, budget, path, link, output)
         session = self._made_session(path, setup)
-        return SubAgent(name, kind, request, budget, link, clock, session, own)
+        agent = SubAgent(name, kind, request, budget, link, clock, session, own)
+        return agent
 
     def _made_session(self, path: str, setup: TurnConfig) -> Session:
         begin = self._begin_record(path, setup)
@@ -184,12 +185,12 @@ class AgentPool:
             agent.link.on_overspent = lambda budget: self._stop_turn(turn, budget)
         agent.tell()
         task = asyncio.create_task(work, name=f"sub-agent {agent.name}")
-        self._work[agent.name] = task
+        self._work[agent] = task
         task.add_done_callback(lambda _: self._finish(agent))
 
     def _finish(self, agent: SubAgent) -> None:
         """Release what a sub-agent held, and report its end if nothing follows."""
-        del self._work[agent.name]
+        del self._work[agent]
         if not agent.is_over:  # it was stopped before its first step
             agent.end("stopped", agent.problem or "stopped before it began")
         conversation = agent.link.conversation
@@ -205,9 +206,9 @@ class AgentPool:
 
     def _release(self, agent: SubAgent) -> None:
         """Close the session of a sub-agent that has ended, beside everything else."""
-        if agent.name not in self._closing:  # else its further work ended before it began
-            closing = self._closing[agent.name] = asyncio.create_task(agent.close())
-            closing.add_done_callback(lambda _: self._closing.pop(agent.name))
+        if agent not in self._closing:  # else its further work ended before it began
+            closing = self._closing[agent] = asyncio.create_task(agent.close())
+            closing.add_done_callback(lambda _: self._closing.pop(agent))
 
     def _follows(self, agent: SubAgent) -> bool:
         """Begin what follows the work that has ended; return whether there is any."""
@@ -261,7 +262,7 @@ class AgentPool:
         agent.following = lambda: self.go_on(agent, turn, call_id, prompt)
 
     async def _go_on(self, agent: SubAgent, prompt: str) -> None:
-        closing = self._closing.get(agent.name)
+        closing = self._closing.get(agent)
         if closing is not None:
             await asyncio.shield(closing)  # a stop ends this wait, and not the closing
         make = partial(self._made_session, agent.path, agent.setup)
@@ -272,7 +273,7 @@ class AgentPool:
         agent.following = None
         if agent.status == "queued":
             agent.problem = reason
-            self._work[agent.name].cancel()
+            self._work[agent].cancel()
         else:
             agent.stop(reason)
 
@@ -299,8 +300,7 @@ class AgentPool:
         while waiting := [*self._work.values(), *self._closing.values()]:
             await asyncio.wait(waiting)
 
-    def _late(self, name: str) -> None:
-        agent = self.agents[name]
+    def _late(self, agent: SubAgent) -> None:
         self.stop(agent, f"its budget (seconds={agent.budget.seconds:g}) is used up")
 
     # -- which there are ---------------------------------------------------------------------------

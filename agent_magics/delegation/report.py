@@ -3,7 +3,7 @@
 import re
 
 from agent_magics.delegation.child import SubAgent
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.engine.conversation import Conversation
 from agent_magics.protocol.errors import RespondToModel
 

@@ -40,9 +40,9 @@ class CallInProgress:
     Args:
         call: the call as the model wrote it.
         turn: the data that all calls of its turn share.
-        place: its place in the order of these calls; None for one that runs under its parent's.
 
     Attributes:
+        place: its place in the order of the turn's calls; None under that of its parent.
         context: the tool's view of the call.
         status: the part of these data that the tool may read.
         state: changed by `move` alone.
@@ -68,6 +68,7 @@ class CallInProgress:
     state = CallState.PENDING
     actions: Sequence[Action] = ()
     requirement: NeedsApproval | None = None
+    place: QueuePlace | None = None
     asked = False
     bypass = False
     is_settled = False
@@ -78,10 +79,9 @@ class CallInProgress:
     skipped = ""
     note = ""
 
-    def __init__(self, call: ToolCall, turn: TurnContext, place: QueuePlace | None = None) -> None:
+    def __init__(self, call: ToolCall, turn: TurnContext) -> None:
         self.call = call
         self.turn = turn
-        self.place = place
         self.status = CallStatus()
         self.context = ToolContext(
             turn, call.call_id, call.tool_name, call.parent_call_id, self.status

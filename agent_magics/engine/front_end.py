@@ -1,6 +1,6 @@
 """Registers the front end of this process: the host for questions, the live kernel, serving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # loading the extension imports this module, and must be quick
@@ -43,6 +43,11 @@ class FrontEnd(NamedTuple):
     live_kernel: "LiveKernel | None" = None
     serve_host: Callable[[Any], ServeHost] | None = None
     map_watcher: Callable[[Any, bool], Any] | None = None
+
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The variables of the live kernel; none outside of one."""
+        return {} if self.live_kernel is None else self.live_kernel.namespace
 
 
 class FrontEndRegistry:

@@ -1,43 +1,28 @@
-"""Runs the turns of a conversation on the engine's thread; ops in, events out."""
+"""Takes the ops of an agent: starts turns, passes answers on, replaces its conversation."""
 
-import asyncio
-import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from agent_magics.dispatch.handlers.dynamic import DynamicTool
 from agent_magics.dispatch.handlers.registrations import ToolRegistrations
-from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.context import Emit
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.outbox import Listener, Outbox
 from agent_magics.engine.channels.requests import WorkQueue
 from agent_magics.engine.channels.rollout import Rollout
-from agent_magics.engine.channels.server_notifications import ServerNews
-from agent_magics.engine.context.history import FAILED, INTERRUPTED
 from agent_magics.engine.conversation import Conversation
-from agent_magics.engine.endings import Ending, ending_of, spent
 from agent_magics.engine.past.archive import Archive
 from agent_magics.engine.thread import EngineThread
-from agent_magics.engine.turn import Turn
-from agent_magics.engine.turn_builder import SessionChannels, build_turn
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.models.base import Model
+from agent_magics.engine.turns.builder import SessionChannels
+from agent_magics.engine.turns.runner import TurnRunner
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.events import (
-    SessionConfigured,
-    TurnAborted,
-    TurnCompleted,
-    TurnFailed,
-    TurnStarted,
-    Warned,
-)
-from agent_magics.protocol.items import UserMessage, text_of
+from agent_magics.protocol.events import Warned
+from agent_magics.protocol.items import text_of
 from agent_magics.protocol.ops import (
     Answer,
     CallTool,
@@ -54,11 +39,8 @@ from agent_magics.protocol.ops import (
     Steer,
 )
 from agent_magics.protocol.records import ConversationNamed, RecordBegun
-from agent_magics.protocol.tools import CustomPayload, FunctionPayload, ToolCall, ToolPayload
 
 _LOG = logging.getLogger("agent_magics")
-
-_TurnWork: TypeAlias = Callable[[Turn], Awaitable[Ending]]
 
 # Seconds that a stopped turn may take to clean up before it is abandoned.
 CLEAN_UP_LIMIT = 1.0
@@ -70,7 +52,7 @@ class Session:
     `submit` may be called from any thread; all other changes are made on the engine's loop.
 
     Attributes:
-        conversation: the state that is kept from turn to turn.
+        turns: runs its turns.
         channels: the channels of its turns.
         registrations: the registered tools.
         configure: changes the settings of the turns to come; set by the agent.
@@ -94,19 +76,14 @@ class Session:
         self.engine = engine
         self.agent = agent
         self._archive = Archive(agent, rollout_folder, describe, make_room)
-        self.conversation, rollout = self._archive.new()
+        conversation, rollout = self._archive.new()
         self.outbox = Outbox(engine, agent, rollout)
-        self.conversation.record_in(self.outbox.keep, self.outbox.flush)
+        conversation.record_in(self.outbox.keep, self.outbox.flush)
         additions = Additions(agent, self.outbox.keep, self._notice_keys)
         self.channels = SessionChannels(engine, self.outbox, WorkQueue(engine.loop), additions)
+        self.turns = TurnRunner(agent, conversation, self.channels)
         self.registrations = ToolRegistrations()
         self.configure: Callable[[Mapping[str, Any]], None] = _refuse_settings
-        self._servers = ServerNews(self.outbox)
-        self._setups: dict[str, TurnConfig] = {}
-        self._tasks: dict[str, asyncio.Task[Ending]] = {}
-        self._prompt_turn = ""
-        self._begin_lock = threading.Lock()
-        self._configured = False
         self._is_shut_down = False
 
     # -- its conversation -------------------------------------------------------------------------
@@ -122,7 +99,7 @@ class Session:
             FatalError: there is no such turn, or the record cannot be written.
         """
         self.begin_record()
-        return self._archive.fork(self.conversation, turn, name, running=self._prompt_turn)
+        return self._archive.fork(self.conversation, turn, name, running=self.turns.prompt)
 
     def rename(self, conversation: str, name: str) -> None:
         """Give a recorded conversation, this one or another, a name for lists.
@@ -174,15 +151,13 @@ class Session:
         Raises:
             FatalError: a prompt is running; its calls would lose their place in the conversation.
         """
-        with self._begin_lock:
-            if self._prompt_turn:
-                raise FatalError(
-                    f"Agent {self.agent!r} is at work; wait for it, or interrupt it, before reset."
-                )
-            self.conversation.close()
-            self.conversation, self._configured = conversation, False
-            self.outbox.record_in(rollout, last)
+        self.turns.take_up(conversation, lambda: self.outbox.record_in(rollout, last))
         conversation.record_in(self.outbox.keep, self.outbox.flush)
+
+    @property
+    def conversation(self) -> Conversation:
+        """The state that is kept from turn to turn."""
+        return self.turns.conversation
 
     def at_rest(self) -> Conversation:
         """Return the conversation, to undo some of it.
@@ -190,7 +165,7 @@ class Session:
         Raises:
             FatalError: a turn is running.
         """
-        if self._tasks:
+        if self.turns.under_way:
             raise FatalError(f"Agent {self.agent!r} is at work; wait for it, or interrupt it.")
         return self.conversation
 
@@ -220,29 +195,19 @@ class Session:
                 f"The session of agent {self.agent!r} was shut down; make another one."
             )
         if isinstance(op, (StartTurn, Compact)):
-            self._reserve(op.turn_id)
+            self.turns.reserve(op.turn_id)
         if isinstance(op, StartTurn):
             self.conversation.notice_keys(text_of(op.content))
             self.additions.open(op.turn_id, partial(self.outbox.emit, op.turn_id))
         setup.hide(self.conversation.typed_keys)
         self.outbox.listen(op.turn_id, listener, setup.secrets, after)
-        self._setups[op.turn_id] = setup
+        self.turns.setups[op.turn_id] = setup
         self.submit(op)
 
     def _notice_keys(self, text: str) -> None:
         """Redact keys that the person types into what is added to the running prompt."""
         self.conversation.notice_keys(text)
         self.outbox.hide(self.conversation.typed_keys)
-
-    def _reserve(self, turn_id: str) -> None:
-        """Reserve the conversation for one prompt; two threads may try at the same time."""
-        with self._begin_lock:
-            if self._prompt_turn:
-                raise FatalError(
-                    f"Agent {self.agent!r} is at work on another prompt; wait for it, interrupt "
-                    "it, or use another agent (name=...)."
-                )
-            self._prompt_turn = turn_id
 
     def submit(self, op: Op) -> None:
         """Submit an operation to the engine.
@@ -272,29 +237,21 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether a prompt is running; single calls may be made meanwhile."""
-        return bool(self._prompt_turn)
+        return bool(self.turns.prompt)
 
     # -- ops, on the engine's loop ----------------------------------------------------------------
 
     def _receive(self, op: Op) -> None:
         match op:
             case StartTurn() | CallTool() | Compact():
-                self._start(op.turn_id, self._work_of(op))
+                self.turns.start(op)
             case Answer():
                 self.channels.questions.resolve(op)
             case DynamicToolResponse():
                 if not self.channels.clients.resolve(op):
                     self._warn(f"An answer to the unknown call {op.call_id!r} was dropped.")
             case Interrupt():
-                task = self._tasks.get(op.turn_id)
-                if task is not None:
-                    task.cancel(op.reason)
-
-    def _work_of(self, op: StartTurn | CallTool | Compact) -> _TurnWork:
-        """Return the work of a turn."""
-        if isinstance(op, StartTurn):
-            return partial(self._run_turn, op=op)
-        return partial(self._run_call, op=op) if isinstance(op, CallTool) else _compact
+                self.turns.interrupt(op.turn_id, op.reason)
 
     def _add(self, op: Steer | QueuePrompt) -> None:
         """Add to the running prompt; warn where it is meant for another one."""
@@ -331,133 +288,17 @@ class Session:
 
     def _warn(self, message: str) -> None:
         """Show a warning that belongs to no turn: in a running one, or else in the log."""
-        turn_id = self._prompt_turn or next(iter(tuple(self._tasks)), "")
+        turn_id = self.turns.prompt or next(iter(self.turns.under_way), "")
         if turn_id:
             self.outbox.emit(turn_id, Warned, message=message)
         else:
             _LOG.warning("agent %s: %s", self.agent, message)
 
-    def _start(self, turn_id: str, work: _TurnWork) -> None:
-        task = asyncio.create_task(self._guard(turn_id, work), name=f"turn {turn_id}")
-        self._tasks[turn_id] = task
-        # A callback also hears of a task that was cancelled before its first step.
-        task.add_done_callback(partial(self._finish, turn_id))
-
-    async def _guard(self, turn_id: str, work: _TurnWork) -> Ending:
-        """Run a turn, and return the event that ends it."""
-        setup = self._setups[turn_id]
-        turn: Turn | None = None
-        try:
-            turn = self._make_turn(turn_id, setup)
-            ending = await work(turn)
-            if turn_id == self._prompt_turn:
-                await self._sync()
-            return ending
-        # Of every kind, since an exception that passes here ends the engine or leaves the turn
-        # without an end. A cancellation ends here, too: no task awaits the turn's own.
-        except BaseException as error:
-            kind, fields = ending_of(error, self.agent, setup.secrets)
-            return kind, {**fields, **spent(turn)}
-
-    async def _sync(self) -> None:
-        """Flush the record to the disk before the end of a turn is reported."""
-        self.outbox.flush()
-        await asyncio.wrap_future(POOL.submit(self.outbox.sync))
-
-    def _make_turn(self, turn_id: str, setup: TurnConfig) -> Turn:
-        emit = partial(self.outbox.emit, turn_id)
-        is_first, self._configured = not self._configured, True
-        model = setup.model()
-        if is_first:
-            self._emit_configured(emit, setup, model)
-        turn = build_turn(turn_id, self.conversation, self.channels, setup, model)
-        self._servers.catch_up(emit)
-        return turn
-
-    def _finish(self, turn_id: str, task: "asyncio.Task[Ending]") -> None:
-        """Clean up after a turn, then emit its end, at which the next one may begin."""
-        try:
-            kind, fields = task.result()
-        except BaseException as error:
-            kind, fields = ending_of(error, self.agent, self._setups[turn_id].secrets)
-        # A call made from inside a prompt's turn leaves that turn's open calls and grants alone.
-        if self._prompt_turn in ("", turn_id):
-            how = FAILED if kind is TurnFailed else INTERRUPTED
-            self.conversation.history.close_open_calls(how)
-            self.outbox.flush()  # from here on there may be another conversation
-            self.conversation.store.end_cell()
-            self._give_back(turn_id)
-            self._prompt_turn = ""
-        agents = self._setups[turn_id].agents
-        if agents is not None:
-            agents.end_turn(turn_id, fields["reason"] if kind is TurnAborted else "")
-        del self._tasks[turn_id], self._setups[turn_id]
-        self.conversation.files.finish(turn_id)
-        self.outbox.emit(turn_id, kind, **fields)
-        self.outbox.flush()
-        if kind is not TurnCompleted:  # of which `_guard` waits for the disk
-            with suppress(RuntimeError):  # the program is ending: no thread can start
-                POOL.submit(self.outbox.sync)
-
-    def _give_back(self, turn_id: str) -> None:
-        """Warn about messages that the model did not get before the turn ended."""
-        for added in self.additions.close(turn_id):
-            message = f"Not sent, since the turn ended before it: {text_of(added.content)}"
-            self.outbox.emit(turn_id, Warned, message=message)
-
-    async def _run_turn(self, turn: Turn, op: StartTurn) -> Ending:
-        setup, emit, prompt = self._setups[op.turn_id], turn.context.emit, text_of(op.content)
-        emit(TurnStarted, prompt=prompt, output=setup.output.name if setup.output else "")
-        self.conversation.files.name(op.turn_id, prompt)
-        for message in (*self.conversation.take_notes(), *setup.warnings()):
-            emit(Warned, message=message)
-        if setup.servers is not None:
-            await setup.servers.require()
-        self.conversation.history.begin_turn(op.turn_id)
-        self.additions.on_words = partial(self.engine.post, turn.skip_calls)
-        text = await turn.run(UserMessage(op.content))
-        return TurnCompleted, {
-            "text": text,
-            "requests": turn.model_caller.requests,
-            "unpriced": ", ".join(turn.model_caller.spending.unpriced),
-            "budget": turn.model_caller.budget.reached,
-            **spent(turn),
-        }
-
-    async def _run_call(self, turn: Turn, op: CallTool) -> Ending:
-        payload: ToolPayload = FunctionPayload(json.dumps(op.arguments or {}, default=str))
-        if op.text is not None:
-            payload = CustomPayload(op.text)
-        servers = turn.context.servers
-        if servers is not None:
-            await servers.require()
-        self.conversation.files.name(op.turn_id, op.name)
-        output = await turn.run_call(ToolCall(op.name, f"call_{op.turn_id}", payload))
-        return TurnCompleted, {"text": output.text}
-
-    def _emit_configured(self, emit: Emit, setup: TurnConfig, model: Model) -> None:
-        config = setup.config
-        emit(
-            SessionConfigured,
-            session_id=self.conversation.id,
-            model=config.model,
-            cwd=str(config.cwd),
-            approval=str(config.approval),
-            sandbox=str(config.sandbox),
-            tools=tuple(spec.spec.name for spec in setup.specs),
-            source=model.source,
-        )
-
-    def tell_server(self, server: str, status: str, message: str) -> None:
-        """Report a status change of an MCP server; on the engine's loop."""
-        turns = tuple(self._tasks) if self._configured else ()
-        self._servers.add(server, status, message, turns)
-
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop running turns, give them a second to clean up, and close files."""
-        self._on_engine(self._stop_turns())
+        self._on_engine(self.turns.stop("the agent was closed"))
         if self.engine.is_current():  # the engine's thread must not wait
             threading.Thread(target=self.conversation.processes.close, daemon=True).start()
         else:
@@ -473,21 +314,9 @@ class Session:
             if not self.engine.is_current():
                 doing.result(CLEAN_UP_LIMIT)
 
-    async def _stop_turns(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel("the agent was closed")
-        if tasks:
-            await asyncio.wait(tasks)
-
     async def _close_outbox(self) -> None:
         self.outbox.close()
 
 
 def _refuse_settings(settings: Mapping[str, Any]) -> None:
     raise FatalError("this session's settings are not its own.")
-
-
-async def _compact(turn: Turn) -> Ending:
-    await turn.model_caller.compaction.compact()
-    return TurnCompleted, {"text": "", **spent(turn)}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.launcher_client import Launcher, shared_launcher
+from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
@@ -67,13 +67,7 @@ class CommandSession:
 class ProcessManager:
     """Starts the processes of one conversation and ends them with it; thread-safe."""
 
-    def __init__(self, launcher: Callable[[], Launcher] = shared_launcher) -> None:
-        """Create a manager without processes.
-
-        Args:
-            launcher: returns the launcher to use.
-        """
-        self._launcher = launcher
+    def __init__(self) -> None:
         self._lock = threading.RLock()
         self._running: set[Process] = set()
         self._sessions: dict[int, CommandSession] = {}
@@ -140,7 +134,7 @@ class ProcessManager:
         if confinement is not None:
             confinement = _with_writable(confinement, str(self.tmpdir))
             env = {**env, "TMPDIR": str(self.tmpdir)}
-        process = self._launcher().spawn(
+        process = shared_launcher().spawn(
             argv, cwd=cwd, env=env, tty=tty, stdin=stdin, confinement=confinement, limits=limits
         )
         with self._lock:

@@ -77,7 +77,7 @@ def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
     status = entry.stat(follow_symlinks=False)
     if not pid.isdecimal() or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
-    return not _is_running(int(pid)) and not _is_locked(entry.path)
+    return not _is_running(int(pid)) and not is_locked(entry.path)
 
 
 def _is_running(pid: int) -> bool:
@@ -90,8 +90,13 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def _is_locked(folder: str) -> bool:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def is_locked(path: str | Path) -> bool:
+    """Return whether a process has locked a file or folder.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

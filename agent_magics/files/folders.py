@@ -18,7 +18,7 @@ from agent_magics.files.ignore_rules import (
 )
 from agent_magics.files.name_globs import name_matcher
 from agent_magics.files.paths import printable
-from agent_magics.files.windows import explain
+from agent_magics.files.text.windows import explain
 from agent_magics.protocol.errors import RespondToModel
 
 Sort = Literal["name", "size", "mtime"]

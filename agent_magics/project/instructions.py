@@ -4,12 +4,11 @@ They are text for the model and cannot change a setting, a policy or a rule, so 
 The files may be hostile, so they are read as any file that the kernel reads by itself.
 """
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_magics.files.plain_files import MOST_BYTES, NotPlain
+from agent_magics.project.root import REPOSITORY, folders_down
 from agent_magics.project.texts import clean_text, read_file
 
 # The first that a folder has is read. https://agents.md names the one, Claude Code reads the other.
@@ -46,11 +45,11 @@ def read_instructions(workspace: Path) -> tuple[InstructionFile, ...]:
     Args:
         workspace: an absolute path. Outside a git repository its own file alone is read.
     """
-    root = _root_of(workspace)
+    folders = folders_down(workspace, [REPOSITORY])
     files = list[InstructionFile]()
     left = MOST
-    for folder in _up_to(root, workspace):
-        for file, size in _read_first(folder, root, left):
+    for folder in reversed(folders):
+        for file, size in _read_first(folder, folders[0], left):
             files.append(file)
             left -= size
     return tuple(reversed(files))
@@ -71,21 +70,6 @@ def describe_instructions(files: tuple[InstructionFile, ...]) -> str:
 def describe_problems(files: tuple[InstructionFile, ...]) -> list[str]:
     """Return a sentence for each file that is not read."""
     return [f"{file.path} is not read: {file.problem}." for file in files if file.problem]
-
-
-def _root_of(workspace: Path) -> Path:
-    for folder in (workspace, *workspace.parents):
-        if os.path.lexists(f"{folder}/.git"):
-            return folder
-    return workspace
-
-
-def _up_to(root: Path, folder: Path) -> Iterator[Path]:
-    """Yield `folder` and those above it, up to `root`."""
-    yield folder
-    while folder != root:
-        folder = folder.parent
-        yield folder
 
 
 def _read_first(folder: Path, root: Path, most: int) -> list[tuple[InstructionFile, int]]:

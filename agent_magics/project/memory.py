@@ -11,23 +11,22 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from agent_magics.config_files.places import FOLDER, config_folder, trust_folder
 from agent_magics.config_files.trust import Trustable, digest_of
-from agent_magics.files.beneath import open_folder, real_path
+from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
-from agent_magics.project.texts import clean_text, decode_text, names_in, open_listed
+from agent_magics.project.texts import clean_text, decode_text, names_in, opened
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.secrets import KEY_SHAPES
 
 Scope = Literal["project", "user"]
-SCOPES: tuple[Scope, ...] = ("project", "user")
 MOST_TEXT = 16_000  # characters of one note
 MOST_BYTES = 128 << 10  # of one file
 MOST_TOPICS = 300  # in one folder
@@ -211,23 +210,11 @@ class NoteFolder(Trustable[StoredNotes]):
                 os.unlink(temporary, dir_fd=folder)
                 raise
 
-    @contextmanager
-    def _opened(self, *, make: bool = False) -> Iterator[int]:
+    def _opened(self, *, make: bool = False) -> AbstractContextManager[int]:
         if make:
             self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        base = open_folder(real_path(self._base))
-        try:
-            parent = open_folder(self._place, base, _make_folder if make else None)
-        finally:
-            os.close(base)
-        try:
-            folder = open_listed(".", parent)
-        finally:
-            os.close(parent)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+        path = Path(real_path(self._base), self._place)
+        return opened(path, on_missing=_make_folder if make else None)
 
 
 def note_folders(workspace: Path) -> dict[Scope, NoteFolder]:
@@ -328,7 +315,7 @@ def describe_untrusted(workspace: Path) -> str:
     )
 
 
-def render_contents(notes: Sequence[Note], most: int = MOST_TOKENS) -> str:
+def render_contents(notes: Sequence[Note]) -> str:
     """Return the table of contents for the model's instructions; "" where there are no notes.
 
     Notes about files of the workspace come first, then the project's, then the person's, the newest
@@ -336,13 +323,12 @@ def render_contents(notes: Sequence[Note], most: int = MOST_TOKENS) -> str:
 
     Args:
         notes: the notes, with what has changed.
-        most: tokens, as an estimate.
     """
     if not notes:
         return ""
     newest = sorted(notes, key=lambda note: note.written, reverse=True)
     ranked = sorted(newest, key=lambda note: (bool(note.moved), not note.about, note.scope))
-    lines, left = [_PREAMBLE], most * _TOKEN_BYTES - len(_PREAMBLE) - _LONGEST_LINE
+    lines, left = [_PREAMBLE], MOST_TOKENS * _TOKEN_BYTES - len(_PREAMBLE) - _LONGEST_LINE
     for at, note in enumerate(ranked):
         left -= len(note.line.encode()) + 1
         if left < 0:

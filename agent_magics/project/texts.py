@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -104,12 +104,15 @@ def open_listed(name: str, folder: int | None = None, *, links: bool = False) ->
 
 
 @contextmanager
-def opened(path: Path, *, links: bool) -> Iterator[int]:
+def opened(
+    path: Path, *, links: bool = False, on_missing: Callable[[str, int], None] | None = None
+) -> Iterator[int]:
     """Open a folder whose entries are to be listed.
 
     Args:
         path: its absolute path.
         links: whether links in the path are followed, as in the person's own folders.
+        on_missing: without `links`, creates a missing folder; see `open_folder`.
 
     Raises:
         OSError: it is missing, no folder, or (without `links`) below a link.
@@ -117,7 +120,7 @@ def opened(path: Path, *, links: bool) -> Iterator[int]:
     if links:
         descriptor = open_listed(os.fspath(path), links=True)
     else:
-        parent = open_folder(os.fspath(path))
+        parent = open_folder(os.fspath(path), on_missing=on_missing)
         try:
             descriptor = open_listed(".", parent)
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agent_magics.exec.output import clean_output
 from agent_magics.protocol.items import JsonMapping
 from agent_magics.render.blocks.frames import frame_markdown
-from agent_magics.render.changes import changes_markdown, changes_plain
+from agent_magics.render.diffs.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
 from agent_magics.render.tables import code_as_text, tables_as_text

@@ -46,8 +46,8 @@ from agent_magics.render.blocks.calls import CallBlocks
 from agent_magics.render.blocks.commands import CommandBlocks
 from agent_magics.render.blocks.display import VERSION, Blocks, DisplayBlock
 from agent_magics.render.blocks.speech import Speech
-from agent_magics.render.changes import changes_item, same_lines
-from agent_magics.render.waiting import Wait
+from agent_magics.render.blocks.waiting import Wait
+from agent_magics.render.diffs.changes import changes_item, same_lines
 
 # The key of the block that shows the wait before a retry.
 WAIT = "wait"

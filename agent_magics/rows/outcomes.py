@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.rows.tables.columns import COST, ERROR, TOKENS, AnswerColumns
 from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, kinds_of
@@ -22,6 +22,10 @@ NO_PYARROW = (
 ANOTHER = (
     "{path} holds the answers of another map (of another prompt, model or output): choose another "
     "folder for into=..., or delete its parts."
+)
+ROW_TAKEN = (
+    "into=... writes a column 'row' with the number of each row, and output has a field of that "
+    "name: rename the field."
 )
 NOT_WRITTEN = "{folder}: the answers cannot be written ({error})."
 
@@ -116,10 +120,13 @@ class Parts:
         place: the same, as text.
 
     Raises:
-        FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts.
+        FatalError: pyarrow is missing, the folder cannot be made, or holds another map's parts; or
+            the answers have a field "row".
     """
 
     def __init__(self, place: str | Path, columns: AnswerColumns, digest: bytes) -> None:
+        if ROW in (column.name for column in columns.columns):
+            raise FatalError(ROW_TAKEN)
         self.place, self._columns, self._digest = str(place), columns, digest
         self._open: dict[int, dict[int, Outcome]] = {}
         self._held, self._last = 0, -1
@@ -181,7 +188,7 @@ class Parts:
         self._last = max(self._last, number)
         try:
             await asyncio.to_thread(self._write_file, number, part)
-        except OSError as error:
+        except Exception as error:  # pyarrow has errors of its own for values that do not fit
             self._problem = self._not_written(error)
         self._held -= len(part)
         self._freed.set()
@@ -195,6 +202,6 @@ class Parts:
         table = table.replace_schema_metadata({_MAP: self._digest.hex()})
         self._files.write(number, table)
 
-    def _not_written(self, error: OSError) -> FatalError:
-        reason = error.strerror or error
+    def _not_written(self, error: Exception) -> FatalError:
+        reason = getattr(error, "strerror", None) or error_text(error)
         return FatalError(NOT_WRITTEN.format(folder=self.place, error=reason))

@@ -164,7 +164,7 @@ class AnswerFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._model = model
-        self._log = path.with_name(f"{path.name}-wal")
+        self._file, self._log = path, path.with_name(f"{path.name}-wal")
         self._synced, self.is_unsynced = time.monotonic(), False
         self._until_look = 0
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -176,7 +176,10 @@ class AnswerFile:
 
     def _set_up(self) -> int:
         """Make the table where there is none, and return the number of the newest answer."""
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        # Not every file system can share the memory that the log needs; then there is none.
+        with suppress(sqlite3.OperationalError):
+            mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            self._log = self._log if mode == "wal" else self._file
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
         self._connection.execute("PRAGMA cache_size = -32000")

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from agent_magics.composition import ComposedAgent
+from agent_magics.composition.agent import ComposedAgent
 from agent_magics.engine.front_end import ServeHost
 from agent_magics.protocol.errors import FatalError
 from agent_magics.serve.place import CallPlace

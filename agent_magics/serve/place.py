@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any
 
-from agent_magics.composition import ComposedAgent
+from agent_magics.composition.agent import ComposedAgent
 from agent_magics.dispatch.call_lock import CallLock
 from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.front_end import ServeHost

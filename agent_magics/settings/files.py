@@ -46,13 +46,13 @@ class FileSettings:
         return f"{self.file}, line {self.lines[name]}"
 
 
-def read_user_settings(file: Path | None = None) -> FileSettings | None:
+def read_user_settings() -> FileSettings | None:
     """Return the validated settings of the person's own file; None where there is none.
 
     Raises:
         FatalError: the file is invalid; the sentence names file and line.
     """
-    file = file or user_config_file()
+    file = user_config_file()
     data = read_settings(file, _WHAT, links=True)
     if data is None:
         return None
@@ -68,13 +68,12 @@ class ProjectSettings(Trustable[tuple["FileSettings", ...]]):
 
     Args:
         folder: the workspace.
-        state: the folder with the digests of trusted settings, by default the person's.
     """
 
     what, command = "The settings", "%agent settings trust"
 
-    def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        super().__init__(Path(os.path.realpath(folder)), state or trust_folder("settings"))
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Path(os.path.realpath(folder)), trust_folder("settings"))
 
     def read(self) -> tuple[FileSettings, ...]:
         """Return the settings of each file that has some; a later one overrides an earlier one.

@@ -27,6 +27,11 @@ class Range:
     start: Position
     end: Position
 
+    def moved(self, lines: int) -> "Range":
+        """Return the range that many lines further down, or up for a negative number."""
+        start = Position(self.start.line + lines, self.start.character)
+        return Range(start, Position(self.end.line + lines, self.end.character))
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:

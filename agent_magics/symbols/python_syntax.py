@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.provider import Symbol
-from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.text import SourceText, one_line
 
 _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _HEAD = re.compile(r"(?:async[\s\\]+)?(?:def|class)[\s\\]+(\w+)")
@@ -96,9 +96,7 @@ class _Reader:
         detail = ""
         if isinstance(statement, ast.AnnAssign):
             annotation = statement.annotation
-            detail = (
-                f": {_one_line(self._source.text, self._start(annotation), self._end(annotation))}"
-            )
+            detail = f": {self._part(self._start(annotation), self._end(annotation))}"
         whole = self._source.range(self._start(statement), self._end(statement))
         place = self._source.range(self._start(name), self._end(name))
         return Symbol(name.id, kind, self._path, whole, place, (), detail, container)
@@ -121,7 +119,11 @@ class _Reader:
         end = self._source.text.find(")", last) + 1
         if returns is not None:
             end = self._end(returns)
-        return _one_line(self._source.text, after_name, end)
+        return self._part(after_name, end)
+
+    def _part(self, start: int, end: int) -> str:
+        joined = one_line(self._source.text[start:end], _LONGEST_DETAIL)
+        return joined.replace("( ", "(").replace(" )", ")")
 
     def _start(self, node: ast.stmt | ast.expr) -> int:
         return self._source.offset_of_bytes(node.lineno - 1, node.col_offset)
@@ -166,8 +168,3 @@ def _assigned(statement: ast.stmt) -> Iterator[ast.Name]:
     for target in targets:
         parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
         yield from (part for part in parts if isinstance(part, ast.Name))
-
-
-def _one_line(text: str, start: int, end: int) -> str:
-    joined = " ".join(text[start:end].split()).replace("( ", "(").replace(" )", ")")
-    return joined if len(joined) <= _LONGEST_DETAIL else f"{joined[:_LONGEST_DETAIL]}…"

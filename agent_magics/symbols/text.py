@@ -8,6 +8,12 @@ from agent_magics.symbols.provider import Position, Range
 _BREAK = re.compile(r"\r\n|\n|\r")
 
 
+def one_line(text: str, most: int = 300) -> str:
+    """Return a text in one line, with "…" for what is beyond `most` characters."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= most else f"{joined[:most]}…"
+
+
 class SourceText:
     r"""A text and where its lines begin; a line ends at \n, \r\n or \r, as Python and servers say.
 

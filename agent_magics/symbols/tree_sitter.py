@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.symbols.provider import Symbol
-from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.text import SourceText, one_line
 
 # Ending -> (module of the grammar's package, its function); the packages are of one kind.
 GRAMMARS = {
@@ -74,6 +74,7 @@ _AROUND = (
     "variable_declaration",
 )
 _DEEPEST = 200
+_LONGEST_DETAIL = 200  # characters
 
 
 def has_grammar(suffix: str) -> bool:
@@ -161,5 +162,5 @@ def _detail(node: Any, name: Any) -> str:
     if body is None or body.start_byte <= name.end_byte:
         return ""
     text = node.text[name.end_byte - node.start_byte : body.start_byte - node.start_byte]
-    joined = " ".join(text.decode("utf-8", "replace").split())
-    return joined.removesuffix("=>").rstrip(" :=")[:200]
+    joined = one_line(text.decode("utf-8", "replace"), _LONGEST_DETAIL)
+    return joined.removesuffix("=>").rstrip(" :=")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import ContentPart, InputText

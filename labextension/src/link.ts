@@ -16,8 +16,8 @@ import type { Work } from './work.js';
 const VERSION = 1;
 /** The class of a notebook whose kernel hears this page: rows at work can be stopped. */
 const LINKED = 'am-linked';
-/** Milliseconds for the kernel's answer to a question of the page. */
-const ANSWER_LIMIT = 2_000;
+/** Milliseconds for the kernel's answer to a question of the page; a slow machine takes some. */
+const ANSWER_LIMIT = 15_000;
 /** Milliseconds in which a cell that was moved is back. */
 const MOVING = 300;
 /** The states of a kernel whose agents are gone. */

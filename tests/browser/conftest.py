@@ -29,6 +29,13 @@ def browser() -> Iterator[BrowserContext]:
 Open = Callable[..., NotebookPage]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test here minutes: JupyterLab opens in ten seconds on a busy machine, or more."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture
 def pages(lab: Lab) -> Iterator[list[NotebookPage]]:
     """Return the pages of a test, which end with it and must be without errors.

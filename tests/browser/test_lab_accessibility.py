@@ -1,5 +1,6 @@
 """What we draw can be read by all: axe-core finds nothing serious in it, in either theme."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,11 @@ from playwright.sync_api import expect
 
 from tests.browser.test_lab_saved import CODE, FIGURE, PATCH, PLAN
 from tests.support.kernels.cells import scripted
-from tests.support.lab import ITEM, SLOW, Lab, NotebookPage
+from tests.support.lab import ITEM, Lab, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.needs("labextension")]
+pytestmark = pytest.mark.needs("labextension")
 
 THEMES = pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
@@ -65,7 +66,7 @@ TOOL = {
     "diff": "",
 }
 DONE = {**TOOL, "status": "completed"}
-DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
+DIFF = "--- a/x\n+++ b/x\nSLOW_MODEL -1 +1 SLOW_MODEL\n-old\n+new\n"
 FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
 STEPS = [
     {"id": status, "description": status, "status": status}
@@ -105,7 +106,7 @@ def test_nothing_serious_stands_in_any_saved_item(lab: Lab, reopen: Open, theme:
     ]
     lab.write(f"items/{theme}.ipynb", [nbformat.v4.new_code_cell("", outputs=outputs)])
     page = reopen(f"items/{theme}.ipynb")
-    expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs), timeout=SLOW)
+    expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs))
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
     expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
     assert look_at(page, theme) == []
@@ -123,10 +124,10 @@ def test_nothing_serious_stands_in_a_turn(notebook: Open, theme: str) -> None:
     page.run(1)
     assert look_at(page, theme) == []
     code = page.cell(1).locator(".am-code pre code").first
-    assert code.evaluate("code => getComputedStyle(code).backgroundColor") == "rgba(0, 0, 0, 0)"
+    expect(code).to_have_css("background-color", "rgba(0, 0, 0, 0)")
     picture = page.cell(1).locator("img.am-picture")
-    assert picture.get_attribute("alt").startswith("Picture from python: %matplotlib inline")
-    assert picture.evaluate("picture => picture.naturalWidth > 100")
+    expect(picture).to_have_attribute("alt", re.compile("^Picture from python: %matplotlib inline"))
+    page.wait_until(lambda: picture.evaluate("picture => picture.naturalWidth > 100"))
 
     page.run(2)
     page.start(3)
@@ -134,7 +135,7 @@ def test_nothing_serious_stands_in_a_turn(notebook: Open, theme: str) -> None:
     assert look_at(page, theme) == []
     page.answer("Deny")
     page.answer("Approve")
-    expect(page.cell(3).locator(".agm-stream")).to_contain_text("begun", timeout=SLOW)
+    expect(page.cell(3).locator(".agm-stream")).to_contain_text("begun")
     assert look_at(page, theme) == []
     page.interrupt()
     page.wait_for_end(3)

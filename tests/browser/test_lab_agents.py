@@ -11,8 +11,6 @@ from tests.support.lab import NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 CELL = "%%agent --approval never\nGo.\n"
 ENDED = f"{CHILDREN}['explore-1'].problem"

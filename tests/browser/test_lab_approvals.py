@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import outputs, scripted
@@ -10,8 +9,6 @@ from tests.support.lab import WIDGET, NotebookPage, items_of, mimes_of
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 PYTHON = "Call('python', {'code': 'total = 6 * 7\\ntotal'})"
 DONE = repr("It is done.")
@@ -24,13 +21,12 @@ def test_approve_runs_the_code_and_leaves_only_plain_outputs(notebook: Open) -> 
     page.run(0)
     page.start(1)
     question = page.wait_for_question()
-    assert "total = 6 * 7" in question.inner_text()
+    expect(question).to_contain_text("total = 6 * 7")
     page.answer("Approve")
     page.wait_for_end(1)
     expect(page.questions).to_have_count(0)
     expect(page.cards(1)).to_have_count(1)
-    assert "42" in page.text(1)
-    assert "It is done." in page.text(1)
+    page.wait_for_text(1, "42", "It is done.")
     assert page.value("total") == "42"
 
     saved = page.save()
@@ -49,7 +45,7 @@ def test_deny_takes_the_words_to_the_model(notebook: Open) -> None:
     page.answer("Deny", "use the sum function")
     page.wait_for_end(1)
     expect(page.outputs(1).last).to_contain_text("I was told:")
-    assert "use the sum function" in page.outputs(1).last.inner_text()
+    expect(page.outputs(1).last).to_contain_text("use the sum function")
     assert page.value("'total' in globals()") == "False"
     (call, _) = items_of(page.save().cells[1])
     assert call["status"] == "denied"
@@ -64,7 +60,7 @@ def test_always_asks_again_only_about_other_code(notebook: Open) -> None:
     page.wait_for_end(1)
     page.start(2)
     question = page.wait_for_question()
-    assert "total = 1" in question.inner_text()
+    expect(question).to_contain_text("total = 1")
     expect(page.cards(2)).to_have_count(1)
     page.answer("Approve")
     page.wait_for_end(2)
@@ -77,8 +73,9 @@ def test_stop_ends_the_turn_and_run_all(notebook: Open) -> None:
     page.run_all()
     page.answer("Stop")
     page.wait_for_end(1)
-    assert "Warning: Stopped at the question about python." in page.text(1)
-    assert "UsageError: The agent was stopped" in page.text(1)
+    page.wait_for_text(
+        1, "Warning: Stopped at the question about python.", "UsageError: The agent was stopped"
+    )
     expect(page.questions).to_have_count(0)
     assert page.value("'reached' in globals()") == "False"
 
@@ -90,7 +87,7 @@ def test_two_questions_are_answered_in_any_order(notebook: Open) -> None:
     page.start(1)
     page.wait_for_question(1)
     expect(page.questions).to_have_count(2)
-    assert "mkdir one" in page.questions.nth(0).inner_text()
+    expect(page.questions.nth(0)).to_contain_text("mkdir one")
     page.answer("Approve", number=1)
     expect(page.cards(1)).to_have_count(1)
     expect(page.questions).to_have_count(1)
@@ -111,9 +108,9 @@ def test_always_for_this_project_says_what_it_covers_and_writes_it_down(notebook
     page.run(0)
     page.start(1)
     question = page.wait_for_question()
-    covers = question.locator(".agm-scope", has_text="Always for this project").inner_text()
-    assert "git add …" in covers
-    assert "written to .agent_magics/rules.toml" in covers
+    covers = question.locator(".agm-scope", has_text="Always for this project")
+    expect(covers).to_contain_text("git add …")
+    expect(covers).to_contain_text("written to .agent_magics/rules.toml")
     page.answer("Always for this project")
     page.wait_for_end(1)
     page.run(2)
@@ -131,7 +128,7 @@ def test_the_command_is_changed_at_the_page(notebook: Open) -> None:
     expect(editor).to_be_hidden()
     question.get_by_role("button", name="Change…").click()
     expect(editor).to_be_focused()
-    assert editor.input_value() == "mkdir one"
+    expect(editor).to_have_value("mkdir one")
     editor.press("Escape")
     expect(editor).to_be_hidden()
     question.get_by_role("button", name="Change…").press("Enter")
@@ -173,7 +170,7 @@ def test_of_a_long_command_the_end_is_in_sight(notebook: Open) -> None:
     expect(ending).to_contain_text("evil = 666")
     ending.scroll_into_view_if_needed()
     expect(ending).to_be_in_viewport(ratio=1)
-    box = question.bounding_box()
-    assert box is not None and box["height"] < 900, "the question fits the window"
+    height = "question => question.getBoundingClientRect().height"
+    page.wait_until(lambda: question.evaluate(height) < 900)  # it fits the window
     page.answer("Deny")
     page.wait_for_end(1)

@@ -3,16 +3,14 @@
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.support.gates import GATE
 from tests.support.kernels.cells import scripted
-from tests.support.lab import GATE, NotebookPage
+from tests.support.lab import NotebookPage
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 DONE = repr("It is done.")
 MAKE = "Call('shell', {'command': ['mkdir', 'made']})"
@@ -45,7 +43,7 @@ def test_a_waiting_question_is_told_around_the_cell(notebook: Open) -> None:
     page.wait_for_end(1)
     expect(status(page)).to_be_hidden()
     expect(page.page).to_have_title(re.compile(r"^(?!\(1\))"))
-    assert "It is done." in page.text(1)
+    page.wait_for_text(1, "It is done.")
 
 
 def test_a_question_in_a_hidden_notebook_is_told_and_shown(notebook: Open) -> None:
@@ -57,13 +55,13 @@ def test_a_question_in_a_hidden_notebook_is_told_and_shown(notebook: Open) -> No
     page.answer("Approve")
     execute(page, "launcher:create")
     expect(page.cell(1)).to_be_hidden()
-    gate.write_text("")
+    gate.open()
     notice = page.page.locator(".Toastify__toast", has_text="waits for your answer")
     notice.get_by_role("button", name="Show").click()
     expect(page.questions.last).to_be_focused()
     page.page.keyboard.press("Alt+Shift+N")
     page.wait_for_end(1)
-    assert "It is done." in page.text(1)
+    page.wait_for_text(1, "It is done.")
 
 
 def test_nothing_is_answered_that_has_not_the_focus(notebook: Open) -> None:
@@ -77,13 +75,14 @@ def test_nothing_is_answered_that_has_not_the_focus(notebook: Open) -> None:
     expect(page.page.locator(".agm-question[data-answered]")).to_have_count(0)
     page.page.keyboard.press("Alt+Shift+X")  # Stop
     page.wait_for_end(1)
-    assert "Interrupted" in page.text(1)
+    page.wait_for_text(1, "Interrupted")
 
 
 def test_an_error_becomes_a_prompt_in_which_nothing_is_evaluated(notebook: Open) -> None:
     seen = "lambda request: request.prompt"
     page = notebook([scripted(seen), FAILING, ""])
     page.run(0)
+    page.wait_for_link()
     page.start(1)
     expect(page.cell(1)).to_contain_text("TypeError")
     button = page.page.locator("[data-command='agent-magics:fix-error']:visible")
@@ -91,8 +90,8 @@ def test_an_error_becomes_a_prompt_in_which_nothing_is_evaluated(notebook: Open)
     page.cell(1).locator(".jp-InputArea-editor").click()
     button.click()
     expect(page.page.locator(".jp-CodeCell")).to_have_count(4)
-    assert page.sources()[2].endswith("- `total`: {{total}}\n")
-    assert page.sources()[2].startswith("%%agent\nThis cell failed.")
+    page.wait_until(lambda: page.sources()[2].endswith("- `total`: {{total}}\n"))
+    page.wait_until(lambda: page.sources()[2].startswith("%%agent\nThis cell failed."))
     page.page.keyboard.press("Shift+Enter")
     page.wait_for_end(2)
     answer = page.cell(2).locator(".jp-OutputArea")
@@ -107,10 +106,12 @@ def test_cells_are_made_by_commands(notebook: Open) -> None:
     execute(page, "agent-magics:to-prompt")
     page.page.keyboard.press("Escape")
     page.page.keyboard.press("Alt+Shift+A")
+    expect(page.cell(2).locator(".cm-content")).to_be_focused()
     page.page.keyboard.insert_text("And this?")
-    assert page.sources()[1:3] == ["%%agent\nSay that it is done.", "%%agent\nAnd this?"]
+    prompts = ["%%agent\nSay that it is done.", "%%agent\nAnd this?"]
+    page.wait_until(lambda: page.sources()[1:3] == prompts)
     page.run(1)
-    assert "It is done." in page.text(1)
+    page.wait_for_text(1, "It is done.")
 
 
 def test_the_palette_lists_them(notebook: Open) -> None:
@@ -136,8 +137,7 @@ def test_a_setting_of_the_editor_holds_from_the_next_cell(notebook: Open) -> Non
     field.blur()
     saved = page.lab.settings_file("agent-magics/settings")
     page.wait_until(lambda: saved.exists() and '"max_turns": 7' in saved.read_text("utf-8"))
-    page.page.goto(place)
-    page.page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.go(place, kernel=True)
     page.run(1)
     row = page.cell(1).locator("tr", has_text="max_turns")
     expect(row).to_contain_text("7")

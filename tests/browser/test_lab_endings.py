@@ -6,11 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import SLOW, WIDGET, NotebookPage, items_of, mimes_of
+from tests.support.lab import WIDGET, NotebookPage, items_of, mimes_of
 
 Open = Callable[..., NotebookPage]
 
-pytestmark = pytest.mark.timeout(120)
 
 PYTHON = "Call('python', {'code': 'total = 6 * 7'})"
 LONG = "Call('shell', {'command': ['bash', '-c', 'echo begun; sleep 60']})"
@@ -38,8 +37,8 @@ def test_a_restart_settles_an_open_question(notebook: Open) -> None:
     page.start(1)
     page.wait_for_question()
     restart(page)
-    expect(page.questions).to_have_count(0, timeout=SLOW)
-    assert "may python run? total = 6 * 7 Not answered: the kernel ended." in page.text(1)
+    expect(page.questions).to_have_count(0)
+    page.wait_for_text(1, "may python run? total = 6 * 7 Not answered: the kernel ended.")
     saved = page.save()
     assert all(WIDGET not in mimes for mimes in mimes_of(saved))
     assert "the kernel ended" in saved.cells[1].outputs[-1].data["text/markdown"]
@@ -49,11 +48,11 @@ def test_a_restart_settles_a_running_command(notebook: Open) -> None:
     page = notebook([scripted(LONG, DONE), AGENT, ""])
     page.run(0)
     page.start(1)
-    expect(page.cell(1).locator(".agm-stream")).to_contain_text("begun", timeout=SLOW)
+    expect(page.cell(1).locator(".agm-stream")).to_contain_text("begun")
     page.cell(1).locator(".am-foot").get_by_role("textbox").fill("Half a th")
     restart(page)
-    expect(page.cards(1)).to_contain_text("the kernel ended", timeout=SLOW)
-    expect(page.cell(1).locator(".am-foot")).to_contain_text("Half a th", timeout=SLOW)
+    expect(page.cards(1)).to_contain_text("the kernel ended")
+    expect(page.cell(1).locator(".am-foot")).to_contain_text("Half a th")
     (call,) = items_of(page.save().cells[1])
     assert (call["status"], call["note"]) == ("failed", "the kernel ended")
     assert all(WIDGET not in mimes for mimes in mimes_of(page.lab.read(page.name)))
@@ -65,14 +64,14 @@ def test_after_an_answer_the_person_is_where_they_were(notebook: Open, how: str)
     page.run(0)
     page.start(1)
     button = page.wait_for_question().get_by_role("button", name="Approve", exact=True)
-    assert active_cell(page) == 2
+    page.wait_until(lambda: active_cell(page) == 2)
     if how == "click":
         button.click()
     else:
         button.press("Enter")
     page.wait_for_end(1)
     expect(page.questions).to_have_count(0)
-    assert page.page.evaluate(FOCUSED)
+    page.page.wait_for_function(FOCUSED)
     page.page.keyboard.press("Shift+Enter")
     page.wait_for_end(2)
     assert page.value("reached") == "True"
@@ -86,8 +85,8 @@ def test_the_next_question_gets_the_focus(notebook: Open) -> None:
     page.wait_for_question(1)
     page.answer("Deny")
     expect(page.questions).to_have_count(1)
-    focused = "() => document.activeElement.closest('.agm-question')?.innerText"
-    assert "mkdir two" in page.page.evaluate(focused)
+    expect(page.questions).to_contain_text("mkdir two")
+    page.page.wait_for_function("() => document.activeElement.closest('.agm-question') !== null")
     page.answer("Deny")
     page.wait_for_end(1)
 
@@ -138,7 +137,8 @@ def test_on_a_narrow_page_the_lasting_answers_can_be_read(notebook: Open) -> Non
     page.run(0)
     page.start(1)
     question = page.wait_for_question()
-    for words in question.locator(".agm-covers").all():
-        assert words.bounding_box()["width"] > 150
+    widths = "all => all.map(words => words.getBoundingClientRect().width)"
+    covers = question.locator(".agm-covers")
+    page.wait_until(lambda: min(covers.evaluate_all(widths), default=0) > 150)
     page.answer("Deny")
     page.wait_for_end(1)

@@ -3,20 +3,19 @@
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.support.gates import GATE
 from tests.support.kernels.cells import AGENTS, SLOW_MODEL, scripted
 from tests.support.lab import NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 # Holds the main thread until a file is there.
 SPINS = "import os\nwhile not os.path.exists('go'):\n    pass"
 SPIN = f"Call('python', {{'code': {SPINS!r}}})"
+WAIT = f"Call('python', {{'code': {GATE!r}}})"
 ASKING = "%%agent --approval untrusted\nGo.\n"
 STORE = f"{AGENTS}['default'].session.conversation.store"
 CELL = "%%agent --approval never\nGo.\n"
@@ -73,7 +72,7 @@ def test_it_says_what_is_waited_for_and_stops(notebook: Open) -> None:
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
     expect(foot(page, 1)).to_have_count(0)
-    assert "Interrupted" in page.text(1)
+    page.wait_for_text(1, "Interrupted")
 
 
 def test_the_notebook_is_saved_from_the_field(notebook: Open) -> None:
@@ -105,7 +104,8 @@ def test_words_close_a_question_and_drafts_are_kept(notebook: Open) -> None:
 
 
 def test_a_page_that_is_loaded_anew_has_it_again(notebook: Open) -> None:
-    page = notebook([scripted(SPIN, repr("Done."), repr("Of April.")), CELL, ""])
+    page = notebook([scripted(WAIT, repr("Done."), repr("Of April.")), CELL, ""])
+    gate = page.make_gate()
     page.run(0)
     page.start(1)
     expect(foot(page, 1)).to_contain_text("Runs python")
@@ -115,18 +115,19 @@ def test_a_page_that_is_loaded_anew_has_it_again(notebook: Open) -> None:
     page.save()
     page.reload()
     expect(foot(page, 1).locator("li")).to_have_text([re.compile("And April")])
-    (page.lab.folder / page.name).with_name("go").touch()
+    gate.open()
     expect(foot(page, 1)).to_have_count(0)
-    assert "You added: And April?" in page.text(1)
+    page.wait_for_text(1, "You added: And April?")
 
 
 def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
-    page = notebook([scripted(SPIN, repr("Done.")), CELL, ""])
+    page = notebook([scripted(WAIT, repr("Done.")), CELL, ""])
+    gate = page.make_gate()
     page.run(0)
     page.start(1)
     expect(foot(page, 1)).to_contain_text("Runs python")
     foot(page, 1).get_by_role("textbox").fill("Half a th")
-    (page.lab.folder / page.name).with_name("go").touch()
+    gate.open()
     page.wait_for_end(1)
     expect(foot(page, 1)).to_contain_text("Not sent, since the agent has ended its turn: Half a th")
     foot(page, 1).get_by_role("button", name="Put away").click()

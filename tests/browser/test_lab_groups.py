@@ -6,12 +6,11 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import SLOW, NotebookPage, items_of
+from tests.support.lab import NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = [pytest.mark.timeout(120), pytest.mark.needs("labextension")]
+pytestmark = pytest.mark.needs("labextension")
 
 AGENT = "%%agent --approval never --max-turns 100\nGo.\n"
 DONE = repr("It is **done**.")
@@ -44,12 +43,13 @@ def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -
     page.run(1)
     groups = _groups(page, 1)
     expect(groups.first).to_be_visible()
+    page.wait_for_text(1, "It is done.")
     height = "area => area.getBoundingClientRect().height"
-    assert page.cell(1).locator(".jp-Cell-outputArea").evaluate(height) <= MOST_PIXELS
+    page.wait_until(lambda: page.area(1).evaluate(height) <= MOST_PIXELS)
     failed = page.cell(1).locator("details.am-failed")
     expect(failed).to_have_count(1)
     expect(failed).to_have_attribute("open", "")
-    assert page.cards(1).count() == 1  # the others are drawn when somebody looks at them
+    expect(page.cards(1)).to_have_count(1)  # the others are drawn when somebody looks at them
 
     page.save()
     page.reload()
@@ -74,22 +74,23 @@ def test_sixty_calls_are_a_few_lines_that_unfold(notebook: Open, reopen: Open) -
     page.lab.shut_down_kernels()
     without = reopen(page.name, without="agent-magics")
     folds = without.cell(1).locator("details", has=without.page.locator("summary"))
-    expect(folds.first).to_be_visible(timeout=SLOW)
+    expect(folds.first).to_be_visible()
     expect(folds.first.locator("strong").first).not_to_be_visible()
     folds.first.locator("> summary").click()
     expect(folds.first.locator("strong").first).to_be_visible()
 
 
 def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> None:
-    waits = _shell("while [ ! -e go ]; do sleep 0.05; done")
-    page = notebook([scripted(_listed(3), waits, _listed(2, 4), DONE), AGENT, ""])
+    script = scripted(_listed(3), _shell(": < gate"), _listed(2, 4), DONE)
+    page = notebook([script, AGENT, ""])
+    gate = page.make_gate()
     page.run(0)
     page.start(1)
     group = _groups(page, 1).first
-    expect(group.locator("> summary")).to_contain_text("3 folders listed", timeout=SLOW)
+    expect(group.locator("> summary")).to_contain_text("3 folders listed")
     group.locator("> summary").click()
     expect(group.locator("details.am-card")).to_have_count(3)
-    (page.lab.folder / page.name).with_name("go").touch()
+    gate.open()
     page.wait_for_end(1)
     expect(group.locator("> summary")).to_contain_text("5 folders listed, 1 command")
     expect(group).to_have_attribute("open", "")
@@ -97,15 +98,16 @@ def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> Non
 
 
 def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) -> None:
-    waits = [_shell(f"while [ ! -e go{n} ]; do sleep 0.05; done; exit 3") for n in (1, 2)]
+    waits = [_shell(f": < go{n}; exit 3") for n in (1, 2)]
     fails = "*[[Call('shell', {'command': ['bash', '-c', f'seq 9; exit {n}']})] for n in range(%s)]"
     script = scripted(fails % "3, 11", waits[0], fails % "11, 19", waits[1], DONE)
     page = notebook([script, AGENT, "", ""])
+    gates = [page.make_gate(f"go{n}") for n in (1, 2)]
     page.run(0)
     page.start(1)
     foot = page.cell(1).locator(".am-foot")
     running = page.cell(1).locator(".agm-stream, details.am-running")
-    expect(foot).to_contain_text("go1", timeout=SLOW)
+    expect(foot).to_contain_text("go1")
     expect(running.last).to_be_visible()
     page.wait_until(lambda: _below(page, 1) <= 1)
     follow = page.page.get_by_role("button", name="Follow")
@@ -115,14 +117,14 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) ->
     page.page.mouse.wheel(0, -900)
     expect(follow).to_be_visible()
     top = page.cell(1).evaluate("cell => cell.getBoundingClientRect().top")
-    (page.lab.folder / page.name).with_name("go1").touch()
-    expect(foot).to_contain_text("go2", timeout=SLOW)
+    gates[0].open()
+    expect(foot).to_contain_text("go2")
     assert abs(page.cell(1).evaluate("cell => cell.getBoundingClientRect().top") - top) <= 2
     expect(follow).to_be_visible()
     follow.click()
     page.wait_until(lambda: _below(page, 1) <= 1)
     expect(follow).to_be_hidden()
-    (page.lab.folder / page.name).with_name("go2").touch()
+    gates[1].open()
     page.wait_for_end(1)
     expect(page.cell(1)).to_contain_text("It is done.")
     page.wait_until(lambda: _below(page, 1) <= 1)
@@ -134,7 +136,7 @@ def test_a_call_of_thirty_seconds_says_what_can_be_done(notebook: Open) -> None:
     page.run(0)
     page.start(1)
     foot = page.cell(1).locator(".am-foot")
-    expect(foot).to_contain_text("Runs shell", timeout=SLOW)
+    expect(foot).to_contain_text("Runs shell")
     expect(foot).not_to_contain_text("This may take long")
     page.page.evaluate(
         "const now = performance.now.bind(performance); performance.now = () => now() + 31000"

@@ -1,6 +1,7 @@
 """The card of a map: its progress, buttons that pause, go on and stop; the question of its cost."""
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.support.kernels.cells import AGENTS
 
@@ -39,8 +40,8 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     card.get_by_role("button", name="Pause").wait_for()
     card.get_by_role("button", name="Stop").click()
     page.wait_for_end(1)
-    assert "It ended early: it was stopped" in page.text(1)
-    assert card.count() == 0
+    page.wait_for_text(1, "It ended early: it was stopped")
+    expect(card).to_have_count(0)
     assert int(page.value("len(done)")) == 100_001
 
 
@@ -59,8 +60,8 @@ def test_a_plain_call_has_the_card_too(notebook, call):
     card.get_by_role("button", name="Go on").click()
     card.get_by_role("button", name="Stop").click()
     page.wait_for_end(1)
-    assert "It ended early: it was stopped" in page.text(1)
-    assert card.count() == 0
+    page.wait_for_text(1, "It ended early: it was stopped")
+    expect(card).to_have_count(0)
     assert int(page.value("len(done.frame)")) == 100_001
 
 
@@ -74,10 +75,9 @@ def test_the_cost_is_a_question_with_buttons_of_its_own(notebook, button, answer
     page.run(0)
     cell = page.start(1)
     question = page.wait_for_question()
-    names = question.get_by_role("button").all_inner_texts()
-    assert names == ["Go on", "Sample only", "Stop"]
-    assert "100 rows will cost about" in question.inner_text()
-    assert "wants to run" not in question.inner_text()
+    expect(question.get_by_role("button")).to_have_text(["Go on", "Sample only", "Stop"])
+    expect(question).to_contain_text("100 rows will cost about")
+    expect(question).not_to_contain_text("wants to run")
     page.answer(button)
     page.wait_for_end(1)
-    assert f"{answered} of 100 rows have an answer" in cell.inner_text()
+    expect(cell).to_contain_text(f"{answered} of 100 rows have an answer")

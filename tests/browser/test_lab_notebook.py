@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable
 
 import nbformat
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import outputs, scripted
@@ -12,8 +11,6 @@ from tests.support.lab import NotebookPage
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 DONE = repr("It is done.")
 AGENT = "%%agent\nGo.\n"
@@ -49,8 +46,8 @@ def test_cells_are_read_inserted_and_deleted_and_each_can_be_undone(notebook: Op
     page.run(0)
     page.start(1)
     question = page.wait_for_question()
-    assert "+total = 42" in question.inner_text()
-    assert "every change of the notebook that is open here" in question.inner_text()
+    expect(question).to_contain_text("+total = 42")
+    expect(question).to_contain_text("every change of the notebook that is open here")
     page.answer("Approve")
     question = page.questions.filter(has_text="-print(x)")
     expect(question).to_be_visible()
@@ -58,8 +55,8 @@ def test_cells_are_read_inserted_and_deleted_and_each_can_be_undone(notebook: Op
     page.wait_for_end(1)
     read = page.value(f"{outputs()}[0]")
     assert "[3] code cell data" in read and "your own cell" in read
-    assert page.sources()[2:4] == ["data = 1", "total = 42"]
-    assert victim not in page.sources()
+    page.wait_until(lambda: page.sources()[2:4] == ["data = 1", "total = 42"])
+    page.wait_until(lambda: victim not in page.sources())
     _undo(page)
     page.wait_until(lambda: page.sources()[2:5] == ["data = 1", "total = 42", victim])
     _undo(page)
@@ -80,7 +77,7 @@ def test_a_cell_is_edited_and_run_where_it_stands(notebook: Open) -> None:
     page.run(1)
     page.start(2)
     question = page.wait_for_question()
-    assert "-plot = 1" in question.inner_text() and "+print('drawn')" in question.inner_text()
+    expect(question).to_contain_text("+print('drawn')")
     expect(question.locator(".agm-removed")).to_have_text("-plot = 1")
     expect(question.locator(".agm-added")).to_have_count(3)
     page.answer("Approve")
@@ -120,7 +117,7 @@ def test_what_the_person_types_meanwhile_is_not_overwritten(notebook: Open) -> N
     assert "has changed since" in stale and "x = 1  # mine" in stale
     assert "protected" in locked
     assert "the cell that you run in" in own
-    assert page.sources()[1:4] == [AGENT, "x = 1  # mine", "y = 1"]
+    page.wait_until(lambda: page.sources()[1:4] == [AGENT, "x = 1  # mine", "y = 1"])
 
 
 def test_a_markdown_cell_of_an_agents_loads_nothing(notebook: Open) -> None:
@@ -143,9 +140,9 @@ def test_a_markdown_cell_of_an_agents_loads_nothing(notebook: Open) -> None:
     expect(page.questions.filter(has_text="-Done: 1.")).to_be_visible()
     page.answer("Approve")
     page.wait_for_end(1)
-    _, _, inserted, changed, *_ = page.sources()
     harmless = "Seen: &#33;[x](http://127.0.0.1:9/?d=SECRET) &lt;img src="
-    assert inserted.startswith(harmless)
+    page.wait_until(lambda: page.sources()[2].startswith(harmless))
     # What the person wrote stays as it is.
-    assert changed.startswith(f"{own.split(chr(10))[0]}\n\nDone: 2.\n\n{harmless}")
+    changed = f"{own.split(chr(10))[0]}\n\nDone: 2.\n\n{harmless}"
+    page.wait_until(lambda: page.sources()[3].startswith(changed))
     assert not [url for url in asked if "SECRET" in url]

@@ -8,12 +8,12 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.test_lab_accessibility import AXE
 from tests.browser.test_lab_around import ASKING, DONE, MAKE, execute
+from tests.support.gates import GATE
 from tests.support.kernels.cells import scripted
-from tests.support.lab import GATE, SLOW, Lab, NotebookPage
+from tests.support.lab import Lab, NotebookPage
 
 Open = Callable[..., NotebookPage]
 
-pytestmark = pytest.mark.timeout(180)
 
 HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(1))"
 THEMES = ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"]
@@ -57,7 +57,7 @@ def test_a_question_is_answered_from_the_panel(notebook: Open) -> None:
     page.wait_for_question()
     press(row(shown, "Questions"), "Approve")
     page.wait_for_end(1)
-    assert "It is done." in page.text(1) and "approved by the person" in page.text(1)
+    page.wait_for_text(1, "It is done.", "approved by the person")
     expect(row(shown, "Questions")).to_have_count(0)
     expect(row(shown, "Agents")).to_contain_text("At rest")
 
@@ -82,12 +82,12 @@ def test_a_question_of_a_notebook_that_no_page_shows_is_answered(
     page.page.goto("about:blank")
     other = reopen("other.ipynb")
     shown = panel(other)
-    expect(row(shown, "Agents", "in the background")).to_have_count(1, timeout=SLOW)
-    gate.write_text("")
+    expect(row(shown, "Agents", "in the background")).to_have_count(1)
+    gate.open()
     asked = row(shown, "Questions", "mkdir made")
-    expect(asked).to_have_count(1, timeout=SLOW)
+    expect(asked).to_have_count(1)
     press(asked, "Approve")
-    expect(row(shown, "Agents")).to_contain_text("At rest", timeout=SLOW)
+    expect(row(shown, "Agents")).to_contain_text("At rest")
     assert (lab.folder / page.name).with_name("made").is_dir()
 
 
@@ -98,7 +98,7 @@ def test_conversations_are_found_renamed_pinned_forked_and_resumed(notebook: Ope
     shown = panel(page)
     olives = row(shown, "Conversations", "Count the olives.")
     press(row(shown, "Agents", "default"), "Fork")
-    expect(row(shown, "Agents", "default-2")).to_have_count(1, timeout=SLOW)
+    expect(row(shown, "Agents", "default-2")).to_have_count(1)
     page.run(2)
     shown.get_by_role("searchbox").fill("no such words")
     expect(olives).to_have_count(0)
@@ -132,7 +132,7 @@ def test_the_list_of_what_runs_has_the_agents_at_work(notebook: Open) -> None:
     item.hover()
     item.locator("[title='Stop']").click()
     page.wait_for_end(1)
-    assert "Interrupted" in page.text(1)
+    page.wait_for_text(1, "Interrupted")
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -152,7 +152,7 @@ def test_axe_finds_nothing_in_the_panel(notebook: Open, theme: str) -> None:
     page.run(1)
     shown = panel(page)
     page.start(2)
-    expect(row(shown, "Questions")).to_have_count(1, timeout=SLOW)
+    expect(row(shown, "Questions")).to_have_count(1)
     expect(row(shown, "Conversations", "Say that")).not_to_have_count(0)
     page.page.evaluate(AXE.read_text(encoding="utf-8"))
     looked, found = page.page.evaluate(FOUND)
@@ -166,14 +166,14 @@ def test_the_panel_is_whole_at_320_pixels_and_by_keyboard(notebook: Open) -> Non
     page.run(0)
     shown = panel(page)
     page.start(1)
-    expect(row(shown, "Questions")).to_have_count(1, timeout=SLOW)
+    expect(row(shown, "Questions")).to_have_count(1)
     page.page.set_viewport_size({"width": 320, "height": 640})
     overflows = "panel => panel.scrollWidth - panel.clientWidth"
-    assert shown.evaluate(overflows) <= 0
+    page.wait_until(lambda: shown.evaluate(overflows) <= 0)
     expect(row(shown, "Questions").get_by_role("button", name="Approve")).to_be_enabled()
     execute(page, "agent-magics:panel")
     expect(shown.locator("button").first).to_be_focused()
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
     page.page.set_viewport_size({"width": 1100, "height": 900})
-    assert "It is done." in page.text(1)
+    page.wait_for_text(1, "It is done.")

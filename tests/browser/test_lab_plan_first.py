@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import scripted
 from tests.support.lab import WIDGET, NotebookPage, mimes_of
-
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(180)
 
 STEPS = ["Read `sales.csv`", "Plot <b>March</b> against February", "Write the report"]
 PLAN = {"steps": STEPS, "explanation": "March dips; returns are the likely reason."}
@@ -29,7 +25,7 @@ def test_a_plan_is_run_by_the_keyboard(notebook: Callable[..., NotebookPage]) ->
     page.page.keyboard.press("1")
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
-    assert "The report is written." in page.text(1)
+    page.wait_for_text(1, "The report is written.")
     expect(page.questions).to_have_count(0)
     saved = page.save()
     assert all(WIDGET not in mimes for mimes in mimes_of(saved))

@@ -1,6 +1,7 @@
 """What is left in the page and in the file: readable without a kernel, harmless, drawn well."""
 
 import json
+import re
 from collections.abc import Callable
 
 import nbformat
@@ -10,12 +11,10 @@ from playwright.sync_api import expect
 from agent_magics.render.blocks.display import VERSION
 from agent_magics.render.mime import item_bundle
 from tests.support.kernels.cells import scripted
-from tests.support.lab import ITEM, SLOW, Lab, NotebookPage, items_of
+from tests.support.lab import ITEM, Lab, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(120)
 
 CODE = "Call('python', {'code': 'total = 6 * 7\\nprint(total)'})"
 PLAN = (
@@ -30,6 +29,7 @@ FIGURE = (
     "Call('python', {'code': '%matplotlib inline\\nimport matplotlib.pyplot as plt\\n"
     "plt.plot([1, 2]);'})"
 )
+RIGHT = re.compile("right$")
 ANSWER = "The total is **42**.\n\n| what | value |\n| - | -: |\n| n | 42 |"
 
 # Whatever of it came through would set `window.pwned`, ask the network for `pwned`, or be found.
@@ -56,6 +56,12 @@ ATTACK = """Look:
 """
 
 
+EVIL = (
+    ".evil, script, style, iframe, [onerror], [onload], [data-commandlinker-command], "
+    "a[href^='javascript' i], img[src^='http']"
+)
+
+
 def _finished(notebook: Open) -> NotebookPage:
     script = scripted(f"['I look.', {CODE}]", PLAN, FIGURE, PATCH, repr(ANSWER))
     page = notebook([script, "%%agent --approval never --tools data coding\nGo.\n", ""])
@@ -75,28 +81,26 @@ def test_a_saved_notebook_is_read_without_a_kernel(
     again = reopen(page.name, without="" if extension == "with" else "agent-magics")
     expect(again.outputs(1).last).to_contain_text("made.py")
     expect(again.outputs(1).nth(-2)).to_contain_text("The total is 42.")
-    styles = "cells => cells.map(cell => getComputedStyle(cell).textAlign)"
-    sides = again.cell(1).locator("td").evaluate_all(styles)
-    assert [side.endswith("right") for side in sides] == [False, True]
-    text = again.text(1)
-    for words in ("I look.", "print(total)", "42", "Look", "Tell", "+print(1)", "value"):
-        assert words in text, f"{words!r} is not on the page"
-    assert again.cell(1).locator("img").count() == 1
-    assert again.cards(1).count() == (3 if extension == "with" else 0)
-    assert "Error" not in text
+    words, number = again.cell(1).locator("td").all()
+    expect(number).to_have_css("text-align", RIGHT)
+    expect(words).not_to_have_css("text-align", RIGHT)
+    again.wait_for_text(1, "I look.", "print(total)", "42", "Look", "Tell", "+print(1)", "value")
+    expect(again.cell(1).locator("img")).to_have_count(1)
+    expect(again.cards(1)).to_have_count(3 if extension == "with" else 0)
+    expect(again.area(1)).not_to_contain_text("Error")
 
 
 # What a model writes, and how many formulas stand in it.
 FORMULAS = [
+    ("costs $5 and $7", 0),
+    ("US$5\nand US$7, from $1,000 to $2,000", 0),
+    ("`$a$` and ($5-$7)", 0),
     (r"so $$\left\|x\right\| \le 1,\, y$$ there", 1),
     ("found $p < 0.01$ and $q > 0.05$", 2),
     (r"$\{1, 2\}$ and $a\;b\%$", 2),
     ("$$\n\\begin{aligned}\na &= b \\\\\n&= c\n\\end{aligned}\n$$", 1),
     ("- $x_1 * y_1$\n- $x_2$, for $5", 2),
     ("| a | b |\n|-|-|\n| $\\|x\\|$ | $5 and $6 |", 1),
-    ("costs $5 and $7", 0),
-    ("US$5\nand US$7, from $1,000 to $2,000", 0),
-    ("`$a$` and ($5-$7)", 0),
 ]
 
 
@@ -109,10 +113,16 @@ def test_formulas_are_set_and_prices_are_not(lab: Lab, reopen: Open, extension: 
         cells.append(nbformat.v4.new_code_cell("", outputs=[output]))
     lab.write("formulas/saved.ipynb", cells)
     page = reopen("formulas/saved.ipynb", without="" if extension == "with" else "agent-magics")
+    formulas = [page.area(number).locator("mjx-container") for number in range(len(FORMULAS))]
     for number, (text, count) in enumerate(FORMULAS):
-        expect(page.outputs(number).locator("mjx-container")).to_have_count(count, timeout=SLOW)
-        assert page.outputs(number).locator("mjx-merror").count() == 0, text
-        assert ("$" in page.text(number)) == ("$5" in text), text
+        if "$5" in text:
+            page.wait_for_text(number, "$")
+        expect(formulas[number]).to_have_count(count)
+    for number, (text, count) in enumerate(FORMULAS):  # now all are drawn
+        expect(formulas[number]).to_have_count(count)
+        expect(page.area(number).locator("mjx-merror")).to_have_count(0)
+        if "$5" not in text:
+            expect(page.area(number)).not_to_contain_text("$", use_inner_text=True)
 
 
 def test_the_saved_outputs_hold_nothing_that_changes_from_run_to_run(notebook: Open) -> None:
@@ -159,11 +169,8 @@ def test_hostile_text_does_nothing(notebook: Open, extension: str) -> None:
 
 def _is_harmless(page: NotebookPage, asked_for: list[str]) -> None:
     area = page.cell(1).locator(".jp-Cell-outputArea")
-    for selector in (
-        *(".evil", "script", "style", "iframe", "[onerror]", "[onload]"),
-        *("[data-commandlinker-command]", "a[href^='javascript' i]", "img[src^='http']"),
-    ):
-        assert area.locator(selector).count() == 0, selector
+    # Looked at once: what is not there now would do harm in the moment in which it is.
+    assert area.evaluate("(area, evil) => area.querySelectorAll(evil).length", EVIL) == 0
     for link in area.locator("a").all():
         link.click(no_wait_after=True, modifiers=["Alt"])
     assert page.page.evaluate("window.pwned") is None
@@ -178,7 +185,7 @@ def test_a_front_end_without_widgets_is_asked_by_typing(notebook: Open) -> None:
     page.cell(1).locator(".jp-Stdin-input").fill("y")
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
-    assert page.cards(1).count() == 1
+    expect(page.cards(1)).to_have_count(1)
     assert page.value("total") == "42"
 
 
@@ -200,5 +207,5 @@ def test_neither_a_diagram_nor_a_formula_leads_elsewhere(notebook: Open) -> None
     expect(item.locator("mjx-container")).to_have_count(1)
     expect(item.locator("code", has_text="href")).to_be_visible()
     expect(item.locator("pre", has_text="flowchart")).to_be_visible()
-    assert item.locator("a").count() == 0
+    expect(item.locator("a")).to_have_count(0)
     assert not [url for url in asked if ":9/" in url]

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import scripted
@@ -12,12 +10,11 @@ from tests.support.lab import WIDGET, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
 
-pytestmark = pytest.mark.timeout(120)
 
-# Each step waits for the test, which makes a file.
+# Each step waits for the test, which opens its gate.
 SCRIPT = (
     r"printf '\033[31mred\033[0m\n'; "
-    "for step in 1 2 3; do until [ -e go$step ]; do sleep 0.1; done; "
+    "for step in 1 2 3; do : < go$step; "
     r"printf '\033[32mstep %s\033[0m <b>bold</b>\n' $step; done; exit 3"
 )
 SESSION = f"Call('exec_command', {{'cmd': {SCRIPT!r}, 'yield_time_ms': 250}})"
@@ -27,24 +24,24 @@ BUSY = "import asyncio\nfor n in range(600):\n    await asyncio.sleep(0.1)\n"
 
 def test_a_session_outlives_its_cell(notebook: Open) -> None:
     page = notebook([scripted(SESSION, repr("It runs.")), AGENT, BUSY, ""])
+    gates = [page.make_gate(f"go{step}") for step in (1, 2, 3)]
     page.run(0)
     page.run(1)
-    folder = page.lab.folder / Path(page.name).parent
     call, session = page.cards(1).nth(0), page.cards(1).nth(1)
     expect(call).to_contain_text("goes on as a session")
     expect(call.locator(".am-fg-1")).to_have_text("red")
     expect(session).to_have_class(re.compile("am-running"))
     # While another cell runs, what the session prints appears in the cell that began it.
     page.start(2)
-    (folder / "go1").touch()
+    gates[0].open()
     stream = page.cell(1).locator(".agm-stream")
     expect(stream).to_have_text("step 1 <b>bold</b>\n")
     expect(stream.locator(".agm-fg-2")).to_have_text("step 1")
     expect(page.cell(1).locator(".agm-live-head")).to_have_text(re.compile(r"session \d{5}: "))
-    (folder / "go2").touch()
+    gates[1].open()
     expect(stream).to_have_text("step 1 <b>bold</b>\nstep 2 <b>bold</b>\n")
     # Its end, still while that cell runs.
-    (folder / "go3").touch()
+    gates[2].open()
     expect(stream).to_have_count(0)
     expect(session).to_have_class(re.compile("am-failed"))
     expect(session).to_contain_text("exit 3")

@@ -3,14 +3,10 @@
 import json
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.kernels.cells import outputs, scripted
-from tests.support.lab import SLOW, WIDGET, NotebookPage, mimes_of
-
-# A page of JupyterLab takes ten seconds to open on a busy machine.
-pytestmark = pytest.mark.timeout(180)
+from tests.support.lab import WIDGET, NotebookPage, mimes_of
 
 QUESTIONS = [
     {
@@ -51,7 +47,7 @@ def test_questions_are_answered_by_the_keyboard(notebook: Callable[..., Notebook
     first.focus()
     keys.press("Enter")  # nothing is chosen yet, which is told beside each question
     expect(form.locator(".agm-problem")).to_have_text(
-        ["this is required", "choose at least 1", "this is required"], timeout=SLOW
+        ["this is required", "choose at least 1", "this is required"]
     )
     keys.press("1")
     expect(first).to_be_checked()

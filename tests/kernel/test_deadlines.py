@@ -97,7 +97,7 @@ def test_persons_tools_have_a_limit_of_their_own_accord(kernel: Kernel) -> None:
 
 
 def test_the_time_is_counted_while_code_runs(kernel: Kernel) -> None:
-    kernel.run("from agent_magics.dispatch import attempt\nattempt.COUNT_INTERVAL = 1")
+    kernel.run("from agent_magics.dispatch.stages import attempt\nattempt.COUNT_INTERVAL = 1")
     code = "import asyncio; await asyncio.sleep(3600)"
     call = f"Call('python', {{'code': {code!r}, 'timeout_ms': 2500}})"
     kernel.run(scripted(call, repr("Done.")))

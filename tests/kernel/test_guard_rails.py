@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.gates import Gate
 from tests.support.kernels.cells import outputs, scripted
 from tests.support.kernels.driver import Kernel, Outcome
 
@@ -95,10 +96,10 @@ def test_what_is_printed_after_a_question_is_shown_while_the_code_runs(
     kernel: Kernel, tmp_path: Path
 ) -> None:
     """The code goes on only once its first line has been seen in the cell."""
-    seen = tmp_path / "seen"
+    seen = Gate(tmp_path / "seen")
     code = (
-        "import os, threading\nos.system('true')\nprint('fir' + 'st', flush=True)\n"
-        f"while not os.path.exists({str(seen)!r}):\n    threading.Event().wait(0.01)\n"
+        "import os\nos.system('true')\nprint('fir' + 'st', flush=True)\n"
+        f"open({str(seen.path)!r}).read()\n"
         "print('last')"
     )
     call = f"Call('python', {{'code': {code!r}}})"
@@ -107,7 +108,7 @@ def test_what_is_printed_after_a_question_is_shown_while_the_code_runs(
 
     def look(message: dict[str, Any]) -> None:
         if "first" in str(message["content"]):
-            seen.touch()
+            seen.open()
 
     outcome = kernel.run("%%agent\nGo.\n", notebook=True, allow_stdin=True, on_message=look)
     assert outcome.status == "ok", outcome.text

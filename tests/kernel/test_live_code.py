@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.gates import Gate
 from tests.support.kernels.cells import outputs, scripted
 from tests.support.kernels.driver import Kernel, Outcome
 
@@ -281,17 +282,17 @@ def test_what_is_printed_is_shown_while_the_code_runs(
     kernel: Kernel, tmp_path: Path, stream: str
 ) -> None:
     """The code goes on only once its first line has been seen in the cell."""
-    seen = tmp_path / "seen"
+    seen = Gate(tmp_path / "seen")
     code = (
-        f"import os, sys, threading\nprint('fir' + 'st', file=sys.{stream}, flush=True)\n"
-        f"while not os.path.exists({str(seen)!r}):\n    threading.Event().wait(0.01)\n"
+        f"import sys\nprint('fir' + 'st', file=sys.{stream}, flush=True)\n"
+        f"open({str(seen.path)!r}).read()\n"
         "print('last')"
     )
     _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
 
     def look(message: dict[str, Any]) -> None:
         if "first" in str(message["content"]):
-            seen.touch()
+            seen.open()
 
     outcome = kernel.run(
         "%%agent --approval never\nGo.\n", notebook=True, allow_stdin=True, on_message=look

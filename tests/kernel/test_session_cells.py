@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.gates import Gate
 from tests.support.items import unfolded
 from tests.support.kernels.cells import AGENTS, scripted
 from tests.support.kernels.driver import ITEM, LIMIT, Kernel, Outcome
@@ -157,14 +158,14 @@ def test_while_another_cell_blocks_the_drawing_waits(kernel: Kernel) -> None:
 def test_while_another_cell_awaits_the_output_appears(kernel: Kernel, tmp_path: Path) -> None:
     page = begin(kernel)
     awaiting = (
-        f"import asyncio, os\n{FIRST}{SECOND}"
-        "while not os.path.exists('drawn'): await asyncio.sleep(0.02)"
+        f"import asyncio\n{FIRST}{SECOND}await asyncio.to_thread(lambda: open('drawn').read())"
     )
+    drawn = Gate(tmp_path / "drawn")
 
     def take(message: dict[str, Any]) -> None:
         page.take(message)
         if page.has_ended():
-            (tmp_path / "drawn").touch()
+            drawn.open()
 
     outcome = kernel.run(awaiting, on_other=take)
     assert outcome.status == "ok", "the session's end was not drawn while the other cell awaited"
@@ -230,6 +231,7 @@ def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(
     session = f"Call('exec_command', {{'cmd': {script!r}, 'yield_time_ms': 250}})"
     page = begin(kernel, session, session.replace("line", "word"), DONE)
     messages: list[str] = []
+    streamed = Gate(tmp_path / "streamed")
 
     def count(message: dict[str, Any]) -> None:
         page.take(message)
@@ -237,12 +239,12 @@ def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(
             messages.append(message["msg_type"])
 
         if all(f"{word} 600\n" in page.streamed for word in ("line", "word")):
-            (tmp_path / "streamed").touch()
+            streamed.open()
 
     began = time.monotonic()
     outcome = kernel.run(
-        "import asyncio, os\nopen('go', 'w').close()\n"
-        "while not os.path.exists('streamed'): await asyncio.sleep(0.02)",
+        "import asyncio\nopen('go', 'w').close()\n"
+        "await asyncio.to_thread(lambda: open('streamed').read())",
         on_message=lambda m: m["msg_type"].startswith("comm_") and count(m),
         on_other=count,
     )

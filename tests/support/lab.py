@@ -18,6 +18,7 @@ from urllib.error import URLError
 import nbformat
 from playwright.sync_api import BrowserContext, Locator, Page, Playwright, WebSocket, expect
 
+from tests.support.gates import Gate
 from tests.support.items import unfolded
 from tests.support.needs import CHROMIUM, require
 from tests.support.ports import free_port
@@ -25,15 +26,16 @@ from tests.support.ports import free_port
 ITEM = "application/vnd.agent-magics.item+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TOKEN = "t"
-# Milliseconds and seconds that anything on the page may take on a slow machine.
-SLOW = 30_000
-LIMIT = 60.0
-# Code that waits in the notebook's folder until a test writes to the gate; see `make_gate`.
-GATE = "open('gate').read()"
+# Milliseconds and seconds that anything on the page may take: only what hangs takes so long.
+SLOW = 60_000
+LIMIT = 120.0
+expect.set_options(timeout=SLOW)
 
-# The full page would unload cells that are out of sight; the rest keeps the network out of it.
+# The full page would unload cells that are out of sight, and drop the completions of a provider
+# that answers after a second; the rest keeps the network out of it.
 _SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
+    "completer-extension/manager": {"providerTimeout": SLOW},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 _CHROMIUM_FLAGS = (
@@ -44,6 +46,7 @@ _CHROMIUM_FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-smooth-scrolling",
 )
 EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-magics"
 
@@ -186,23 +189,32 @@ class NotebookPage:
         self.page.on("websocket", self._listen)
         self._without = without
         self._signs = itertools.count(1)
+        self._ended: dict[int, str] = {}  # the prompts of cells before they were started
 
-    def make_gate(self) -> Path:
-        """Make the pipe at which `GATE` waits until somebody writes to it."""
-        gate = (self.lab.folder / self.name).with_name("gate")
-        os.mkfifo(gate)
-        return gate
+    def make_gate(self, name: str = "gate") -> Gate:
+        """Make a gate in the notebook's folder, which is where its kernel works."""
+        return Gate((self.lab.folder / self.name).with_name(name))
 
     def open(self, *, kernel: bool = True) -> "NotebookPage":
         """Open the notebook; with `kernel`, wait until cells can be run."""
         self.lab.disable(self._without)
-        self.page.goto(f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}&reset")
+        self.go(f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}&reset", kernel=kernel)
+        return self
+
+    def go(self, address: str, *, kernel: bool) -> None:
+        """Load the page of a notebook; with `kernel`, wait until cells can be run."""
+        before = len(self.frames)
+        self.page.goto(address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
             # A cell that is run before the kernel is connected is silently dropped.
-            self.wait_until(lambda: any(b"kernel_info_reply" in frame for frame in self.frames))
+            told = b"kernel_info_reply"
+            self.wait_until(lambda: any(told in frame for frame in self.frames[before:]))
             self.page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-        return self
+
+    def wait_for_link(self) -> None:
+        """Wait until the extension speaks with the kernel, which it does soon after `%load_ext`."""
+        self.page.wait_for_selector(".jp-NotebookPanel.am-linked")
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition that Playwright cannot see, processing the page's events."""
@@ -212,7 +224,7 @@ class NotebookPage:
             self.page.wait_for_timeout(20)
 
     def reload(self) -> None:
-        """Reload the page, as the browser's button does."""
+        """Reload the page, as the browser's button does, with no wait for the kernel."""
         self.page.reload()
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
@@ -235,6 +247,7 @@ class NotebookPage:
     def start(self, number: int) -> Locator:
         """Run a cell, without waiting for its end."""
         cell = self.cell(number)
+        self._ended[number] = cell.locator(".jp-InputPrompt").inner_text()
         cell.locator(".jp-InputArea-editor").click()
         self.page.keyboard.press("Shift+Enter")
         return cell
@@ -251,17 +264,23 @@ class NotebookPage:
         self.page.locator(".lm-Menu-item[data-command='runmenu:run-all']").click()
 
     def wait_for_end(self, number: int) -> None:
-        """Wait until a cell has its execution count."""
+        """Wait until a cell has its execution count, and not that of an earlier run."""
         prompt = self.cell(number).locator(".jp-InputPrompt")
-        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=SLOW)
+        expect(prompt).not_to_have_text(self._ended.get(number, ""))
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"))
 
     def outputs(self, number: int) -> Locator:
         """Return the outputs of a cell."""
         return self.cell(number).locator(".jp-OutputArea-output")
 
-    def text(self, number: int) -> str:
-        """Return the text that the outputs of a cell show."""
-        return "\n".join(self.outputs(number).all_inner_texts())
+    def area(self, number: int) -> Locator:
+        """Return what holds all outputs of a cell."""
+        return self.cell(number).locator(".jp-Cell-outputArea")
+
+    def wait_for_text(self, number: int, *texts: str) -> None:
+        """Wait until the outputs of a cell show these texts; many are drawn after its end."""
+        for text in texts:
+            expect(self.area(number)).to_contain_text(text, use_inner_text=True)
 
     def cards(self, number: int) -> Locator:
         """Return the calls in a cell, drawn by the extension."""
@@ -277,7 +296,7 @@ class NotebookPage:
     def wait_for_question(self, number: int = 0) -> Locator:
         """Wait until question `number` can be answered."""
         question = self.questions.nth(number)
-        expect(question.locator(".agm-button:enabled").first).to_be_visible(timeout=SLOW)
+        expect(question.locator(".agm-button:enabled").first).to_be_visible()
         return question
 
     def answer(self, button: str, feedback: str = "", number: int = 0) -> None:
@@ -312,11 +331,12 @@ class NotebookPage:
         cell = self.page.locator(".jp-CodeCell").last
         cell.locator(".jp-InputArea-editor").click()
         self.page.keyboard.press("Control+a")
-        sign = f"value {next(self._signs)}:"  # what stands there until the cell runs is older
-        self.page.keyboard.insert_text(f"print({sign!r}, {expression})")
+        # What stands there until the cell runs is older; what is printed may be drawn in pieces.
+        sign, end = f"value {next(self._signs)}:", ":end of it"
+        self.page.keyboard.insert_text(f"print({sign!r}, {expression}, {end!r})")
         self.page.keyboard.press("Control+Enter")
-        output = cell.locator(".jp-OutputArea-output", has_text=sign).last
-        return output.inner_text().removeprefix(sign).strip()
+        output = cell.locator(".jp-OutputArea-output", has_text=sign).filter(has_text=end)
+        return output.inner_text().strip().removeprefix(sign).removesuffix(end).strip()
 
 
 def items_of(cell: nbformat.NotebookNode) -> list[dict[str, Any]]:

@@ -133,7 +133,7 @@ def test_what_the_person_added_meanwhile_stands_before_the_summary():
     @tool
     def steer(turn: str = "") -> str:
         """Have the person say something."""
-        turn_id = agent.session._prompt_turn
+        turn_id = agent.session.turns.prompt
         agent.session.submit(Steer(turn_id=turn_id, content="Also look at March."))
         return "ok"
 

@@ -1,5 +1,8 @@
 """A fork has an id of its own and shares the past on disk; the parent goes on."""
 
+import resource
+from contextlib import contextmanager
+
 import pytest
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, conversations, tool
@@ -94,3 +97,50 @@ def test_the_turn_at_work_is_not_in_the_fork():
     assert prompts(forks[0]) == ["one"]
     agent.close()
     forks[0].close()
+
+
+@contextmanager
+def full_disk():
+    """Let this process write no byte more into any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+USES = {
+    "fork": lambda session, other: session.fork(name="new"),
+    "rename": lambda session, other: session.rename(other, "new"),
+    "resume": lambda session, other: session.resume(other, {}),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_full_disk_is_one_sentence_and_leaves_no_record_open(use):
+    with grown("one") as other:
+        conversation = other.conversation_id
+    with records_of(conversation)[0].open("ab") as record:
+        record.write(b'{"type": "TurnStarted", damaged\n')
+    with grown("two") as agent:
+        with full_disk(), pytest.raises(FatalError, match="File too large") as caught:
+            use(agent.session, conversation)
+        use(agent.session, conversation)  # though the error that was caught holds its frames
+        assert caught.value
+
+
+def test_a_fork_that_cannot_be_resumed_is_closed(tmp_path, monkeypatch):
+    closed = []
+
+    def close(agent):
+        closed.append(agent.name)
+        close_agent(agent)
+
+    close_agent = Agent.close
+    monkeypatch.setattr(Agent, "close", close)
+    with grown("one") as agent:
+        monkeypatch.setattr("agent_magics.composition.agent.rollout_folder", lambda: tmp_path)
+        with pytest.raises(FatalError, match="there is no record of it"):
+            agent.fork(name="new")
+        assert closed == ["new"]

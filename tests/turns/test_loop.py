@@ -431,7 +431,7 @@ def test_words_added_while_the_last_answer_comes_get_an_answer_too():
     class Steered(ItemModel):
         async def stream(self, request):
             if request.number == 1:
-                [turn_id] = agent.session._tasks
+                [turn_id] = agent.session.turns.under_way
                 agent.session.submit(Steer(turn_id=turn_id, content="and in French"))
             async for event in super().stream(request):
                 yield event

@@ -42,7 +42,9 @@ def note(text: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "sessions")
+    monkeypatch.setattr(
+        "agent_magics.composition.agent.rollout_folder", lambda: tmp_path / "sessions"
+    )
     return tmp_path / "sessions"
 
 
@@ -128,7 +130,7 @@ def open_files() -> set[str]:
 
 def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path, monkeypatch):
     (tmp_path / "taken").write_text("a file stands in the way")
-    monkeypatch.setattr("agent_magics.composition.rollout_folder", lambda: tmp_path / "taken")
+    monkeypatch.setattr("agent_magics.composition.agent.rollout_folder", lambda: tmp_path / "taken")
     agent = scripted(Call("note", {"text": "x"}), "Done.", "Again.", tools=[note])
     result = agent.run_sync("Go")
     assert result.text == "Done."

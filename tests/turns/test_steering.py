@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, Call, FatalError, ScriptedModel, tool
-from agent_magics.engine.turn import STEERED
+from agent_magics.engine.turns.loop import STEERED
 from agent_magics.protocol.events import (
     PromptAdded,
     PromptsQueued,
@@ -179,7 +179,7 @@ def test_ops_add_prompts_and_take_them_back() -> None:
     @tool
     def plan() -> str:
         """Have a client think of more."""
-        [turn_id] = agent.session._tasks
+        [turn_id] = agent.session.turns.under_way
         for name in ("a", "b"):
             agent.session.submit(QueuePrompt(turn_id=turn_id, prompt_id=name, content=name))
         agent.session.submit(DropPrompt(prompt_id="a"))

@@ -23,7 +23,7 @@ from agent_magics.dispatch.results.outline import may_run_code
 from agent_magics.dispatch.results.output import small_output, to_tool_output
 from agent_magics.dispatch.results.values import type_name
 from agent_magics.dispatch.schema.signature import context_parameter
-from agent_magics.dispatch.stored_outputs import refer, with_reference
+from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Tool
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
 from agent_magics.protocol.tools import (

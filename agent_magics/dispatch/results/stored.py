@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent_magics.dispatch.results.output import whole_text
+from agent_magics.dispatch.results.json_text import whole_text
 from agent_magics.dispatch.results.values import describe_value, estimate_size, format_size
 from agent_magics.protocol.errors import RespondToModel
 

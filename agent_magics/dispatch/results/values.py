@@ -15,6 +15,8 @@ _SAMPLE = 50
 _DEEPEST = 3
 # Named columns; a frame may have thousands.
 COLUMNS = 20
+# Characters of a text that are shown.
+_LONGEST = 60
 
 _SCALARS = frozenset((type(None), bool, int, float, complex))
 _TEXTS = (str, bytes, bytearray)
@@ -318,15 +320,15 @@ _KINDS = {
 }
 
 
-def short_value(value: Any, longest: int = 60) -> str:
+def short_value(value: Any) -> str:
     """Return a plain scalar or the start of a text as code; "" for everything else."""
     kind = type(value)
-    if kind is int and value.bit_length() > 4 * longest:
+    if kind is int and value.bit_length() > 4 * _LONGEST:
         return ""
     if kind in _SCALARS:
         return repr(value)
     if kind in (str, bytes):
-        return repr(value) if len(value) <= longest else repr(value[:longest]) + "…"
+        return repr(value) if len(value) <= _LONGEST else repr(value[:_LONGEST]) + "…"
     return ""
 
 

@@ -59,15 +59,14 @@ class History:
 
     Args:
         items: the items to begin with.
-        keep: records each change.
 
     Attributes:
         keep: records each change.
         settle: called before each request: all changes are then on disk.
     """
 
-    def __init__(self, items: Iterable[Item] = (), keep: Keep = lambda entry: None) -> None:
-        self.keep = keep
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self.keep: Keep = lambda entry: None
         self.settle: Callable[[], None] = lambda: None
         self._items: list[Item] = []
         self._open: list[CallItem] = []  # calls without an output, oldest first

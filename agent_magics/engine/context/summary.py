@@ -8,7 +8,7 @@ needed.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.engine.context.pruning import first_unread
 from agent_magics.engine.context.tokens import BYTES_A_TOKEN, ITEM_TOKENS, count_item, count_items
 from agent_magics.exec.processes import CommandSession

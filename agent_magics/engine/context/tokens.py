@@ -65,9 +65,9 @@ def count_item(item: Item, count: TextCounter = guess_text) -> int:
     return ITEM_TOKENS + sum(map(count, _texts_of(item))) + _images_of(item)
 
 
-def count_items(items: Iterable[Item], count: TextCounter = guess_text) -> int:
+def count_items(items: Iterable[Item]) -> int:
     """Estimate the tokens that `items` add to a request."""
-    return sum(count_item(item, count) for item in items)
+    return sum(map(count_item, items))
 
 
 def _texts_of(item: Item) -> tuple[str, ...]:

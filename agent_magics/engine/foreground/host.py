@@ -84,7 +84,7 @@ def denied(question: Question, reason: str = NOBODY) -> Answer:
     return Answer(question_id=question.question_id, decision="deny", feedback=reason, by="policy")
 
 
-def as_answer(question: Question, value: object, by: str = "program") -> Answer:
+def as_answer(question: Question, value: object) -> Answer:
     """Convert the result of `on_question` to an answer to this question.
 
     Args:
@@ -92,12 +92,11 @@ def as_answer(question: Question, value: object, by: str = "program") -> Answer:
         value: a decision's name, or an object with `decision` and perhaps `feedback` and
             `edited_arguments` (JSON text, or a dict) or `edited_text` (the question's `editable`,
             changed); for a form also a dict of its fields, which accepts it.
-        by: who answered.
     """
     if isinstance(question, FormRequested):
         content = value if isinstance(value, Mapping) else None
         if content is not None or (isinstance(value, str) and value.startswith("approve")):
-            return accepted(question, content, by=by)
+            return accepted(question, content, by="program")
     decision = value if isinstance(value, str) else getattr(value, "decision", None)
     any_words = not isinstance(question, ApprovalRequested | FormRequested)
     if not isinstance(decision, str) or not (any_words or decision in DECISIONS):
@@ -114,7 +113,7 @@ def as_answer(question: Question, value: object, by: str = "program") -> Answer:
         if edited is None or isinstance(edited, str)
         else json.dumps(edited),
         edited_text=getattr(value, "edited_text", None),
-        by=by,
+        by="program",
     )
 
 

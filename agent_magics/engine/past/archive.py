@@ -2,7 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from agent_magics.engine.channels.rollout import Rollout
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.restoring import finish, restore
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.records import VERSION, ConversationNamed, RecordBegun
+from agent_magics.protocol.records import VERSION, ConversationNamed, Entry, RecordBegun
 from agent_magics.records.forking import share_past
 from agent_magics.records.places import find, new_path
 from agent_magics.records.reading import read_record
@@ -75,10 +76,7 @@ class Archive:
         before = turns[turn] if turn < len(turns) else ""
         past = share_past(find(self._folder, parent.id), path, before)
         begun = replace(self._describe(child), past=past, memory=parent.memory)
-        rollout = Rollout(path, lambda: begun)
-        rollout.write([ConversationNamed(name=name)] if name else [])
-        rollout.begin()
-        rollout.close()
+        _write(Rollout(path, lambda: begun), [ConversationNamed(name=name)] if name else [])
         return child
 
     def rename(self, conversation: str, name: str) -> None:
@@ -89,14 +87,7 @@ class Archive:
         """
         if self._folder is None:
             raise FatalError("This session records nothing, so there is nothing to name.")
-        rollout = self._rollout(find(self._folder, conversation))
-        try:
-            rollout.begin()
-            rollout.write([ConversationNamed(name=name)])
-        except OSError as error:
-            raise FatalError(f"The name was not written: {error.strerror or error}.") from None
-        finally:
-            rollout.close()
+        _write(self._rollout(find(self._folder, conversation)), [ConversationNamed(name=name)])
 
     def resume(
         self,
@@ -118,8 +109,7 @@ class Archive:
             raise FatalError("This session records nothing, so there is nothing to resume.")
         path = find(self._folder, conversation)
         rollout = self._rollout(path)
-        rollout.begin()  # nobody else writes it from here on
-        try:
+        with _opened(rollout):  # nobody else writes it from here on
             record = read_record(self._folder, path.stem)
             if record.is_damaged:
                 rollout.set_aside(record.size)
@@ -128,10 +118,32 @@ class Archive:
             resumed = Conversation(self._agent, self._journals, path.stem)
             restore(resumed, record)
             take_up(resumed, rollout, record.last)
-        except BaseException:
-            rollout.close()
-            raise
         finish(resumed, record, namespace)
+
+
+def _write(rollout: Rollout, entries: Sequence[Entry]) -> None:
+    """Append entries to a record, which is created where there is none, and close it."""
+    with _opened(rollout):
+        rollout.write(entries)
+    rollout.close()
+
+
+@contextmanager
+def _opened(rollout: Rollout) -> Iterator[None]:
+    """Open a record for writing; close it where the work in this context fails.
+
+    Raises:
+        FatalError: it cannot be read or written, or another kernel has locked it.
+    """
+    try:
+        rollout.begin()
+        yield
+    except OSError as error:
+        rollout.close()
+        raise FatalError(f"{rollout.path} cannot be used: {error.strerror or error}.") from None
+    except BaseException:
+        rollout.close()
+        raise
 
 
 def _describe(agent: str, conversation: str) -> RecordBegun:

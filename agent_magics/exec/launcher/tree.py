@@ -105,7 +105,7 @@ def kill_tree(
     return killed
 
 
-def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> list[int]:
+def stop_tree(keep: Collection[int] = ()) -> list[int]:
     """Stop every descendant of this process, until none is new and none runs.
 
     A stopped process cannot fork, so even a fast fork bomb is caught. A process that gets SIGSTOP
@@ -114,7 +114,7 @@ def stop_tree(keep: Collection[int] = (), patience: float = _STOP_PATIENCE) -> l
     Returns:
         All that were found, parents before their children, including zombies.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + _STOP_PATIENCE
     table = None if _has_children_files() else ProcessTable()
     children_of = _children_of if table is None else table.children_of
     found: dict[int, None] = {}  # a set that keeps the order

@@ -18,13 +18,13 @@ class CellPublisher:
     Args:
         shell: the IPython shell.
         cell: the cell's id, by which a page that did not run it finds it; "" where there is none.
-        conversation: what the first output's metadata names, for when the kernel has ended.
 
     Attributes:
+        conversation: what the first output's metadata names, for when the kernel has ended.
         shown: the present content of each output, in order.
     """
 
-    def __init__(self, shell: Any, cell: str = "", conversation: str = "") -> None:
+    def __init__(self, shell: Any, cell: str = "") -> None:
         self._publisher = shell.display_pub
         # ipykernel 7 finds an output's cell by the task; 6 takes the running one.
         has_trait = getattr(self._publisher, "has_trait", lambda name: False)
@@ -32,7 +32,7 @@ class CellPublisher:
         # Not saved: transient data are not written into the notebook.
         self._transient = {"agent_magics_cell": cell} if cell else {}
         self._keeps = bool(cell)
-        self.conversation = conversation
+        self.conversation = ""
         self._first = ""
         self.shown: dict[str, dict[str, Json]] = {}
 

@@ -53,7 +53,7 @@ class LiveStream:
     def open(self) -> Any:
         """Create the widget and return it."""
         # Late on purpose: only long commands need the widget.
-        from agent_magics.render.widgets.live import StreamWidget  # noqa: PLC0415
+        from agent_magics.render.widgets.stream import StreamWidget  # noqa: PLC0415
 
         self.widget = StreamWidget(self._label)
         self._opened_at = monotonic()

@@ -13,9 +13,9 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
-from agent_magics.render.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.describe import one_line
-from agent_magics.render.side_by_side import side_by_side
+from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
+from agent_magics.render.diffs.side_by_side import side_by_side
 
 _USAGE = (
     "%agent diff takes nothing (the last turn that changed files), a number that counts back "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from agent_magics.app import Agent
 from agent_magics.kernel.commands.table import table
@@ -18,7 +19,7 @@ NEXT = (
     "`%agent map resume` looks at them and fetches the results of those that have ended; calling "
     "the same map again takes them in. `%agent map cancel BATCH` ends one."
 )
-USAGE = "%agent map takes nothing, resume, or cancel BATCH."
+USAGE = "%agent map takes nothing, resume, or cancel BATCH, and then --cache FILE."
 
 
 def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
@@ -26,17 +27,23 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
 
     Args:
         agent: its settings name the server and the key.
-        arguments: nothing, ``resume`` (looks at them first) or ``cancel BATCH``.
+        arguments: nothing, ``resume`` (looks at them first) or ``cancel BATCH``; after that
+            ``--cache FILE`` for a file of answers that is not the user's.
 
     Raises:
         FatalError: the arguments do not fit, or the server does not answer.
     """
     path, settings = cache_file(), agent.settings_now().settings
+    problems: dict[str, str] = {}
+    match arguments:
+        case [*arguments, "--cache", file]:
+            path = Path(file).expanduser()
     match arguments:
         case []:
             sent = Ledger(path).all() if path.exists() else []
         case ["resume"]:
-            sent = agent.session.engine.spawn(refresh(settings, path)).result()
+            problems = agent.session.engine.spawn(refresh(settings, path)).result()
+            sent = Ledger(path).all()
         case ["cancel", token]:
             agent.session.engine.spawn(cancel(settings, path, token)).result()
             sent = Ledger(path).all()
@@ -44,10 +51,11 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
             raise FatalError(USAGE)
     if not sent:
         return NONE
-    return f"{table(HEAD, [_row(each) for each in sent])}\n\n{NEXT}"
+    rows = [_row(each, problems.get(each.token, "")) for each in sent]
+    return f"{table(HEAD, rows)}\n\n{NEXT}"
 
 
-def _row(sent: Sent) -> tuple[str, ...]:
+def _row(sent: Sent, problem: str) -> tuple[str, ...]:
     at = datetime.fromtimestamp(sent.at).astimezone().strftime("%Y-%m-%d %H:%M")
     state = "ended, its results are here" if sent.state == FETCHED else sent.state
     return (
@@ -56,5 +64,5 @@ def _row(sent: Sent) -> tuple[str, ...]:
         code_span(sent.model),
         f"{sent.rows:,}",
         f"{sent.completed:,}",
-        state.replace("_", " "),
+        code_span(problem) if problem else state.replace("_", " "),
     )

@@ -118,7 +118,11 @@ def _untrusted_text(agent: Agent) -> str:
         raise FatalError(f"There are no tools to trust: {project.folder} holds no *.py file.")
     digest = project.digest(files)
     rows = [
-        (code_span(str(file.path)), str(file.content.count(b"\n")), project.digest([file])[:12])
+        (
+            code_span(str(file.path)),
+            str(file.content.count(b"\n")),
+            project.digest([file])[:SHOWN_DIGEST],
+        )
         for file in files
     ]
     listed = table(("File", "Lines", "Content"), rows)

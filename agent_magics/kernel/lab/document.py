@@ -5,7 +5,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Any
 
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.kernel.lab.link import CellRef, LabLink, Page
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.render.markdown import make_harmless

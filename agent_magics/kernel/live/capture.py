@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.person_code import marks_own_code
-from agent_magics.dispatch.stored_outputs import refer
+from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
 from agent_magics.kernel.live.frames import with_tables

@@ -14,7 +14,7 @@ def question_widget(
     Args:
         question: an approval question, or a form.
         language: the language of the call's arguments: bash, python, json or text.
-        by_page: see `QuestionWidget`.
+        by_page: see `HearingWidget`.
     """
     # Late on purpose: a run without questions never imports anywidget.
     if isinstance(question, FormRequested):
@@ -22,7 +22,7 @@ def question_widget(
 
         form = FormWidget(question, by_page=by_page)
         return form, form.text
-    from agent_magics.render.widgets.live import QuestionWidget  # noqa: PLC0415
+    from agent_magics.render.widgets.question import QuestionWidget  # noqa: PLC0415
 
     is_own = bool(getattr(question, "labels", None))  # no call of a tool
     widget = QuestionWidget(

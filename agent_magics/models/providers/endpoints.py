@@ -79,6 +79,11 @@ AZURE = Endpoint(
     key_header="api-key",
 )
 
+
+def _only_chat(key_name: str) -> Endpoint:
+    return Endpoint("chat", "it has only Chat Completions", (key_name,))
+
+
 # Suffixes of host names -> properties. The first match applies.
 HOSTS: tuple[tuple[str, Endpoint], ...] = (
     (
@@ -116,18 +121,9 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
             Dialect(schema="anthropic", call_ids="anthropic"),
         ),
     ),
-    (
-        "api.deepseek.com",
-        Endpoint("chat", "it has only Chat Completions", ("DEEPSEEK_API_KEY",)),
-    ),
-    (
-        ".moonshot.ai",
-        Endpoint("chat", "it has only Chat Completions", ("MOONSHOT_API_KEY",)),
-    ),
-    (
-        ".moonshot.cn",
-        Endpoint("chat", "it has only Chat Completions", ("MOONSHOT_API_KEY",)),
-    ),
+    ("api.deepseek.com", _only_chat("DEEPSEEK_API_KEY")),
+    (".moonshot.ai", _only_chat("MOONSHOT_API_KEY")),
+    (".moonshot.cn", _only_chat("MOONSHOT_API_KEY")),
     (
         "api.mistral.ai",
         Endpoint(
@@ -145,18 +141,12 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
         "api.x.ai",
         Endpoint("responses", "the API that it recommends", ("XAI_API_KEY",)),
     ),
-    (
-        "api.together.xyz",
-        Endpoint("chat", "it has only Chat Completions", ("TOGETHER_API_KEY",)),
-    ),
+    ("api.together.xyz", _only_chat("TOGETHER_API_KEY")),
     (
         "api.fireworks.ai",
         Endpoint("chat", "its Responses API does not have all models", ("FIREWORKS_API_KEY",)),
     ),
-    (
-        "api.cerebras.ai",
-        Endpoint("chat", "it has only Chat Completions", ("CEREBRAS_API_KEY",)),
-    ),
+    ("api.cerebras.ai", _only_chat("CEREBRAS_API_KEY")),
     (
         "router.huggingface.co",
         Endpoint("chat", "its Responses API is a beta", ("HF_TOKEN",)),
@@ -165,10 +155,7 @@ HOSTS: tuple[tuple[str, Endpoint], ...] = (
         ".aliyuncs.com",
         Endpoint("chat", "the compatible mode has Chat Completions", ("DASHSCOPE_API_KEY",)),
     ),
-    (
-        "api.z.ai",
-        Endpoint("chat", "it has only Chat Completions", ("ZAI_API_KEY",)),
-    ),
+    ("api.z.ai", _only_chat("ZAI_API_KEY")),
 )
 
 # Names of providers for %agent login -> hosts.

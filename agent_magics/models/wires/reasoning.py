@@ -5,9 +5,9 @@ data, without which Anthropic's and Google's models refuse the following calls, 
 Its documentation ("Preserving reasoning blocks") requires the whole sequence unchanged.
 """
 
-import json
 from collections.abc import Mapping
 
+from agent_magics.models.wires.bodies import json_text
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
 # Prefix of blocks stored in `Reasoning.encrypted`, to tell them from encrypted reasoning.
@@ -53,7 +53,7 @@ class ReasoningDetails:
         self._close()
         if not self._blocks:
             return None
-        return MARK + json.dumps(self._blocks, ensure_ascii=False, separators=(",", ":"))
+        return MARK + json_text(self._blocks)
 
 
 def is_details(encrypted: str | None) -> bool:

@@ -4,13 +4,13 @@ No I/O: `SseDecoder` accepts bytes split anywhere.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
 from agent_magics.models.bounds import EVENT_BYTES, too_large
+from agent_magics.models.wires.bodies import compact
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
 SseEvent: TypeAlias = tuple[bytes, bytes]
@@ -158,8 +158,7 @@ def encode_event(name: str, fields: JsonMapping) -> bytes:
     """Encode one event as a provider would send it, with its name also as ``"type"`` in the
     data.
     """
-    data = json.dumps({"type": name, **fields}, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {name}\ndata: {data}\n\n".encode("utf-8", "replace")
+    return b"event: " + name.encode() + b"\ndata: " + compact({"type": name, **fields}) + b"\n\n"
 
 
 def reply_events(

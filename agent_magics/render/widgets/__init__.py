@@ -1,4 +1,4 @@
 """Widgets shown on a page while something is live: questions, forms, command output.
 
-Read ``live`` first; ``static/`` has their JavaScript and CSS.
+Read ``page`` first, their bases; ``static/`` has their JavaScript and CSS.
 """

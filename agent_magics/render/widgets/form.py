@@ -4,53 +4,44 @@ Their text is shown as plain text. Answers are checked here, not in the page, so
 and a console accept the same ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from agent_magics.mcp.elicitation.answers import address_of, checked_content, fields_of
 from agent_magics.mcp.elicitation.forms import FormField, host_of, read_typed_value
 from agent_magics.protocol.events import FormRequested
 from agent_magics.render.visible import show_invisible, show_shortened
-from agent_magics.render.widgets.live import STATIC, script
+from agent_magics.render.widgets.page import AskingWidget, script
 
 _DECISIONS = ("approve", "deny", "abort")
 _LONGEST_MESSAGE, _LONGEST_WORDS = 10_000, 1_000
 
 
-class FormWidget(anywidget.AnyWidget):
+class FormWidget(AskingWidget):
     """Asks the person for the input that an MCP server (elicitation) or the model requests.
 
-    Messages from the front end: ``{"type": "drawn"}``, and ``{"type": "answer", "id": …,
-    "decision": …, "content": {field: value}}``, in which numbers are text. To the front end:
-    ``decision``, a trait; and ``{"type": "problems", "problems": {field: sentence}}`` where an
-    answer does not fit.
+    An answer has also ``content``, in which numbers are text. Where it does not fit, the front end
+    gets ``{"type": "problems", "problems": {field: sentence}}``.
 
     Args:
         question: a server's message with a form's schema or an address, or the model's questions.
-        by_page: as of `QuestionWidget`.
+        by_page: see `HearingWidget`.
 
     Raises:
         UnusableForm: the schema cannot be shown as a form.
     """
 
     _esm = script("elements.js", "form.js")
-    _css = (STATIC / "widgets.css").read_text(encoding="utf-8")
 
-    question_id = traitlets.Unicode().tag(sync=True)
     server = traitlets.Unicode().tag(sync=True)
     message = traitlets.Unicode().tag(sync=True)
     fields = traitlets.List(traitlets.Dict()).tag(sync=True)
     url = traitlets.Unicode().tag(sync=True)
     host = traitlets.Unicode().tag(sync=True)
-    decision = traitlets.Unicode().tag(sync=True)
-    by_page = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, question: FormRequested, *, by_page: bool = False) -> None:
-        self._on_drawn: list[Callable[[], None]] = []
-        self._on_answer: list[Callable[[str, str, Any], None]] = []
         self._question = question
         self._form = fields_of(question)
         url = address_of(question)
@@ -63,7 +54,6 @@ class FormWidget(anywidget.AnyWidget):
             host=host_of(url) if url else "",
             by_page=by_page,
         )
-        self.on_msg(self._receive)
 
     @property
     def text(self) -> str:
@@ -71,38 +61,19 @@ class FormWidget(anywidget.AnyWidget):
         asked = self.message or " ".join(str(field["title"]) for field in self.fields)
         return f"{self.server or 'the agent'} asks: {asked}"
 
-    def on_drawn(self, callback: Callable[[], None]) -> None:
-        """Register a callback for each time that a view of the question is put on the page."""
-        self._on_drawn.append(callback)
-
-    def on_answer(self, callback: Callable[[str, str, Any], None]) -> None:
-        """Register a callback that gets the decision, "", and the content of a sent form."""
-        self._on_answer.append(callback)
-
-    def hear(self, content: Mapping[str, Any]) -> None:
-        """Handle a front-end message that arrived outside the widget's comm; from any thread."""
-        self._receive(self, content, None)
-
-    def _receive(self, _widget: object, content: Mapping[str, Any], _buffers: object) -> None:
-        if content.get("type") == "drawn":
-            for drawn in self._on_drawn:
-                drawn()
-        elif content.get("type") == "answer" and content.get("id") == self.question_id:
-            decision = content.get("decision")
-            if decision in _DECISIONS and not self.decision:
-                self._take(str(decision), content.get("content"))
-
-    def _take(self, decision: str, filled_in: object) -> None:
-        content = None
+    def _take(self, content: Mapping[str, Any]) -> None:
+        decision = content.get("decision")
+        if decision not in _DECISIONS or self.decision:
+            return
+        filled_in = None
         if decision == "approve" and not self.url:
-            content = self._read(filled_in)
-            _, problems = checked_content(self._question, content)
+            filled_in = self._read(content.get("content"))
+            _, problems = checked_content(self._question, filled_in)
             if problems:
                 self.send({"type": "problems", "problems": problems})
                 return
         self.decision = decision
-        for answer in self._on_answer:
-            answer(decision, "", content)
+        self._report(decision, "", filled_in)
 
     def _read(self, filled_in: object) -> dict[str, Any]:
         """Convert the page's untrusted field values to a form's content, parsing numbers."""

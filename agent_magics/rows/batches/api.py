@@ -12,30 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.faults import Fault, brief
+from agent_magics.models.faults import Fault, UnsupportedWire, brief
 from agent_magics.models.provider import MODEL_CLASSES
 from agent_magics.models.providers.endpoints import wires_of
-from agent_magics.models.providers.keys import way_to_mend
-from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.remote.client import TIMEOUT
+from agent_magics.rows.remote.exchange import refusal_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
 
 # Requests and bytes of one batch.
 MOST_REQUESTS, MOST_BYTES = 50_000, 200_000_000
-WINDOW = "24h"
+WINDOW, WINDOW_SECONDS = "24h", 24 * 3600
 ENDED = frozenset(("completed", "failed", "expired", "cancelled"))
 # What the batches of this package carry, by which one is found whose id could not be recorded.
 TOKEN = "agent_magics_batch"
-_NO_API = frozenset((404, 405, 501))
 _PAGES = 20  # of 100 batches, in which one is looked for
 
-NO_BATCHES = (
-    "{address} has no batch API (status {status}): leave out batch=True. Nothing was asked."
-)
+NO_BATCHES = "{address} has no batch API: leave out batch=True. Nothing was asked."
 FULL = "token_limit_exceeded"
 
 
@@ -97,7 +93,10 @@ class BatchApi:
         Raises:
             FatalError: it has none, or does not let us use it.
         """
-        await self._list("")
+        try:
+            await self._list("")
+        except UnsupportedWire:
+            raise FatalError(NO_BATCHES.format(address=self.address)) from None
 
     async def upload(self, file: Path) -> str:
         """Send a file of requests; return its id.
@@ -140,8 +139,25 @@ class BatchApi:
         Raises:
             FatalError: the server does not say.
         """
+        batch = await self.seen(batch_id, "")
+        if batch is None:
+            raise FatalError(f"{self.address} has no batch {batch_id}.")
+        return batch
+
+    async def seen(self, batch_id: str, token: str) -> Batch | None:
+        """Return how far a batch is, by its id or, where that is "", by `token`.
+
+        Returns:
+            None where the server has none, or none that this key may see.
+
+        Raises:
+            FatalError: the server does not say.
+        """
+        if not batch_id:
+            return await self.find(token)
         url = self._transport.url(f"/batches/{_part(batch_id)}")
-        return _batch(_document(await self._repeat(lambda: self._transport.get(url))))
+        reply = await self._repeat(lambda: self._transport.get(url), also=404)
+        return None if reply.status == 404 else _batch(_document(reply))
 
     async def cancel(self, batch_id: str) -> Batch:
         """End a batch; requests that were answered stay answered, and are charged.
@@ -174,8 +190,7 @@ class BatchApi:
         """Fetch a file of results.
 
         Raises:
-            FatalError: the server does not give it.
-            OSError: the file `to` cannot be written.
+            FatalError: the server does not give it, or the file `to` cannot be written.
         """
         url = self._transport.url(f"/files/{_part(file_id)}/content")
         await self._repeat(lambda: self._transport.get(url, to))
@@ -190,32 +205,21 @@ class BatchApi:
             url = url.update_query({"after": after})
         return _document(await self._repeat(lambda: self._transport.get(url)))
 
-    async def _repeat(self, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Return a successful answer, asking again what may succeed later."""
+    async def _repeat(self, send: Callable[[], Awaitable[Reply]], also: int = 200) -> Reply:
+        """Return a successful answer, or one with the status `also`; ask again what may succeed."""
         attempt = 0
         while True:
             attempt += 1
             try:
                 reply = await send()
-                if reply.status < 300:
+                if reply.status < 300 or reply.status == also:
                     return reply
-                raise self._refusal(reply)
+                raise refusal_of(reply, self.address, "", "batch API")
             except Fault as fault:
                 delay = self._retries.delay(attempt, fault)
                 if delay is None:
                     raise self._access.without_key(fault) from None
             await self._retries.wait(delay)
-
-    def _refusal(self, reply: Reply) -> FatalError:
-        if reply.status in _NO_API:
-            return FatalError(NO_BATCHES.format(address=self.address, status=reply.status))
-        return explain_status(
-            StatusError(reply.status, reply.headers, reply.content),
-            address=self.address,
-            model="",
-            api="batch API",
-            key_way=way_to_mend(self.address),
-        )
 
 
 async def open_api(settings: Settings) -> BatchApi:

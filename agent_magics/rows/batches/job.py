@@ -6,22 +6,30 @@ the same map takes it up, instead of sending these rows again.
 
 import asyncio
 import contextlib
+import fcntl
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import Answer
-from agent_magics.rows.batches.api import MOST_BYTES, MOST_REQUESTS, Batch, BatchApi, hours_left
+from agent_magics.rows.batches.api import (
+    MOST_BYTES,
+    MOST_REQUESTS,
+    WINDOW_SECONDS,
+    Batch,
+    BatchApi,
+    hours_left,
+)
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
-from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Job
+from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Asked, Job
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome
 from agent_magics.rows.remote.exchange import request_of
 from agent_magics.rows.store import Stored
@@ -32,11 +40,23 @@ FIRST_LOOK, LONGEST_LOOK = 0.5, 60.0
 
 FAILED = "the provider did not take the batch of this row: {problem}"
 UNANSWERED = "the provider's batch has ended ({state}) without an answer to this row"
+NOT_WRITTEN = (
+    "The files of a batch cannot be written ({error}): make room, or take another file of answers "
+    "(cache=...)."
+)
+SENDING = "another kernel is sending the batch of this row: call the map again when it is done"
+GONE = (
+    "the provider shows this key no batch {id}, in which this row was sent: use the key that sent "
+    "it, or drop it (`%agent map cancel {token}`)"
+)
 GOES_ON = "{given_up}: {stopped}; the provider goes on with it, and the same call takes it up"
 
 
 class Pack:
-    """The file of one batch while it is written; `token` is our name of the batch."""
+    """The file of one batch while it is written; `token` is our name of the batch.
+
+    It is locked until the batch is sent, so that other kernels see that this one is at it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.token = uuid.uuid4().hex
@@ -45,6 +65,8 @@ class Pack:
         self.size = 0
         self.file: BinaryIO = self.path.open("wb")
         self.path.chmod(0o600)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def has_room(self, line: bytes) -> bool:
         """Return whether one more line is within the limits of a batch."""
@@ -55,6 +77,12 @@ class Pack:
         self.file.write(line)
         self.keys.append(key)
         self.size += len(line)
+
+    def close(self) -> None:
+        """Remove the file: it was sent, or will not be."""
+        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a full disk; the text is not needed any more
+            self.file.close()
 
 
 class BatchJob(Job):
@@ -70,28 +98,44 @@ class BatchJob(Job):
         self._wake = asyncio.Event()
         self._ended_one = asyncio.Event()
         self._earlier: list[Sent] = []  # what earlier calls sent, with the same terms
+        self._left_out: set[int] = set()  # rows of the sample that are in one of these
+        self._packs: set[Pack] = set()  # that were not sent yet
 
     async def run(self) -> None:
         """See `Job.run`."""
         await self._api.check()
+        await asyncio.to_thread(self._ledger.sweep)
         of_map = (self._api.address, self._api.wire.name, self.plan.digest)
         for sent in await asyncio.to_thread(self._ledger.all):
             if (sent.server, sent.wire, sent.map) != of_map:
                 continue
-            if await self._is_unsent(sent):
+            if await self._is_gone(sent):
                 await asyncio.to_thread(self._ledger.remove, sent.token)
                 continue
             self._earlier.append(sent)
             keys = await asyncio.to_thread(self._ledger.keys, sent.token)
             self._under_way.update(keys)
-        await super().run()
-
-    async def _is_unsent(self, sent: Sent) -> bool:
-        """Return whether the kernel that wrote a batch down ended before the provider had it."""
         try:
-            return not sent.id and await self._api.find(sent.token) is None
+            await super().run()
+        finally:
+            for pack in self._packs:
+                pack.close()
+
+    async def _is_gone(self, sent: Sent) -> bool:
+        """Return whether the provider has no such batch, and will have none."""
+        if sent.state == FETCHED:
+            return False
+        if await asyncio.to_thread(self._ledger.is_being_sent, sent.token):
+            return False
+        try:
+            batch = await self._api.seen(sent.id, sent.token)
         except FatalError:
             return False  # `_take_up` tells of it
+        if batch is not None:
+            self._batches[sent.token] = batch
+            return False
+        # Other keys of the person may see a batch that has an id and is not over.
+        return not sent.id or sent.at + WINDOW_SECONDS < now()
 
     def stop(self, reason: str = BY_PERSON) -> None:
         """Wait no longer; what was sent goes on at the provider."""
@@ -134,14 +178,27 @@ class BatchJob(Job):
             await super()._sample()
         finally:
             self.is_direct = False
+        self._sampled -= self._left_out
         self._limit = None
+
+    async def _enter(self, batch: Sequence[Asked]) -> None:
+        """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
+        if self.is_direct:
+            left_out = {asked.position for asked in batch if asked.key in self._under_way}
+            self._left_out |= left_out
+            batch = [asked for asked in batch if asked.position not in left_out]
+        await super()._enter(batch)
 
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         if self.is_direct:
             await super()._run(batches)
             return
         async with asyncio.TaskGroup() as tasks:
-            packing = tasks.create_task(self._pack(tasks.create_task))
+
+            def start(work: Coroutine[Any, Any, None]) -> None:
+                tasks.create_task(self._ending_on_error(work))
+
+            packing = tasks.create_task(self._pack(start))
             try:
                 await self._read(batches)
             except FatalError as error:
@@ -149,12 +206,21 @@ class BatchJob(Job):
             await self._queue.put(None)
             await packing
             for sent in self._earlier:
-                tasks.create_task(self._take_up(sent))
-        while self._pending:
-            self._settled.clear()
-            await self._settled.wait()
+                start(self._take_up(sent))
+        for key in list(self._pending):  # of what ended on an error
+            words = str(self._failure or NOT_ASKED.format(reason=self.stopped))
+            self._settle(key, Outcome(None, words), "batch lost")
 
-    async def _pack(self, start: Callable[..., object]) -> None:
+    async def _ending_on_error(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do a part of the map; where it fails, so does the map, in that sentence."""
+        try:
+            await work
+        except FatalError as error:
+            self._fail(error)
+        except OSError as error:
+            self._fail(FatalError(NOT_WRITTEN.format(error=error)))
+
+    async def _pack(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         """Write the queued rows into files, and send each file that is full."""
         pack: Pack | None = None
         while (item := await self._queue.get()) is not None:
@@ -168,11 +234,26 @@ class BatchJob(Job):
             if self.stopped or (pack is None and not await self._may_ask()):
                 self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
                 continue
-            pack = pack or Pack(await asyncio.to_thread(self._ledger.folder))
-            pack.add(key, line)
+            try:
+                pack = pack or await self._begin_pack()
+                pack.add(key, line)
+            except OSError as error:
+                self._fail(FatalError(NOT_WRITTEN.format(error=error)))
+                self._settle(key, Outcome(None, str(self._failure)), "not asked")
+                continue
             self.progress.in_flight += 1
         if pack is not None:
             start(self._send(pack))
+
+    async def _begin_pack(self) -> Pack:
+        """Open the file of one more batch.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        pack = Pack(await asyncio.to_thread(self._ledger.folder))
+        self._packs.add(pack)
+        return pack
 
     def _fits_budget(self, pack: Pack) -> bool:
         """Return whether a batch may grow; where not, its answers decide how far the map goes."""
@@ -192,35 +273,43 @@ class BatchJob(Job):
         sent = Sent(pack.token, now(), self._api.address, wire, plan.terms.model, plan.digest)
         await self._gate.wait()
         try:
-            pack.file.close()
+            pack.file.flush()
             if self.stopped:
                 self._give_up_batch(pack.keys, NOT_ASKED.format(reason=self.stopped), "not asked")
                 return
             await asyncio.to_thread(self._ledger.add, sent, pack.keys)
             batch = await self._begin(pack)
         except (FatalError, OSError) as error:
-            self._give_up_batch(pack.keys, str(error), "batch refused")
-            self._fail(error if isinstance(error, FatalError) else FatalError(str(error)))
-            if not (isinstance(error, Fault) and error.passing):  # else it may be there after all
+            failure = FatalError(NOT_WRITTEN.format(error=error))
+            failure = error if isinstance(error, FatalError) else failure
+            self._give_up_batch(pack.keys, str(failure), "batch refused")
+            self._fail(failure)
+            pack.close()
+            # After a passing fault the provider may show it only later.
+            if not (isinstance(error, Fault) and error.passing) and await self._is_gone(sent):
                 await asyncio.to_thread(self._ledger.remove, pack.token)
             return
         finally:
-            pack.path.unlink(missing_ok=True)
+            pack.close()
+            self._packs.discard(pack)
         await self._follow(pack.token, pack.keys, batch)
 
     async def _begin(self, pack: Pack) -> Batch:
         """Upload a file and begin its batch; where too much waits already, after another's end."""
         file_id = await self._api.upload(pack.path)
         while True:
+            before = self._running()
             batch = await self._api.create(file_id, pack.token)
             await self._see(pack.token, batch)
             while not batch.has_ended and batch.state == "validating" and not self.stopped:
                 await self._sleep(FIRST_LOOK)
                 batch = await self._api.state(batch.id)
                 await self._see(pack.token, batch)
-            others = [each for each in self._batches.values() if not each.has_ended]
-            if not (batch.is_full and others) or self.stopped:
+            others = self._running()
+            if not (batch.is_full and before | others) or self.stopped:
                 return batch
+            if before - others:
+                continue  # one has ended meanwhile
             self._ended_one.clear()
             waits = (self._ended_one.wait(), self._wake.wait())
             tasks = [asyncio.ensure_future(each) for each in waits]
@@ -228,25 +317,30 @@ class BatchJob(Job):
             for task in tasks:
                 task.cancel()
 
+    def _running(self) -> set[str]:
+        """Return which batches have not ended."""
+        return {token for token, batch in self._batches.items() if not batch.has_ended}
+
     async def _take_up(self, sent: Sent) -> None:
         """Go on with a batch that an earlier call sent."""
         keys = await asyncio.to_thread(self._ledger.keys, sent.token)
-        if not any(key in self._pending for key in keys):
-            return  # of another prompt, or other rows
+        if not any(key in self._pending for key in keys):  # of another prompt, or other rows
+            self._batches.pop(sent.token, None)
+            self._ended_one.set()
+            return
         self.progress.in_flight += len(keys)
+        batch = self._batches.get(sent.token)
         try:
             if sent.state == FETCHED:
-                batch: Batch | None = Batch(sent.id, "completed")
-            elif sent.id:
-                batch = await self._api.state(sent.id)
-            else:
-                batch = await self._api.find(sent.token)
+                batch = Batch(sent.id, "completed")
+            elif batch is None and (batch := await self._api.seen(sent.id, sent.token)):
+                await self._see(sent.token, batch)
         except FatalError as error:
             self._give_up_batch(keys, str(error), "batch lost")
             return
-        if batch is None:  # the kernel ended before the provider had it
-            await asyncio.to_thread(self._ledger.remove, sent.token)
-            self._give_up_batch(keys, "the batch of this row was not sent", "batch lost")
+        if batch is None:
+            gone = GONE.format(id=sent.id, token=sent.token[:8])
+            self._give_up_batch(keys, gone if sent.id else SENDING, "batch lost")
             return
         await self._follow(sent.token, keys, batch)
 
@@ -254,15 +348,14 @@ class BatchJob(Job):
 
     async def _follow(self, token: str, keys: Sequence[bytes], batch: Batch) -> None:
         """Wait for the end of a batch, and take its results in."""
-        await self._see(token, batch)
         look = FIRST_LOOK
         while not batch.has_ended and not self.stopped:
             await self._sleep(look)
             look = min(look * 1.5, LONGEST_LOOK)
             try:
                 batch = await self._api.state(batch.id)
-            except Fault as fault:
-                if not fault.passing:
+            except FatalError as fault:
+                if not (isinstance(fault, Fault) and fault.passing):
                     self._fail(fault)
                 continue
             await self._see(token, batch)
@@ -270,10 +363,11 @@ class BatchJob(Job):
             words = GOES_ON.format(given_up=GIVEN_UP, stopped=self.stopped)
             self._give_up_batch(keys, words, "not waited for")
             return
+        missing = set(keys)
         try:
-            await self._take_in(token, keys, batch)
+            await self._take_in(token, missing, batch)
         except (FatalError, OSError) as error:
-            self._give_up_batch(keys, str(error), "batch lost")
+            self._give_up_batch(list(missing), str(error), "batch lost")
         self._ended_one.set()
 
     async def _see(self, token: str, batch: Batch) -> None:
@@ -289,14 +383,13 @@ class BatchJob(Job):
 
     # -- taking in ---------------------------------------------------------------------------------
 
-    async def _take_in(self, token: str, keys: Sequence[bytes], batch: Batch) -> None:
-        """Keep all answers of a batch, then forget it.
+    async def _take_in(self, token: str, missing: set[bytes], batch: Batch) -> None:
+        """Keep all answers of a batch, then forget it; those that came are no longer `missing`.
 
         Raises:
             FatalError: the results cannot be fetched, or not kept.
             OSError: they cannot be written or read.
         """
-        missing = set(keys)
         paths = await fetch_results(self._api, self._ledger, token, batch)
         for path in paths:
             results = read_results(path, self._api.wire, self.plan.terms, self._api.address)
@@ -306,11 +399,10 @@ class BatchJob(Job):
         is_refused = batch.state == "failed"
         words = problem if is_refused else UNANSWERED.format(state=batch.state)
         self._give_up_batch(list(missing), words, f"batch {batch.state}")
+        missing.clear()
         if is_refused and not batch.files:
             self._fail(FatalError(problem))
         await asyncio.to_thread(self._ledger.remove, token)
-        for path in paths:
-            path.unlink(missing_ok=True)
 
     async def _receive_group(self, group: Sequence[Result], missing: set[bytes]) -> None:
         """Take in some results; return when they are written.

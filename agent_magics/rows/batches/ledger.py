@@ -8,14 +8,17 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from agent_magics.exec.temporary_files import is_locked
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.store import UNUSABLE
 
 KEY_BYTES = 16
+# Seconds after which a file that nobody has locked is in nobody's use.
+UNUSED = 60
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -73,7 +76,10 @@ class Ledger:
     def folder(self) -> Path:
         """Return the folder of files that are sent and fetched; made if it is missing."""
         folder = self._path.with_name(f"{self._path.name}.batches")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FatalError(UNUSABLE.format(path=folder, error=error)) from None
         return folder
 
     def add(self, sent: Sent, keys: Sequence[bytes]) -> None:
@@ -91,9 +97,28 @@ class Ledger:
             )
 
     def remove(self, token: str) -> None:
-        """Forget a batch whose results were taken in."""
+        """Forget a batch whose results were taken in, and remove its files."""
         with self._open() as file:
             file.execute("DELETE FROM batches WHERE token = ?", (token,))
+        for path in self.folder().glob(f"{token}.*"):
+            path.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove files of no batch, which ended kernels have left; one in use is locked or new."""
+        known = {sent.token for sent in self.all()}
+        for path in self.folder().iterdir():
+            if path.name.partition(".")[0] in known:
+                continue
+            with suppress(FileNotFoundError):  # another kernel is done with it
+                if path.stat().st_mtime < now() - UNUSED and not is_locked(path):
+                    path.unlink()
+
+    def is_being_sent(self, token: str) -> bool:
+        """Return whether a kernel has the file of a batch open, to send it."""
+        try:
+            return is_locked(self.folder() / f"{token}.jsonl")
+        except FileNotFoundError:
+            return False
 
     def all(self) -> list[Sent]:
         """Return the batches that were not taken in yet, the oldest first."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,9 +37,13 @@ async def fetch_results(api: BatchApi, ledger: Ledger, token: str, batch: Batch)
     for number, file_id in enumerate(batch.files):
         path = folder / f"{token}.{number}.results"
         if not path.exists():
-            beside = path.with_suffix(".part")
-            await api.download(file_id, beside)
-            beside.replace(path)
+            # Of one name for each who fetches: two kernels may.
+            beside = path.with_suffix(f".{uuid.uuid4().hex}.part")
+            try:
+                await api.download(file_id, beside)
+                beside.replace(path)
+            finally:
+                beside.unlink(missing_ok=True)
     return sorted(folder.glob(f"{token}.*.results"))
 
 

@@ -11,8 +11,10 @@ from agent_magics.rows.batches.api import Batch, BatchApi, open_api
 from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED, fetch_results
 
+GONE = "not at the provider"
 
-async def refresh(settings: Settings, path: Path) -> list[Sent]:
+
+async def refresh(settings: Settings, path: Path) -> dict[str, str]:
     """Look at all batches of the settings' server once, and fetch the results of those that ended.
 
     Args:
@@ -20,21 +22,27 @@ async def refresh(settings: Settings, path: Path) -> list[Sent]:
         path: the file of answers.
 
     Returns:
-        All batches that were not taken in yet, of any server.
+        By our name of a batch, why it could not be looked at or fetched.
 
     Raises:
-        FatalError: the server does not answer, or the file cannot be used.
+        FatalError: there is no key, or the file cannot be used.
     """
     ledger = await asyncio.to_thread(Ledger, path)
+    problems: dict[str, str] = {}
     async with _opened(settings) as api:
         for sent in await asyncio.to_thread(ledger.all):
             if sent.server == api.address and sent.state != FETCHED:
-                await _refresh(api, ledger, sent)
-    return await asyncio.to_thread(ledger.all)
+                try:
+                    await _refresh(api, ledger, sent)
+                except (FatalError, OSError) as problem:
+                    problems[sent.token] = str(problem)
+    return problems
 
 
 async def cancel(settings: Settings, path: Path, token: str) -> Sent:
     """End a batch at the provider; the next call of its map takes in what was answered.
+
+    A batch that the provider does not have is forgotten: the next call sends its rows again.
 
     Args:
         settings, path: see `refresh`.
@@ -51,20 +59,21 @@ async def cancel(settings: Settings, path: Path, token: str) -> Sent:
     async with _opened(settings) as api:
         if sent.server != api.address:
             raise FatalError(f"This batch is at {sent.server}; the agent asks {api.address}.")
-        batch = await _found(api, sent)
-        if batch is not None and not batch.has_ended:
+        batch = await _seen(api, ledger, sent)
+        if batch is None:
+            await asyncio.to_thread(ledger.remove, sent.token)
+            return sent
+        if not batch.has_ended:
             batch = await api.cancel(batch.id)
-        if batch is not None:
-            update = ledger.update
-            await asyncio.to_thread(update, sent.token, batch.id, batch.state, batch.completed)
+        update = ledger.update
+        await asyncio.to_thread(update, sent.token, batch.id, batch.state, batch.completed)
     return sent
 
 
 async def _refresh(api: BatchApi, ledger: Ledger, sent: Sent) -> None:
-    batch = await _found(api, sent)
-    if batch is None:  # the kernel ended before the provider had it
-        await asyncio.to_thread(ledger.remove, sent.token)
-        return
+    batch = await _seen(api, ledger, sent)
+    if batch is None:
+        raise FatalError(GONE)
     state = batch.state
     if batch.has_ended and batch.files:
         await fetch_results(api, ledger, sent.token, batch)
@@ -72,8 +81,15 @@ async def _refresh(api: BatchApi, ledger: Ledger, sent: Sent) -> None:
     await asyncio.to_thread(ledger.update, sent.token, batch.id, state, batch.completed)
 
 
-async def _found(api: BatchApi, sent: Sent) -> Batch | None:
-    return await (api.state(sent.id) if sent.id else api.find(sent.token))
+async def _seen(api: BatchApi, ledger: Ledger, sent: Sent) -> Batch | None:
+    """Return a batch as the provider shows it; None where it shows none.
+
+    Raises:
+        FatalError: a kernel is sending it now, or the server does not say.
+    """
+    if await asyncio.to_thread(ledger.is_being_sent, sent.token):
+        raise FatalError("being sent")
+    return await api.seen(sent.id, sent.token)
 
 
 @asynccontextmanager

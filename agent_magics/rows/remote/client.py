@@ -21,16 +21,13 @@ from agent_magics.models.faults import (
     retry_after,
 )
 from agent_magics.models.provider import MODEL_CLASSES
-from agent_magics.models.providers import credentials
 from agent_magics.models.providers.endpoints import has_better_wire, remember_wire, wires_of
-from agent_magics.models.providers.keys import way_to_mend
-from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import Answer, Pace, Question
-from agent_magics.rows.remote.exchange import read_answer, request_of
+from agent_magics.rows.remote.exchange import read_answer, refusal_of, request_of
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
 from agent_magics.rows.remote.transport import Reply, Transport, connect
@@ -239,26 +236,13 @@ class RowClient:
         if not self._is_begun and self._has_better_wire(reply):
             raise UnsupportedWire(f"{server.address} is better asked on another wire.")
         if reply.status >= 300:
-            raise self._refusal(reply, request)
+            raise refusal_of(reply, server.address, request.model, server.wire.api)
         return self._decoded(reply, request)
 
     def _has_better_wire(self, reply: Reply) -> bool:
         server = self._open
         several = len(self._wires) > 1 and len(wires_of(server.address)) > 1
         return several and has_better_wire(server.wire.name, reply.headers)
-
-    def _refusal(self, reply: Reply, request: ModelRequest) -> FatalError:
-        """Return the error for an answer with an error status."""
-        server = self._open
-        if reply.status == 401:
-            credentials.forget_key(server.address)
-        return explain_status(
-            StatusError(reply.status, reply.headers, reply.content),
-            address=server.address,
-            model=request.model,
-            api=server.wire.api,
-            key_way=way_to_mend(server.address),
-        )
 
     def _decoded(self, reply: Reply, request: ModelRequest) -> Answer:
         """Return the answer that a body holds.

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 IDLE = 60.0  # seconds that an unused connection stays open
 MOST_SAVED = 4 << 30  # bytes of a file that is fetched
+# Seconds for a file, sent or fetched, and of silence meanwhile.
+FILE, FILE_SILENT = 4 * 3600.0, 600.0
+
+NOT_SAVED = "{path} cannot be written ({reason})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,9 @@ class Transport:
 
         Raises:
             Fault: there is none.
-            OSError: the file cannot be written.
+            FatalError: the file cannot be written.
         """
-        return await self._send("GET", url, to)
+        return await self._send("GET", url, to, **(_patient() if to else {}))
 
     async def upload(self, url: "URL", file: Path, fields: Mapping[str, str]) -> Reply:
         """Send a file, read as it goes, with some fields as a form.
@@ -85,7 +89,7 @@ class Transport:
                 form.append(value).set_content_disposition("form-data", name=name)
             part = form.append(content, {"Content-Type": "application/jsonl"})
             part.set_content_disposition("form-data", name="file", filename="rows.jsonl")
-            return await self._send("POST", url, data=form, headers=form.headers)
+            return await self._send("POST", url, data=form, headers=form.headers, **_patient())
 
     async def _send(self, method: str, url: "URL", to: Path | None = None, **options: Any) -> Reply:
         import aiohttp  # noqa: PLC0415 - imported by `connect`
@@ -163,15 +167,31 @@ async def _save(response: "aiohttp.ClientResponse", to: Path) -> bytes:
 
     Raises:
         Fault: it is larger than any batch's results.
+        FatalError: the file cannot be written.
     """
+    import aiohttp  # noqa: PLC0415 - imported by `connect`
+
     size = 0
-    with os.fdopen(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        async for part in response.content.iter_chunked(1 << 20):
-            size += len(part)
-            if size > MOST_SAVED:
-                raise too_large("a document", MOST_SAVED)
-            file.write(part)
+    try:
+        with os.fdopen(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            async for part in response.content.iter_chunked(1 << 20):
+                size += len(part)
+                if size > MOST_SAVED:
+                    raise too_large("a document", MOST_SAVED)
+                file.write(part)
+    except (aiohttp.ClientError, ConnectionError, TimeoutError):
+        raise  # also an OSError, but the network's
+    except OSError as error:
+        raise FatalError(NOT_SAVED.format(path=to, reason=error.strerror or error)) from None
     return b""
+
+
+def _patient() -> dict[str, Any]:
+    """Return the limits of time for a file: a row's would be too short for it."""
+    import aiohttp  # noqa: PLC0415 - imported by `connect`
+
+    limits = aiohttp.ClientTimeout(total=FILE, sock_connect=CONNECT_TIMEOUT, sock_read=FILE_SILENT)
+    return {"timeout": limits}
 
 
 async def _read(response: "aiohttp.ClientResponse") -> bytes:

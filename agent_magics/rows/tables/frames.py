@@ -101,11 +101,18 @@ def _plain(kind: str, values: list[Any]) -> list[Any]:
     if kind == "json":
         return list(map(as_text, values))
     if kind == "integer":
-        return [value if value is None or -_HALF <= value < _HALF else None for value in values]
+        return list(map(_in_range, values))
+    if kind == "list of integer":
+        return [each if each is None else list(map(_in_range, each)) for each in values]
     return values
 
 
 _HALF = 1 << 63
+
+
+def _in_range(value: int | None) -> int | None:
+    return value if value is None or -_HALF <= value < _HALF else None
+
 
 _MAKERS: dict[str, Callable[[Mapping[str, str], Mapping[str, list[Any]], Any], Any]] = {
     "pandas": _pandas,

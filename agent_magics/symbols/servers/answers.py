@@ -4,6 +4,7 @@ A server counts characters in its own units (mostly UTF-16), we count code point
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,9 +22,9 @@ from agent_magics.symbols.provider import (
     Symbol,
     TextEdit,
 )
-from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.text import SourceText, one_line
 
-_MOST_DETAIL = 300  # characters of a detail and of a message
+_LONGEST_CODE = 300  # characters
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _WIDTHS: dict[str, Callable[[str], int]] = {
     "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")),
@@ -104,7 +105,7 @@ def _of_document(
             children=_of_document(
                 item.children or (), path, positions, "/".join(filter(None, (container, item.name)))
             ),
-            detail=_one_line(item.detail),
+            detail=one_line(item.detail or ""),
             container=container,
         )
         for item in sorted(items, key=_place)
@@ -158,16 +159,8 @@ def _reversed(position: Position) -> tuple[int, int]:
 def _with_children(entry: tuple[Symbol, list[Any]], container: str) -> Symbol:
     symbol, inner = entry
     below = "/".join(filter(None, (container, symbol.name)))
-    return Symbol(
-        symbol.name,
-        symbol.kind,
-        symbol.path,
-        symbol.range,
-        symbol.selection,
-        tuple(_with_children(each, below) for each in inner),
-        symbol.detail,
-        container,
-    )
+    children = tuple(_with_children(each, below) for each in inner)
+    return replace(symbol, children=children, container=container)
 
 
 def kind_name(kind: types.SymbolKind) -> str:
@@ -203,7 +196,7 @@ def call_of(
         path,
         positions.range(path, item.range),
         positions.range(path, item.selection_range),
-        detail=_one_line(item.detail),
+        detail=one_line(item.detail or ""),
     )
     return Call(symbol, tuple(positions.range(at or path, each) for each in ranges))
 
@@ -244,8 +237,8 @@ def diagnostics_of(found: Any, path: Path, positions: Positions) -> tuple[Diagno
             path,
             positions.range(path, item.range),
             _SEVERITIES.get(item.severity or 1, "error"),
-            _one_line(_text(item.message)),
-            "" if item.code is None else str(item.code)[:_MOST_DETAIL],
+            one_line(_text(item.message)),
+            "" if item.code is None else str(item.code)[:_LONGEST_CODE],
             item.source or "",
         )
         for item in found or ()
@@ -264,7 +257,3 @@ def hover_text(found: Any) -> str:
 
 def _text(part: Any) -> str:
     return part if isinstance(part, str) else str(getattr(part, "value", ""))
-
-
-def _one_line(text: str | None) -> str:
-    return " ".join((text or "").split())[:_MOST_DETAIL]

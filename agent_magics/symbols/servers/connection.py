@@ -23,6 +23,7 @@ from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
 from agent_magics.files.plain_files import load_json
 from agent_magics.symbols.servers.framing import LONGEST_LINE, TooLarge, read_messages
+from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
 _LARGE = 256 << 10  # bytes of a message from which it is parsed in a thread
@@ -176,7 +177,7 @@ class Connection:
                     return await self._request_once(method, params)
                 except JsonRpcException as error:
                     if error.code not in _REPEATED:
-                        raise RequestFailed(_one_line(str(error.message))) from None
+                        raise RequestFailed(one_line(str(error.message))) from None
                 await asyncio.sleep(rest)
                 rest *= 2
 
@@ -349,7 +350,3 @@ def _call(handler: Callable[[Any], Any], params: Any) -> Any:
 
 def _do_nothing(*_: Any) -> None:
     return None
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]

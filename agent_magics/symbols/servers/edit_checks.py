@@ -3,9 +3,10 @@
 Law: an edit starts no server, and waits for one no longer than the limits here.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ MOST_ERRORS = 20  # named
 _MOST_FILES = 20  # of one edit that are looked at
 _MOST_BYTES = 4 << 20  # of a file whose lines are compared
 
+_LOG = logging.getLogger("agent_magics")
 Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 # A file's errors with their lines; None where the server did not answer.
 _Errors = Mapping[Path, Sequence[tuple[Diagnostic, str]] | None]
@@ -45,7 +47,7 @@ class EditWatch:
         self._before: _Errors = {}
         asked = spawn(errors_of(project, self._paths))
         try:
-            self._before = asked.result(BEFORE_LIMIT)
+            self._before = _answer(asked, BEFORE_LIMIT)
         except TimeoutError:
             asked.cancel()
 
@@ -58,14 +60,14 @@ class EditWatch:
         """
         asked = self._spawn(errors_of(self._project, self._paths))
         try:
-            return self._describe(asked.result(AFTER_LIMIT), cwd)
+            return self._describe(_answer(asked, AFTER_LIMIT), cwd)
         except TimeoutError:
             asked.add_done_callback(lambda done: self._tell(done, cwd, tell_later))
             return ""
 
     def _tell(self, done: "Future[Any]", cwd: Path, tell_later: Callable[[str], None]) -> None:
-        with suppress(Exception):  # cancelled with its loop
-            if text := self._describe(done.result(), cwd):
+        with suppress(TimeoutError):  # of the question itself
+            if text := self._describe(_answer(done, 0), cwd):
                 tell_later(text)
 
     def _describe(self, after: _Errors, cwd: Path) -> str:
@@ -81,6 +83,24 @@ class EditWatch:
         known = all(self._before.get(path) is not None for path, errors in found.items() if errors)
         what = "Errors since this edit" if known else "Errors now (it is not known which are new)"
         return "\n".join((f"{what}:", *lines[:MOST_ERRORS], *more))
+
+
+def _answer(asked: "Future[Any]", limit: float) -> _Errors:
+    """Return what was found within `limit` seconds; nothing where that failed: an edit goes on.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    found: _Errors = {}
+    try:
+        found = asked.result(limit)
+    except TimeoutError:
+        raise
+    except CancelledError:  # with its loop
+        pass
+    except Exception:
+        _LOG.exception("the errors of an edit could not be found")
+    return found
 
 
 def new_errors(

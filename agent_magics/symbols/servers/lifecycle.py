@@ -134,16 +134,19 @@ class LanguageServer:
         self.last_used = time.monotonic()
         if self._session is not None:
             return self._session
-        if self._starting is None:
-            self._starting = asyncio.create_task(self._start(), name=f"lsp {self.spec.name}")
-            self._starting.add_done_callback(self._note_start)
-        try:
-            async with asyncio.timeout(limit):
-                return await asyncio.shield(self._starting)
-        except TimeoutError:
+        starting = self._starting
+        if starting is None:
+            starting = asyncio.create_task(self._start(), name=f"lsp {self.spec.name}")
+            starting.add_done_callback(self._note_start)
+            self._starting = starting
+        await asyncio.wait({starting}, timeout=limit)  # whose cancellation is not that of this task
+        if not starting.done():
             raise RespondToModel(
                 self._sentence(f"is still starting after {limit:g} s; ask again later.")
-            ) from None
+            )
+        if starting.cancelled():
+            raise RespondToModel(self._sentence("was ended while it started; ask again."))
+        return starting.result()
 
     def _note_start(self, task: "asyncio.Task[Session]") -> None:
         if self._starting is task:
@@ -167,8 +170,8 @@ class LanguageServer:
         module = await asyncio.to_thread(_load_session)
         try:
             process = await _spawn(lambda: start_process(self.spec, self.root, self._place))
-        except FatalError as error:
-            raise RespondToModel(str(error)) from None
+        except (FatalError, OSError) as error:
+            raise RespondToModel(self._sentence(f"could not be started: {error}")) from None
         self._process, self._starts, self._late = process, self._starts + 1, 0
         session: Session = module.Session(self, process)
         try:
@@ -177,7 +180,7 @@ class LanguageServer:
         except TimeoutError:
             await self._drop(session, process)
             raise self._failed(f"was not ready within {START_LIMIT:g} s") from None
-        except module.ASKING_FAILED as error:
+        except (*module.ASKING_FAILED, OSError) as error:
             process.wait(0)
             await self._drop(session, process)
             how = describe_exit(process) if not str(error) else str(error)
@@ -219,32 +222,33 @@ class LanguageServer:
     async def stop(self) -> None:
         """End it; the next question starts it again."""
         starting, self._starting = self._starting, None
+        session, self._session = self._session, None
+        process, self._process = self._process, None  # at once, so that it counts no more
         if starting is not None:
             starting.cancel()
-            with suppress(asyncio.CancelledError, RespondToModel):
-                await starting
-        session, self._session = self._session, None
-        if session is not None and self._process is not None:
-            await self._drop(session, self._process)
+            await asyncio.wait({starting})
+        if session is not None and process is not None:
+            await self._drop(session, process)
         self._problem = ""
 
-    async def restart(self) -> None:
-        """End it, forget its earlier ends, and start it again."""
-        await self.stop()
+    def forgive(self) -> None:
+        """Forget its earlier ends, so that it may be started at once."""
         self._deaths, self._not_before = Deaths(), 0.0
-        await self.session()
 
     def _sentence(self, what: str) -> str:
         return f"The language server {self.spec.name} {what}"
 
     # -- questions ---------------------------------------------------------------------------------
 
-    async def ask(self, question: "Callable[[Session], Any]", limit: float) -> Any:
+    async def ask(
+        self, question: "Callable[[Session], Any]", limit: float, *, starts: bool = True
+    ) -> Any:
         """Return the answer to a question.
 
         Args:
             question: an async function of the session; it is repeated once where the server ends.
             limit: seconds for the start and the answer.
+            starts: whether it is started where it does not run.
 
         Raises:
             RespondToModel: it does not answer; the sentence says why.
@@ -254,6 +258,8 @@ class LanguageServer:
         deadline = time.monotonic() + limit
         try:
             for _ in range(2):
+                if self._session is None and not starts:
+                    raise RespondToModel(self._sentence("does not run."))
                 session = await self.session(max(deadline - time.monotonic(), 0.01))
                 lost = _load_session().ServerLost
                 try:

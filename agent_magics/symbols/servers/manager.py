@@ -4,6 +4,7 @@ All agents and their sub-agents share them.
 """
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -18,6 +19,7 @@ MOST_MEMORY = 2 << 30  # bytes of all of them
 IDLE_LIMIT = 600.0  # seconds without a question, after which a server is ended
 _LOOK_EVERY = 10.0  # seconds between two looks at memory and idleness
 
+_LOG = logging.getLogger("agent_magics")
 _Key = tuple[str, str, Path]
 
 
@@ -56,10 +58,7 @@ class ServerManager:
         server = self._servers.get(key)
         if server is None:
             server = self._servers[key] = LanguageServer(spec, language, root, place)
-        if not server.is_running:
-            await self._make_room(server)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._watch(), name="language servers")
+        await self._admit(server)
         return server
 
     def get(self, spec: ServerSpec, language: str, root: Path) -> LanguageServer | None:
@@ -84,6 +83,25 @@ class ServerManager:
             if word in ("", server.spec.name, server.language)
         ]
 
+    async def restart(self, word: str) -> None:
+        """End servers, and start again those asked for last, as many as may run at once.
+
+        Args:
+            word: a name or a language; "" for all.
+
+        Raises:
+            RespondToModel: one cannot be started, or too many others are at work.
+        """
+        servers = sorted(self.named(word), key=_last_used, reverse=True)
+        await asyncio.gather(*(server.stop() for server in servers))
+        for server in servers:
+            server.forgive()
+        await asyncio.gather(*(self._start(server) for server in servers[: self._most]))
+
+    async def _start(self, server: LanguageServer) -> None:
+        await self._admit(server)
+        await server.session()
+
     async def close(self) -> None:
         """End all servers."""
         looking, self._looking = self._looking, None
@@ -92,10 +110,24 @@ class ServerManager:
         servers, self._servers = list(self._servers.values()), {}
         await asyncio.gather(*(server.stop() for server in servers))
 
+    async def _admit(self, server: LanguageServer) -> None:
+        """Make room for a server that is about to start, and look after all from now on.
+
+        Raises:
+            RespondToModel: too many servers run, and none is idle.
+        """
+        server.busy += 1  # so it counts for others that want room meanwhile
+        try:
+            await self._make_room(server)
+        finally:
+            server.busy -= 1
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._watch(), name="language servers")
+
     async def _make_room(self, wanted: LanguageServer) -> None:
         """End the one without a question that was not asked for longest, where too many run."""
-        others = [each for each in self._running() if each is not wanted]
-        if len(others) < self._most:
+        others = [each for each in self.running() if each is not wanted]
+        if wanted.is_running or len(others) < self._most:
             return
         idle = sorted((each for each in others if not each.busy), key=_last_used)
         if not idle:
@@ -107,23 +139,27 @@ class ServerManager:
         idle[0].log.note("ended, to make room for another server")
         await idle[0].stop()
 
-    def _running(self) -> list[LanguageServer]:
-        return [server for server in self._servers.values() if server.is_running]
+    def running(self) -> list[LanguageServer]:
+        """Return the servers that run, or are about to."""
+        return [each for each in self._servers.values() if each.is_running or each.busy]
 
     async def _watch(self) -> None:
         """Look at memory and idleness while any server runs."""
-        while self._running():
+        while self.running():
             await asyncio.sleep(self._look_every)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                _LOG.exception("looking after the language servers failed")
         self._looking = None
 
     async def look(self) -> None:
         """End servers that are idle for too long, and those that hold too much memory."""
         now = time.monotonic()
-        for server in self._running():
+        for server in self.running():
             if not server.busy and now - server.last_used > self._idle_limit:
                 await server.stop()
-        running = self._running()
+        running = self.running()
         sizes = await asyncio.to_thread(lambda: {each: each.memory() for each in running})
         for server in sorted(running, key=lambda each: (bool(each.busy), -sizes[each])):
             total = sum(sizes.values())

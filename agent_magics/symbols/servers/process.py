@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,20 +49,24 @@ def start_process(spec: ServerSpec, root: Path, place: Workplace) -> Process:
     Raises:
         RespondToModel: it could not be started, or there is no sandbox here.
         FatalError: the launcher of commands does not run.
+        OSError: there is no place for its temporary folder.
     """
-    temporary = tempfile.mkdtemp(prefix="language-server-", dir=scratch_folder())
-    environment = {**command_environment(os.environ), **spec.env}
-    # Python looks for modules in the working folder, where a model can write.
-    environment = {**confined_environment(environment, temporary), "PYTHONSAFEPATH": "1"}
-    process = shared_launcher().spawn(
-        spec.argv,
-        cwd=root,
-        env=environment,
-        stdin=True,
-        held=True,
-        confinement=_confinement(root, place, temporary),
-    )
-    process.on_end(lambda _: shutil.rmtree(temporary, ignore_errors=True))
+    with ExitStack() as failing:
+        temporary = tempfile.mkdtemp(prefix="language-server-", dir=scratch_folder())
+        failing.callback(shutil.rmtree, temporary, ignore_errors=True)
+        environment = {**command_environment(os.environ), **spec.env}
+        # Python looks for modules in the working folder, where a model can write.
+        environment = {**confined_environment(environment, temporary), "PYTHONSAFEPATH": "1"}
+        process = shared_launcher().spawn(
+            spec.argv,
+            cwd=root,
+            env=environment,
+            stdin=True,
+            held=True,
+            confinement=_confinement(root, place, temporary),
+        )
+        at_end = failing.pop_all()
+    process.on_end(lambda _: at_end.close())
     return process
 
 

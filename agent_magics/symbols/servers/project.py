@@ -1,10 +1,11 @@
 """The language servers of one project, as symbol tools and edits ask them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.provider import (
     Call,
     Diagnostic,
@@ -41,6 +42,7 @@ class ServerProvider:
         root: the folder it works in.
         place: the workspace around it.
         limit: seconds for an answer, with the start.
+        starts: whether asking starts it; else it answers only where it is ready.
     """
 
     manager: ServerManager
@@ -49,6 +51,7 @@ class ServerProvider:
     root: Path
     place: Workplace
     limit: float = ANSWER_LIMIT
+    starts: bool = True
 
     @property
     def name(self) -> str:
@@ -56,8 +59,13 @@ class ServerProvider:
         return self.spec.name
 
     async def _ask(self, question: "Callable[[Session], Awaitable[Any]]") -> Any:
-        server = await self.manager.get_or_start(self.spec, self.language, self.root, self.place)
-        return await server.ask(question, self.limit)
+        server = self.manager.get(self.spec, self.language, self.root)
+        if server is None and not self.starts:
+            raise RespondToModel(f"The language server {self.name} does not run.")
+        if server is None:
+            which = (self.spec, self.language, self.root)
+            server = await self.manager.get_or_start(*which, self.place)
+        return await server.ask(question, self.limit, starts=self.starts)
 
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
         """Return the symbols of a file as a tree; see `SymbolProvider`."""
@@ -135,21 +143,17 @@ class ProjectServers:
 
     async def providers(self) -> Sequence[ServerProvider]:
         """Return the providers of the project that run."""
-        running = shared_manager().states()
-        found = (
-            self._provider(state.language, state.root)
-            for state in running
-            if state.root in self._place.roots
-        )
-        return tuple(dict.fromkeys(each for each in found if each is not None))
+        running = {(each.language, each.root) for each in shared_manager().running()}
+        found = (self._provider(*each) for each in sorted(running) if each[1] in self._place.roots)
+        return tuple(each for each in found if each is not None)
 
     def running_for(self, path: Path) -> ServerProvider | None:
-        """Return the provider of a file whose server is ready; None where it is not."""
+        """Return the provider of a file whose server is ready, which it never starts; else None."""
         provider = self._provider(language_of(path), self._root_of(path))
         if provider is None:
             return None
         found = provider.manager.get(provider.spec, provider.language, provider.root)
-        return provider if found is not None else None
+        return replace(provider, starts=False) if found is not None else None
 
     def missing(self, path: Path) -> str:
         """Return one sentence on why a file has no provider; see `SymbolProviders`."""

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.dispatch.attempt import limited
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.handlers.function import CLEAN_UP_LIMIT
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.results.stored import is_handle
-from agent_magics.dispatch.stored_outputs import refer
+from agent_magics.dispatch.stages.attempt import limited
+from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn.live import LiveResult
 from agent_magics.exec.launcher_client import current_tier

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.files import windows as files
-from agent_magics.files.encoding import Encoding
-from agent_magics.files.windows import Text, Window
+from agent_magics.files.text import windows as files
+from agent_magics.files.text.encoding import Encoding
+from agent_magics.files.text.windows import Text, Window
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput

@@ -8,10 +8,10 @@ from typing import Literal
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import MAX_RESULTS, OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.files import windows as files
 from agent_magics.files.search import matches as search
 from agent_magics.files.search.candidates import LONGEST_LINE
 from agent_magics.files.search.matches import FileCount, Found, Match
+from agent_magics.files.text import windows as files
 from agent_magics.protocol.items import Json
 from agent_magics.tools.files.access import (
     FOR_NOTES,

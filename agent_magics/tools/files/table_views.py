@@ -15,9 +15,9 @@ from datetime import date, datetime
 from importlib.util import find_spec
 from typing import Any
 
-from agent_magics.files import windows as files
-from agent_magics.files.encoding import Encoding
-from agent_magics.files.lines import count_lines
+from agent_magics.files.text import windows as files
+from agent_magics.files.text.encoding import Encoding
+from agent_magics.files.text.lines import count_lines
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import FOR_NOTES, count_fitting, number_of

@@ -18,7 +18,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.stored import is_handle
 from agent_magics.dispatch.results.values import bases_of, describe_value, made_by, type_name
 from agent_magics.dispatch.tool import tool
-from agent_magics.files import windows as files
+from agent_magics.files.text import windows as files
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput

@@ -16,7 +16,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.foreign_schemas.sanitizer import sanitize_parameters
 from agent_magics.dispatch.handlers.dynamic import NOT_STRICT
 from agent_magics.dispatch.registry import ToolInvocation
-from agent_magics.dispatch.results.output import whole_text
+from agent_magics.dispatch.results.json_text import whole_text
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.tool import ToolOptions
 from agent_magics.mcp.client import McpConnectionManager

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.output import cut_text
+from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText, Json
 from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
 from agent_magics.protocol.tools import ToolOutput

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.results.output import cut_text
-from agent_magics.dispatch.stored_outputs import refer
+from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn.live import LiveDocument
 from agent_magics.files.beneath import real_path

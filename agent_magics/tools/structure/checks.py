@@ -13,6 +13,7 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.provider import Diagnostic
+from agent_magics.symbols.text import one_line
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,
@@ -108,5 +109,5 @@ class Diagnostics(Readable):
 def diagnostic_line(shown: str, each: Diagnostic) -> str:
     """Return a report as a line: ``a.py:3: error: TEXT (RULE)``."""
     rule = f" ({each.code})" if each.code else ""
-    text = " ".join(each.message.split())
-    return f"{shown}:{each.range.start.line + 1}: {each.severity}: {text}{rule}"
+    line = each.range.start.line + 1
+    return f"{shown}:{line}: {each.severity}: {one_line(each.message)}{rule}"

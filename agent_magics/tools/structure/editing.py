@@ -199,7 +199,7 @@ def _line_edit(source: SourceText, edits: Sequence[TextEdit], text: TextFile) ->
     last = max(edit.range.end.line for edit in edits)
     old = [source.line(number) for number in range(first, last + 1)]
     part = SourceText("\n".join(old))
-    shifted = [_moved_up(edit, first) for edit in edits]
+    shifted = [replace(edit, range=edit.range.moved(-first)) for edit in edits]
     new = apply_edits(part, shifted).split("\n")
     if last >= len(lines):  # behind the last line break there is no line
         old, new = old[:-1], new[:-1] if not new[-1] else new
@@ -209,13 +209,3 @@ def _line_edit(source: SourceText, edits: Sequence[TextEdit], text: TextFile) ->
     while old and new and old[-1] == new[-1]:
         old, new, end = old[:-1], new[:-1], end - 1
     return Edit(first, end, tuple(new)) if old or new else None
-
-
-def _moved_up(edit: TextEdit, lines: int) -> TextEdit:
-    start, end = edit.range.start, edit.range.end
-    place = replace(
-        edit.range,
-        start=replace(start, line=start.line - lines),
-        end=replace(end, line=end.line - lines),
-    )
-    return replace(edit, range=place)

@@ -8,10 +8,8 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.protocol.items import Json
 from agent_magics.tools.files.access import (
     FOR_NOTES,
-    Readable,
     assess_read,
     count_fitting,
     require_at_least,
@@ -26,7 +24,7 @@ from agent_magics.tools.structure.names import (
     one_file,
     tree_of,
 )
-from agent_magics.tools.structure.sources import parsed_symbols, scan
+from agent_magics.tools.structure.sources import Listing, parsed_symbols, scan
 
 _MOST_LIVE = 20  # names of the live kernel
 
@@ -132,7 +130,7 @@ async def _below(
 
 
 @dataclass(frozen=True, repr=False)
-class Symbols(Readable):
+class Symbols(Listing[NamedSymbol]):
     """Symbols of source files, or one page of them.
 
     Attributes:
@@ -143,21 +141,11 @@ class Symbols(Readable):
         live: names that exist in the live kernel alone.
     """
 
-    found: list[NamedSymbol]
+    found: Sequence[NamedSymbol]
     total: int
     wanted: str
     guard: OutputGuard
     live: tuple[LiveName, ...] = ()
-
-    def __iter__(self) -> Iterator[NamedSymbol]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    @property
-    def _details(self) -> dict[str, Json]:
-        return {"total": self.total}
 
     def _text(self, budget: int) -> str:
         live = [str(each).partition("\n")[0] for each in self.live]

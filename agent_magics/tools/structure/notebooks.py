@@ -7,6 +7,7 @@ agents as wholes, lines with a magic or a command as blank statements of the sam
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook, resolve_path, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
-from agent_magics.symbols.provider import Position, Range, Symbol
+from agent_magics.symbols.provider import Symbol
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
 from agent_magics.tools.structure.sources import CodeCell, SourceFile, folder_of, read_source
 
@@ -117,20 +118,10 @@ def notebook_symbols(file: SourceFile) -> tuple[Symbol, ...]:
 
 def _shifted(symbols: Iterable[Symbol], lines: int, path: Path) -> Iterator[Symbol]:
     for each in symbols:
-        yield Symbol(
-            each.name,
-            each.kind,
-            path,
-            _moved(each.range, lines),
-            _moved(each.selection, lines),
-            tuple(_shifted(each.children, lines, path)),
-            each.detail,
-            each.container,
+        yield replace(
+            each,
+            path=path,
+            range=each.range.moved(lines),
+            selection=each.selection.moved(lines),
+            children=tuple(_shifted(each.children, lines, path)),
         )
-
-
-def _moved(place: Range, lines: int) -> Range:
-    start, end = place.start, place.end
-    return Range(
-        Position(start.line + lines, start.character), Position(end.line + lines, end.character)
-    )

@@ -1,7 +1,7 @@
 """``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
 from agent_magics.tools.structure.notebooks import is_notebook
 from agent_magics.tools.structure.sources import (
+    Listing,
     SourceFile,
     provider_for,
     read_result,
@@ -60,7 +61,7 @@ class Place:
 
 
 @dataclass(frozen=True, repr=False)
-class Places(Readable):
+class Places(Listing[Place]):
     """Places in source files, or one page of them.
 
     Attributes:
@@ -78,16 +79,6 @@ class Places(Readable):
     heading: str
     guard: OutputGuard
     more: str = ""
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    @property
-    def _details(self) -> dict[str, Json]:
-        return {"total": self.total}
 
     def _text(self, budget: int) -> str:
         lines = list(map(str, self.found))

@@ -2,20 +2,23 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.files import windows
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
+from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import Json
 from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
+    Readable,
     Walk,
     begin_walk,
     judge_of,
@@ -23,11 +26,30 @@ from agent_magics.tools.files.access import (
     refuse_unasked,
 )
 
+Item = TypeVar("Item")
+
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
 _SECONDS = 30.0  # of one walk over a folder
 
 # Sixty files are what a question about a few symbols meets again in the next ones.
 _parse = lru_cache(maxsize=60)(parse_symbols)
+
+
+class Listing(Readable, Generic[Item]):
+    """A tool's result that is a list, or one page of it, of `total` things."""
+
+    found: Sequence[Item]
+    total: int
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def _details(self) -> dict[str, Json]:
+        return {"total": self.total}
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,8 @@ def misbehave(number: Any, method: str) -> bool:
         if MODE == "dies":
             os._exit(3)
         return MODE == "hangs" or count == 1
+    if method == "textDocument/diagnostic" and MODE == "dies_checking":
+        os._exit(3)
     if method == "textDocument/hover":
         return _odd_answer(number, count)
     return False

@@ -105,6 +105,6 @@ class World:
         spawn(self.tools.settled()).result(PATIENCE)
 
     def _hear(self, *change: str) -> None:
-        self.agent.session.tell_server(*change)
+        self.agent.session.turns.tell_server(*change)
         with self._changed:
             self._changed.notify_all()

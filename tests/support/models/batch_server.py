@@ -44,6 +44,10 @@ class BatchSettings(Settings):
         most_running: batches that may run; one more fails with "token_limit_exceeded".
         slips: of calls of the batch API, every how manieth gets a 500; 0 is none.
         lost: whether the answer to the first creation of a batch is lost.
+        breaks: "" or a call of the API ("upload", "create", "look", "content"; "follow": a look at
+            a batch that has begun) that is answered with `broken` until `BatchServer.release`.
+        broken: a status, or "garbage".
+        forgets: whether batches are not found any more.
     """
 
     ends: str = "completed"
@@ -53,6 +57,9 @@ class BatchSettings(Settings):
     most_running: int = 1000
     slips: int = 0
     lost: bool = False
+    breaks: str = ""
+    broken: str = "403"
+    forgets: bool = False
 
 
 class BatchServer(RowServer):
@@ -89,7 +96,7 @@ class BatchProgram(Program):
         self.uploaded: dict[str, str] = {}
         self.results: dict[str, str] = {}
         self.batches: list[dict[str, Any]] = []
-        self.is_released = False
+        self.is_released, self.released = False, asyncio.Event()
         self.calls = 0
         self.is_lost = settings.lost
 
@@ -118,9 +125,17 @@ class BatchProgram(Program):
             self.calls += 1
             if self.settings.slips and self.calls % self.settings.slips == 0:
                 return error(500, "The server had an error.")
+            if handler.__name__ == self.settings.breaks and not self.is_released:
+                return self.broken()
             return await handler(request)
 
         return answer
+
+    def broken(self) -> web.Response:
+        """Return what a call that breaks is answered with."""
+        if self.settings.broken == "garbage":
+            return web.Response(text="<html>")
+        return error(int(self.settings.broken), "No.")
 
     async def shown(self, value: Any) -> web.Response:
         """Return what a test asks for."""
@@ -129,6 +144,7 @@ class BatchProgram(Program):
     async def release(self, request: web.Request) -> web.Response:
         """Let batches go on."""
         self.is_released = True
+        self.released.set()
         return web.Response()
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
@@ -173,7 +189,7 @@ class BatchProgram(Program):
 
     async def listed(self, request: web.Request) -> web.StreamResponse:
         """Return a page of batches, the newest first."""
-        newest = self.batches[::-1]
+        newest = [] if self.settings.forgets else self.batches[::-1]
         after = request.query.get("after")
         if after:
             places = [each["id"] for each in newest]
@@ -184,8 +200,11 @@ class BatchProgram(Program):
     async def look(self, request: web.Request) -> web.StreamResponse:
         """Return a batch, one state further."""
         batch = self.found(request)
-        if batch is None:
+        if batch is None or self.settings.forgets:
             return error(404, "No batch found")
+        has_begun = batch["status"] != "validating"
+        if self.settings.breaks == "follow" and has_begun and not self.is_released:
+            return self.broken()
         self.advance(batch)
         return web.json_response(batch)
 
@@ -198,7 +217,10 @@ class BatchProgram(Program):
         return web.json_response(batch)
 
     async def content(self, request: web.Request) -> web.StreamResponse:
-        """Return a file of results."""
+        """Return a file of results; one named "waits" is there after `BatchServer.release`."""
+        if request.match_info["id"] == "waits":
+            await self.released.wait()
+            return web.Response()
         return web.Response(text=self.results[request.match_info["id"]])
 
     def found(self, request: web.Request) -> dict[str, Any] | None:

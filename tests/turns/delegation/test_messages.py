@@ -9,6 +9,8 @@ import pytest
 from agent_magics import Agent, Call, ToolContext, tool
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
+from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import UserMessage
 from tests.support.models.tree import TreeModel
@@ -179,11 +181,17 @@ def on_loop(agent, work):
     return agent.session.engine.spawn(work).result(PATIENCE)
 
 
+def test_one_at_work_is_listed_from_any_thread():
+    with at_work() as (agent, _, _child):
+        lines = [sub_agents_text(agent, []), *map(str, _helpers(agent))]
+    assert all("explore-1" in line and "running: stick {}" in line for line in lines), lines
+
+
 STOPS = {
     "the person": (lambda pool, turn: pool.stop_by_person("explore-1"), "stopped by the person"),
     "the parent's end": (lambda pool, turn: pool.end_turn("x", "interrupted"), "was stopped"),
     "the program": (lambda pool, turn: pool.stop_all("closed"), "closed"),
-    "its time": (lambda pool, turn: pool._late("explore-1"), "is used up"),
+    "its time": (lambda pool, turn: pool.agents["explore-1"].clock._on_late(), "is used up"),
     "the model": (lambda pool, turn: TurnAgents(pool, turn).close("explore-1"), ""),
 }
 
@@ -256,7 +264,7 @@ def test_a_stop_before_it_goes_on_lets_what_it_held_be_released():
     async def go_on_and_stop(pool, child):
         pool.stop_by_person("explore-1")
         await child.ended
-        closing = pool._closing["explore-1"]
+        closing = pool._closing[child]
         pool.go_on(child, child.link.turn, "call", "Go on.")
         await asyncio.sleep(0)  # it waits for the closing by now
         pool.stop_by_person("explore-1")

@@ -8,6 +8,7 @@ import pytest
 from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
 from agent_magics.config_files.places import config_folder
 from agent_magics.delegation.pool import AT_A_TIME, MOST
+from agent_magics.dispatch.turn.agents import SpawnRequest
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import UserMessage
@@ -322,3 +323,28 @@ def test_a_name_that_is_made_can_be_used_and_is_new(name, tmp_path):
         handles = [agent.spawn("Look.", name, name=each) for each in (f"{name[:28]}-2", "", "")]
         assert [handle.result(PATIENCE).text for handle in handles] == ["Ok."] * 3
     assert len({handle.name for handle in handles}) == 3
+
+
+def test_one_of_a_new_conversation_outlives_the_end_of_its_namesake():
+    begun = threading.Event()
+
+    def begin(request):
+        begun.set()
+        return Call("hang")
+
+    async def reset_and_start(agent, old):
+        agent.session.reset()
+        request = SpawnRequest(task="Look again.")
+        new = agent.sub_agents.start(request, old.link.turn.setup, old.link.turn)
+        old.clock._on_late()  # in the moment before it has stopped
+        await asyncio.wait([old.ended])
+        await asyncio.wait([new.ended])
+        return [(each.name, each.status, each.text) for each in (old, new)]
+
+    model = TreeModel(main=[spawn(), "On its way."], explore_1=[begin, "New."])
+    with agent_with(model, hang) as agent:
+        agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        old = agent.sub_agents.agents["explore-1"]
+        ends = agent.session.engine.spawn(reset_and_start(agent, old)).result(PATIENCE)
+    assert ends == [("explore-1", "stopped", ""), ("explore-1", "completed", "New.")]

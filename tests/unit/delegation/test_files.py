@@ -111,12 +111,15 @@ def test_a_hostile_file_is_named_and_left_out(data, tmp_path):
     assert "\n" not in problem
 
 
-@pytest.mark.parametrize("kind", ["link", "folder link", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "folder link", "link above", "pipe"])
 def test_a_folder_that_leads_elsewhere_is_not_read(kind, tmp_path):
     folder = tmp_path / ".agent_magics" / "agents"
     outside = tmp_path / "outside"
     write(outside, {"x.md": GOOD})
-    if kind == "folder link":
+    write(outside / "agents", {"x.md": GOOD})
+    if kind == "link above":
+        folder.parent.symlink_to(outside)
+    elif kind == "folder link":
         folder.parent.mkdir()
         folder.symlink_to(outside)
     else:
@@ -128,6 +131,13 @@ def test_a_folder_that_leads_elsewhere_is_not_read(kind, tmp_path):
     found = find_types(tmp_path)
     assert found.types == BUILT_IN
     assert "is not read" in found.problems[0]
+
+
+def test_links_of_the_persons_own_are_followed(tmp_path):
+    write(tmp_path / "mine", {"own.md": b"---\ndescription: mine\n---\n"})
+    config_folder().mkdir(parents=True)
+    (config_folder() / "agents").symlink_to(tmp_path / "mine")
+    assert [*find_types(tmp_path).types] == [*BUILT_IN, "own"]
 
 
 @given(st.binary(max_size=300), st.lists(st.text(max_size=30), max_size=8))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magics.files import folders
-from agent_magics.files import lines as text_lines
-from agent_magics.files import windows as files
 from agent_magics.files.name_globs import name_matcher
 from agent_magics.files.paths import read_judge
+from agent_magics.files.text import lines as text_lines
+from agent_magics.files.text import windows as files
 from agent_magics.protocol.errors import RespondToModel
 
 

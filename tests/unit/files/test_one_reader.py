@@ -15,9 +15,9 @@ PARSERS = {"json", "tomllib", "pickle"}
 REASONS = {
     "the readers themselves": "files/plain_files.py files/beneath.py",
     "what the model asked for, opened as a regular file and read in windows or bounded": (
-        "files/windows.py files/search/pygrep.py tools/files/reading.py tools/files/viewing.py "
-        "tools/files/table_views.py tools/files/notebook_view.py approval/commands/identity.py "
-        "tools/structure/sources.py"
+        "files/text/windows.py files/search/pygrep.py tools/files/reading.py "
+        "tools/files/viewing.py tools/files/table_views.py tools/files/notebook_view.py "
+        "approval/commands/identity.py tools/structure/sources.py"
     ),
     "folders": "files/folders.py file_history/scan.py config_files/locking.py",
     "opened without links or waiting, and copied or put back": (
@@ -38,13 +38,10 @@ REASONS = {
         "exec/launcher/zygote.py exec/spawn.py kernel/live/scratch_driver.py "
         "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
-    "files of this package": (
-        "models/providers/catalog.py render/widgets/card.py render/widgets/form.py "
-        "render/widgets/live.py"
-    ),
+    "files of this package": "models/providers/catalog.py render/widgets/page.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
-        "composition.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
+        "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "
         "rows/mapping.py symbols/servers/connection.py symbols/servers/lifecycle.py "
         "symbols/servers/session.py"
     ),

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import agent_magics
+from agent_magics import Agent, FatalError
 from agent_magics.files import trusted_imports
 from agent_magics.files.own_places import kernel_places
 from agent_magics.files.trusted_imports import distrust, is_trusted
 from agent_magics.mcp.transports.stdio import server_environment
 from agent_magics.protocol.mcp import McpServerConfig
+from tests.support.turns import scripted
 
 HOSTILE = "import pathlib; pathlib.Path('hostile-{name}').touch()"
 
@@ -44,6 +46,30 @@ def test_a_folder_that_commands_may_write_is_not_trusted_any_more(tmp_path_facto
     assert is_trusted(str(root / "lib"))
     distrust([root])
     assert not is_trusted(str(root / "lib"))
+
+
+UNKNOWN_PRICE = {"max_cost": 1.0, "model": "of no known price"}
+
+
+@pytest.mark.parametrize(
+    ("use", "refused"),
+    [
+        (Agent.configure, {"mcp_servers": {"x": {}}}),
+        (Agent.configure, {"language_servers": {"x": 1}}),
+        (Agent.configure, {"hooks": [1]}),
+        (Agent.configure, UNKNOWN_PRICE),
+        (Agent.setup, {"hooks": [1]}),
+        (Agent.setup, {"output": object()}),
+        (Agent.setup, UNKNOWN_PRICE),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else each.__name__,
+)
+def test_the_folders_of_settings_that_are_refused_stay_trusted(use, refused, tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    with scripted() as agent, pytest.raises(FatalError) as refusal:
+        use(agent, writable_roots=[root], **refused)
+    assert "writable_roots" not in str(refusal.value)
+    assert is_trusted(str(root / "lib"))
 
 
 def test_the_standard_library_is_trusted_whatever_the_workspace_is():

@@ -51,6 +51,14 @@ def test_outside_a_repository_that_of_the_workspace_alone(tmp_path):
     assert render_instructions(()) == describe_instructions(()) == ""
 
 
+def test_a_workspace_behind_a_link_is_where_the_link_leads(repository, tmp_path_factory):
+    link = tmp_path_factory.mktemp("links") / "work"
+    link.symlink_to(repository / "a")
+    for place in ("AGENTS.md", "a/AGENTS.md"):
+        (repository / place).write_text(f"of {place}")
+    assert names(read_instructions(link)) == ["AGENTS.md", "a/AGENTS.md"]
+
+
 def test_another_name_counts_where_it_stands_alone(repository):
     (repository / "CLAUDE.md").write_text("root")
     (repository / "a" / "CLAUDE.md").write_text("no")

@@ -11,6 +11,8 @@ import pytest
 from agent_magics import Agent
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.outcomes import PART
+from agent_magics.rows.tables.folders import PartFiles
 from tests.support.rows.echo import INPUT, OUTPUT, Echo
 
 PRICED = "gpt-5.5"
@@ -223,6 +225,30 @@ def test_parts_of_another_map_are_not_written_over(tmp_path):
         agent.map_sync("{{text}}", ["b"], into=tmp_path)
         with pytest.raises(FatalError, match="answers of another map"):
             agent.map_sync("{{text}}", ["a"], output=int, into=tmp_path)
+
+
+def test_a_field_named_as_the_number_of_rows_is_refused(tmp_path):
+    @dataclass
+    class Seat:
+        row: int
+
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match="rename the field"):
+        agent.map_sync("{{text}}", ["a"], output=Seat, into=tmp_path / "out")
+
+
+def test_a_part_that_cannot_be_written_is_told_whatever_the_reason(tmp_path, monkeypatch):
+    def fails(*_):
+        raise pyarrow.ArrowInvalid("it does not fit")
+
+    monkeypatch.setattr(PartFiles, "write", fails)
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match=r"cannot be written .*not fit"):
+        agent.map_sync("{{text}}", rows(PART + 5), into=tmp_path / "out", cache=False)
+
+
+def test_numbers_that_no_table_holds_are_left_out(tmp_path):
+    with Agent(Echo(lambda prompt: f'{{"value": [1, {1 << 70}]}}')) as agent:
+        agent.map_sync("{{text}}", ["a"], output=list[int], into=tmp_path / "out")
+    assert pyarrow.parquet.read_table(tmp_path / "out")["answer"].to_pylist() == [[1, None]]
 
 
 @pytest.mark.parametrize(

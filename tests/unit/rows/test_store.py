@@ -123,3 +123,15 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     before, error, found = asyncio.run(run())
     assert before is None and "disk is full" in str(error)
     assert list(found) == [b"1"]
+
+
+def test_a_file_system_without_shared_memory_keeps_answers_too(tmp_path, monkeypatch):
+    def connect(path, **options):
+        return sqlite3.Connection(f"file:{path}?vfs=unix-dotfile", uri=True, **options)
+
+    monkeypatch.setattr(store.sqlite3, "connect", connect)
+    file = AnswerFile(tmp_path / "a.sqlite")
+    file.write([(b"1", Stored(b'"a"', 1, 0.0))])
+    file.sync()
+    assert list(file.find([b"1"])) == [b"1"] and not file.is_unsynced
+    file.close()

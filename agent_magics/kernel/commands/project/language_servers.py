@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.kernel.cell.publishing import publish_text
@@ -42,9 +41,10 @@ def manage_language_servers(notebook: NotebookAgents, arguments: Sequence[str]) 
 
 async def _each(word: str, name: str) -> None:
     servers = _servers(await _named(name), name)
-    await asyncio.gather(
-        *(server.restart() if word == "restart" else server.stop() for server in servers)
-    )
+    if word == "restart":
+        await shared_manager().restart(name)
+    else:
+        await asyncio.gather(*(server.stop() for server in servers))
 
 
 async def _named(name: str) -> list[LanguageServer]:
@@ -104,7 +104,7 @@ def _python(settings: Settings) -> str:
         return str(error)
     if "python" in own and own["python"] is None:
         return "none for Python, by the setting language_servers"
-    found: Any = find_server("python", own)
+    found = find_server("python", own)
     if found is None:
         return what_is_missing("python")
     return client_is_missing() or f"Python has {code_span(found.name)} (from {found.source})"

@@ -1,6 +1,6 @@
 """``%agent memory``: lists the notes that agents keep, shows, edits, deletes and trusts them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,13 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
 from agent_magics.kernel.commands.table import table
 from agent_magics.project.fingerprints import Fingerprints
-from agent_magics.project.memory import Note, NoteFolder, note_folders, with_changes
+from agent_magics.project.memory import (
+    Note,
+    NoteFolder,
+    StoredNotes,
+    note_folders,
+    with_changes,
+)
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -31,8 +37,8 @@ def memory_text(shell: Any, workspace: Path, arguments: Sequence[str]) -> str:
     folders = note_folders(workspace)
     match list(arguments):
         case []:
-            notes = _with_changes(folders.values(), workspace, shell.user_ns)
-            return _listing(list(folders.values()), notes)
+            found = [(folder, folder.read()) for folder in folders.values()]
+            return _listing(found, Fingerprints(workspace, shell.user_ns))
         case ["trust", digest]:
             folders["project"].trust(digest)
             return "The project's notes are used from the next conversation on."
@@ -40,17 +46,6 @@ def memory_text(shell: Any, workspace: Path, arguments: Sequence[str]) -> str:
             folder, note = _find(list(folders.values()), topic, "".join(scope))
             return _ACTIONS[word](shell, folder, note)
     raise FatalError(_USAGE)
-
-
-def _with_changes(
-    folders: Any, workspace: Path, namespace: Mapping[str, object]
-) -> list[tuple[NoteFolder, Note]]:
-    digests = Fingerprints(workspace, namespace)
-    return [
-        (folder, with_changes(note, digests))
-        for folder in folders
-        for note in folder.all_notes(folder.read())
-    ]
 
 
 def _find(folders: Sequence[NoteFolder], topic: str, scope: str) -> tuple[NoteFolder, Note]:
@@ -67,15 +62,12 @@ def _find(folders: Sequence[NoteFolder], topic: str, scope: str) -> tuple[NoteFo
     return found[0]
 
 
-def _listing(folders: Sequence[NoteFolder], notes: Sequence[tuple[NoteFolder, Note]]) -> str:
-    parts = []
-    if notes:
-        rows = [_row(folder, note) for folder, note in notes]
-        parts.append(table(("Topic", "Whose", "First line", "Written", "State"), rows))
-    else:
-        parts.append("There are no notes: an agent keeps them with the tool `remember`.")
-    for folder in folders:
-        found = folder.read()
+def _listing(read: Sequence[tuple[NoteFolder, StoredNotes]], digests: Fingerprints) -> str:
+    rows = [row for folder, found in read for row in _rows(folder, found, digests)]
+    parts = ["There are no notes: an agent keeps them with the tool `remember`."]
+    if rows:
+        parts = [table(("Topic", "Whose", "First line", "Written", "State"), rows)]
+    for folder, found in read:
         if not folder.is_usable(found):
             digest = folder.digest(found)[:SHOWN_DIGEST]
             parts.append(
@@ -91,8 +83,12 @@ def _listing(folders: Sequence[NoteFolder], notes: Sequence[tuple[NoteFolder, No
     return "\n\n".join(parts)
 
 
-def _row(folder: NoteFolder, note: Note) -> tuple[str, ...]:
-    state = "not trusted" if not folder.is_usable(folder.read()) else "current"
+def _rows(folder: NoteFolder, found: StoredNotes, digests: Fingerprints) -> list[tuple[str, ...]]:
+    state = "current" if folder.is_usable(found) else "not trusted"
+    return [_row(with_changes(note, digests), state) for note in folder.all_notes(found)]
+
+
+def _row(note: Note, state: str) -> tuple[str, ...]:
     if note.moved:
         state = f"stale: {code_span(', '.join(name.strip('`') for name in note.moved))} changed"
     first = note.text.partition("\n")[0].lstrip("# ")

@@ -99,11 +99,16 @@ def _trust_text(part: _Part) -> str:
 
 
 def _trust(parts: Sequence[_Part], digest: str) -> None:
-    chosen = [each for each in parts if each.digest and each.digest.startswith(digest)]
-    if len(digest) < SHOWN_DIGEST or len(chosen) != 1 or chosen[0].trust is None:
+    if len(digest) < SHOWN_DIGEST:
         raise FatalError(
-            f"No part of the project is (or no longer) that of {digest[:SHOWN_DIGEST]}; look "
-            "again: %agent project."
+            f"{digest!r} is too short for a digest: give all {SHOWN_DIGEST} characters that "
+            "%agent project shows."
+        )
+    chosen = [each for each in parts if each.digest and each.digest.startswith(digest)]
+    if len(chosen) != 1 or chosen[0].trust is None:
+        raise FatalError(
+            f"Nothing was trusted: no part of the project that waits for trust has the digest "
+            f"{digest[:SHOWN_DIGEST]}. It may have changed since; look again with %agent project."
         )
     chosen[0].trust(digest)
 

@@ -91,7 +91,10 @@ def _as_written(prompt: Prompt) -> str:
 def _waiting_text(waiting: Sequence[Prompt]) -> str:
     if not waiting:
         return "No prompt waits for your trust."
-    texts = [f"{_as_written(each)}\n\nContent: {code_span(each.digest[:12])}" for each in waiting]
+    texts = [
+        f"{_as_written(each)}\n\nContent: {code_span(each.digest[:SHOWN_DIGEST])}"
+        for each in waiting
+    ]
     return "\n\n".join(
         [
             *texts,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from agent_magics.models.fields import count_field, stated_cost
 from agent_magics.models.providers.endpoints import Dialect
+from agent_magics.models.wires.bodies import compact, json_text
 from agent_magics.models.wires.chat.calls import is_json_object
 from agent_magics.models.wires.reasoning import details_of, is_details
 from agent_magics.models.wires.transforms import fit_call_id
@@ -339,17 +340,6 @@ def decode_usage(data: object, warn: Callable[[str], None] = lambda message: Non
 
 
 # -- text ----------------------------------------------------------------------------------------
-
-
-def json_text(value: object) -> str:
-    """Return `value` as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def compact(value: object) -> bytes:
-    """Return `value` as JSON without spaces, in UTF-8."""
-    # "replace": a lone surrogate, as in a program's output, has no UTF-8 form.
-    return json_text(value).encode("utf-8", "replace")
 
 
 def _inside(text: str) -> bytes:

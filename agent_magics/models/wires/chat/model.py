@@ -19,6 +19,7 @@ from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
 from agent_magics.models.providers.endpoints import Dialect, WireName, dialect_of
 from agent_magics.models.wires.answer import ChunkBuffer, EventReader, parse_event
 from agent_magics.models.wires.answer_schema import chat_format, fitted
+from agent_magics.models.wires.bodies import FrameCache, compact
 from agent_magics.models.wires.chat.calls import CallAssembler, CallDraft
 from agent_magics.models.wires.chat.messages import ChatForm, decode_call, decode_usage
 from agent_magics.models.wires.chat.tools import encode_choice, encode_tools
@@ -280,16 +281,11 @@ class ChatWire:
     path = "/chat/completions"
 
     def __init__(self) -> None:
-        self._head: tuple[tuple[Any, ...], bytes, bytes, ChatForm] = (
-            (),
-            b"",
-            b"",
-            ChatForm(Dialect()),
-        )
+        self._frames = FrameCache(_frame)
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Encode the request's body."""
-        _, head, tail, form = self._frame(fitted(request, address), address)
+        head, tail, form = self._frames.of(fitted(request, address), address)
         history = request.history.encoded(form)
         joint = b"," if history and not head.endswith(b"[") else b""
         return b"".join((head, joint, history, tail))
@@ -301,31 +297,10 @@ class ChatWire:
             decoder.tell(NO_SEARCH)
         return decoder
 
-    def _frame(
-        self, request: ModelRequest, address: str
-    ) -> tuple[tuple[Any, ...], bytes, bytes, ChatForm]:
-        """Return the bytes around the history, cached since they are the same for a whole
-        session.
-        """
-        wanted = (
-            request.model,
-            request.instructions,
-            request.conversation,
-            request.parallel_tool_calls,
-            request.tool_choice,
-            request.service_tier,
-            request.stream,
-            address,
-            id(request.tools),
-            id(request.output_schema),
-        )
-        # Tools and schema are kept alive with their ids, which could otherwise be reused.
-        if self._head[0][:-2] != wanted:
-            dialect = dialect_of(address, request.model)
-            head, tail = encode_frame(request, dialect)
-            kept = (*wanted, request.tools, request.output_schema)
-            self._head = (kept, head, tail, ChatForm(dialect))
-        return self._head
+
+def _frame(request: ModelRequest, address: str) -> tuple[bytes, bytes, ChatForm]:
+    dialect = dialect_of(address, request.model)
+    return (*encode_frame(request, dialect), ChatForm(dialect))
 
 
 def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]:
@@ -348,15 +323,10 @@ def encode_frame(request: ModelRequest, dialect: Dialect) -> tuple[bytes, bytes]
     if request.instructions:
         # Accepted by every server; OpenAI treats it as "developer" for models with that role.
         messages = [{"role": "system", "content": request.instructions}]
-    head = _compact(fields)[:-1]
+    head = compact(fields)[:-1]
     if tools:
         head += b',"tools":' + tools
-    return head + b',"messages":' + _compact(messages)[:-1], b"]}"
-
-
-def _compact(value: object) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return head + b',"messages":' + compact(messages)[:-1], b"]}"
 
 
 class ChatModel(RemoteModel):

@@ -5,7 +5,7 @@ those.
 from collections.abc import Sequence
 
 from agent_magics.models.providers.endpoints import Dialect
-from agent_magics.models.wires.chat.messages import compact
+from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.schema_forms import fit_schema
 from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.items import JsonMapping, JsonObject

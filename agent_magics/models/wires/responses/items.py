@@ -1,6 +1,5 @@
 """Encodes items and tool specs as the Responses API's JSON, and decodes its output items."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
@@ -19,6 +18,7 @@ from agent_magics.models.fields import (
     stated_cost,
     text_field,
 )
+from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.reasoning import is_details
 from agent_magics.models.wires.sse import encode_event
 from agent_magics.models.wires.transforms import strict_form
@@ -52,7 +52,7 @@ from agent_magics.protocol.tools import (
 
 def encode_item(item: Item) -> bytes:
     """Encode `item` as one compact input item of a request."""
-    return _compact(item_json(item))
+    return compact(item_json(item))
 
 
 class ResponsesTranscript:
@@ -76,13 +76,7 @@ class ResponsesTranscript:
 
 def encode_tools(tools: Sequence[ConfiguredToolSpec]) -> bytes:
     """Return the value of a request's ``tools``."""
-    return _compact([_tool_json(tool.spec) for tool in tools])
-
-
-def _compact(value: object) -> bytes:
-    # "replace": a lone surrogate, as in a program's output, has no UTF-8 form.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return compact([_tool_json(tool.spec) for tool in tools])
 
 
 # -- items --------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Implements the Responses API client: requests and stream."""
 
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -29,6 +28,7 @@ from agent_magics.models.wires.answer import (
     read_answer,
 )
 from agent_magics.models.wires.answer_schema import fitted, responses_format
+from agent_magics.models.wires.bodies import FrameCache, compact
 from agent_magics.models.wires.remote import RemoteModel
 from agent_magics.models.wires.responses.items import (
     ResponsesTranscript,
@@ -319,40 +319,17 @@ class ResponsesWire:
     path = "/responses"
 
     def __init__(self) -> None:
-        self._prefix: tuple[tuple[Any, ...], bytes] = ((), b"")
+        self._prefixes = FrameCache(lambda request, address: encode_prefix(request))
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Encode the request's body."""
         request = fitted(request, address)
         history = request.history.encoded(ResponsesTranscript)
-        return b"".join((self._prefix_of(request), history, b"]}"))
+        return b"".join((self._prefixes.of(request, address), history, b"]}"))
 
     def decoder(self, request: ModelRequest, address: str) -> ResponseDecoder:
         """Return a decoder for the answer to `request`."""
         return ResponseDecoder()
-
-    def _prefix_of(self, request: ModelRequest) -> bytes:
-        """Return the bytes before the history, cached since they are the same for a whole
-        session.
-        """
-        wanted = (
-            request.model,
-            request.instructions,
-            request.conversation,
-            request.parallel_tool_calls,
-            request.tool_choice,
-            request.service_tier,
-            request.reasoning_summary,
-            request.stream,
-            id(request.tools),
-            id(request.output_schema),
-        )
-        made_for, prefix = self._prefix
-        # Tools and schema are kept alive with their ids, which could otherwise be reused.
-        if made_for[:-2] != wanted:
-            prefix = encode_prefix(request)
-            self._prefix = ((*wanted, request.tools, request.output_schema), prefix)
-        return prefix
 
 
 class ResponsesModel(RemoteModel):
@@ -383,7 +360,6 @@ def encode_prefix(request: ModelRequest) -> bytes:
         fields["parallel_tool_calls"] = request.parallel_tool_calls
     if request.output_schema is not None:
         fields["text"] = responses_format(request.output_schema)
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    head = text[:-1].encode("utf-8", "replace")
+    head = compact(fields)[:-1]
     tools = b',"tools":' + encode_tools(request.tools) if request.tools else b""
     return head + tools + b',"input":['

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_magics import Agent, tool
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, outline
 from agent_magics.dispatch.results.output import brief_text, to_tool_output
-from agent_magics.dispatch.stored_outputs import is_by_reference
+from agent_magics.dispatch.stages.stored_outputs import is_by_reference
 
 BUDGET = 10_000
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent_magics.render.visible import pretty_arguments, show_invisible
-from agent_magics.render.widgets.live import BACKLOG_CHARACTERS, QuestionWidget, StreamWidget
+from agent_magics.render.widgets.question import QuestionWidget
+from agent_magics.render.widgets.stream import BACKLOG_CHARACTERS, StreamWidget
 from tests.support.recording_comm import RecordingComm
 
 CHOICES = [

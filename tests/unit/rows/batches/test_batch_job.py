@@ -1,5 +1,6 @@
 """Maps through a provider's batch API: equal to plain ones, taken up again, never paid twice."""
 
+import asyncio
 import json
 import os
 import signal
@@ -12,12 +13,16 @@ from pathlib import Path
 import pytest
 
 from agent_magics import Agent
+from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.batches import job as batch_job
-from agent_magics.rows.batches.ledger import Ledger
+from agent_magics.rows.batches.api import open_api
+from agent_magics.rows.batches.job import BatchJob, Pack
+from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
-from tests.support.rows.watchers import stop_at
+from tests.support.rows.watchers import When, stop_at
 
 KEY = "sk-map-0123456789abcdefghij"
 
@@ -62,7 +67,7 @@ def test_it_is_the_plain_map_at_half_the_price(tmp_path, wire, output):
 
 def test_a_server_without_it_is_refused_before_anything_is_spent(tmp_path):
     with RowServer() as server:
-        with pytest.raises(FatalError, match=r"has no batch API .* Nothing was asked"):
+        with pytest.raises(FatalError, match=r"has no batch API: .* Nothing was asked"):
             mapped(server, 100, cache=tmp_path / "a", ask_above=1.0)
         assert not [entry for entry in server.log() if entry["outcome"] == "answered"]
 
@@ -206,6 +211,7 @@ def test_a_killed_kernel_loses_no_batch(tmp_path, after):
         asked = Counter(entry["last"] for entry in server.log())
     assert not len(done.failed)
     assert len(asked) == 60 and set(asked.values()) == {1}
+    assert not files_beside(cache)
 
 
 def _has_come(server, after):
@@ -213,3 +219,149 @@ def _has_come(server, after):
         return bool(server.files())
     states = [each["status"] for each in server.batches()]
     return bool(states) if after == "/v1/batches" else after in states
+
+
+def files_beside(cache):
+    return [path.name for path in Ledger(cache).folder().iterdir()]
+
+
+def test_a_sample_leaves_out_what_a_batch_has(tmp_path):
+    cache = tmp_path / "a"
+    with BatchServer(stays="in_progress") as server:
+        mapped(server, 100, cache=cache, stops_at="in_progress")
+        server.release()
+        done = mapped(server, 120, cache=cache, ask_above=1.0)
+        asked = Counter(entry["last"] for entry in server.log())
+    assert not len(done.failed)
+    assert len(asked) == 120 and set(asked.values()) == {1}
+
+
+FAULTS = [
+    (call, broken)
+    for call in ("upload", "create", "look", "follow", "content")
+    for broken in ("403", "404", "garbage")
+    if (call, broken) != ("content", "garbage")  # that is a file without answers
+]
+
+
+@pytest.mark.parametrize(("call", "broken"), FAULTS)
+def test_a_call_that_fails_ends_it_in_a_sentence_and_pays_nothing_twice(tmp_path, call, broken):
+    cache = tmp_path / "a"
+    with BatchServer(breaks=call, broken=broken) as server:
+        try:
+            first = mapped(server, 30, cache=cache)
+        except FatalError:
+            pass
+        else:
+            assert len(first.failed) == 30
+        server.release()
+        again = mapped(server, 30, cache=cache)
+        assert len(server.log()) == 30 and len(server.batches()) == 1
+    assert not len(again.failed)
+    assert not files_beside(cache)
+
+
+def test_files_that_cannot_be_written_end_it_in_a_sentence(tmp_path):
+    (tmp_path / "a.batches").write_text("in the way")
+    with BatchServer() as server, pytest.raises(FatalError, match=r"a\.batches cannot be used"):
+        mapped(server, 30, cache=tmp_path / "a")
+
+
+def gone_job(ledger, api):
+    job = BatchJob.__new__(BatchJob)
+    job._ledger, job._api, job._batches = ledger, api, {}
+    return job
+
+
+@pytest.mark.parametrize(
+    ("hours", "batch_id", "is_gone"),
+    [(1, "batch_9", False), (25, "batch_9", True), (0, "", True), (0, "locked", False)],
+)
+def test_what_the_provider_does_not_show_is_gone_only_where_nobody_can_have_it(
+    tmp_path, hours, batch_id, is_gone
+):
+    ledger = Ledger(tmp_path / "a")
+    named = batch_id.removeprefix("locked")
+    sent = Sent("t" * 32, now() - hours * 3600, "", "", "", b"", named)
+
+    async def ask(address):
+        api = await open_api(Settings(base_url=address, api_key=KEY))
+        try:
+            return await gone_job(ledger, api)._is_gone(sent)
+        finally:
+            await api.close()
+
+    pack = Pack(ledger.folder())
+    if batch_id == "locked":
+        sent = sent._replace(token=pack.token)
+    try:
+        with BatchServer() as server:
+            assert asyncio.run(ask(server.base_url)) == is_gone
+    finally:
+        pack.close()
+
+
+def test_rows_of_a_batch_that_is_not_shown_are_not_sent_again_and_can_be_freed(tmp_path):
+    cache = tmp_path / "a"
+    with BatchServer(stays="in_progress") as server:
+        mapped(server, 10, cache=cache, stops_at="in_progress")
+        (sent,) = Ledger(cache).all()
+        Ledger(cache).update(sent.token, "batch_7", "in_progress", 0)
+        second = mapped(server, 10, cache=cache)
+        assert second.frame["error"].str.contains("shows this key no batch batch_7").all()
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            assert "not at the provider" in maps_text(agent, ["resume", "--cache", str(cache)])
+            assert maps_text(agent, ["cancel", sent.token[:8], "--cache", str(cache)]) == NONE
+        server.release()
+        assert not len(mapped(server, 10, cache=cache).failed)
+
+
+def test_a_new_batch_waits_for_that_of_an_earlier_call(tmp_path):
+    cache = tmp_path / "a"
+
+    def is_full(job):
+        return any(batch.is_full for batch in list(job._batches.values()))
+
+    with BatchServer(stays="in_progress", most_running=1) as server:
+        mapped(server, 10, cache=cache, stops_at="in_progress")
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            options = {"batch": True, "ask_above": None, "cache": cache}
+            mapping = agent.mapping("{{text}}", rows(20), output=None, options=options)
+            done = mapping.wait_sync(When([is_full], lambda job: server.release()))
+        assert len(server.log()) == 20
+    assert not len(done.failed) and not Ledger(cache).all()
+
+
+def test_fetched_results_stay_so_until_they_are_taken_in(tmp_path, monkeypatch):
+    cache = tmp_path / "a"
+    with BatchServer(stays="in_progress") as server:
+        mapped(server, 10, cache=cache, stops_at="in_progress")
+        server.release()
+        with Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY) as agent:
+            while "its results are here" not in maps_text(agent, ["resume", "--cache", str(cache)]):
+                pass
+
+        async def fails(*_):
+            raise FatalError("no more room")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(BatchJob, "_receive_group", fails)
+            failed = mapped(server, 10, cache=cache)
+        assert failed.frame["error"].eq("no more room").all() and not failed.progress.in_flight
+        assert [sent.state for sent in Ledger(cache).all()] == ["fetched"]
+        assert not len(mapped(server, 10, cache=cache).failed)
+        assert len(server.log()) == 10
+    assert not files_beside(cache)
+
+
+def test_files_that_nobody_uses_are_swept(tmp_path):
+    ledger = Ledger(tmp_path / "a")
+    pack = Pack(ledger.folder())
+    for name in ("x.jsonl", "x.0.results", "x.0.y.part"):
+        (ledger.folder() / name).touch()
+    for path in ledger.folder().iterdir():
+        os.utime(path, (0, 0))
+    (ledger.folder() / "new.jsonl").touch()
+    ledger.sweep()
+    assert sorted(files_beside(tmp_path / "a")) == sorted([pack.path.name, "new.jsonl"])
+    pack.close()

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import pytest
 
 from agent_magics.symbols.provider import Diagnostic, Position, Range
 from agent_magics.symbols.servers.edit_checks import EditWatch, errors_of, new_errors
-from agent_magics.symbols.servers.manager import ServerManager
+from agent_magics.symbols.servers.manager import shared_manager
+from agent_magics.symbols.servers.project import ProjectServers
 from tests.support.language_servers.project import Project, spec
 
 
@@ -36,15 +38,11 @@ class Engine:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
-        self.project = Project(folder, spec(mode), ServerManager())
+        self.project = Project(folder, spec(mode), self.spawn(_manager()).result(30))
+        self.servers = ProjectServers({"python": spec(mode)}, self.project.place)
 
     def spawn(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-
-    def running_for(self, path: Path):
-        """Return the provider, as `ProjectServers` does."""
-        each = self.project.provider
-        return each if each.manager.get(each.spec, each.language, each.root) else None
 
     def close(self) -> None:
         self.spawn(self.project.manager.close()).result(20)
@@ -54,9 +52,13 @@ class Engine:
         self.loop.close()
 
 
+async def _manager():
+    return shared_manager()
+
+
 @pytest.fixture
-def engine(tmp_path):
-    made = Engine(tmp_path, "good")
+def engine(tmp_path, request):
+    made = Engine(tmp_path, getattr(request, "param", "good"))
     yield made
     made.close()
 
@@ -64,7 +66,7 @@ def engine(tmp_path):
 def test_only_new_errors_are_named_and_at_most_twenty(engine):
     path = engine.project.write("a.py", "wrong = 1\n")
     engine.spawn(engine.project.provider.document_symbols(path)).result(30)
-    watch = EditWatch(engine, engine.spawn, [path, path.with_name("new.py")])
+    watch = EditWatch(engine.servers, engine.spawn, [path, path.with_name("new.py")])
     path.write_text("\n\nwrong = 1\nx = 'wrong'\n")
     engine.project.write("new.py", "wrong()\n" * 30)
     lines = watch.finish(engine.project.folder, pytest.fail).splitlines()
@@ -76,15 +78,37 @@ def test_only_new_errors_are_named_and_at_most_twenty(engine):
 
 def test_an_edit_starts_no_server(engine):
     path = engine.project.write("a.py", "wrong = 1\n")
-    assert engine.spawn(errors_of(engine, [path])).result(30) == {}
+    assert engine.spawn(errors_of(engine.servers, [path])).result(30) == {}
     assert engine.project.manager.states() == ()
+
+
+@pytest.mark.parametrize("engine", ["dies_checking"], indirect=True)
+def test_an_edit_starts_none_that_ends_when_it_is_asked(engine):
+    path = engine.project.write("a.py", "wrong = 1\n")
+    engine.spawn(engine.project.provider.document_symbols(path)).result(30)
+    assert engine.spawn(errors_of(engine.servers, [path])).result(30) == {path: None}
+    assert engine.project.server.state.restarts == 0
+    assert not engine.project.server.is_running
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault"), CancelledError(), None])
+def test_an_edit_never_fails_by_its_check(tmp_path, error):
+    def spawn(coroutine):
+        coroutine.close()
+        future = Future()
+        future.cancel() if error is None else future.set_exception(error)
+        future.set_running_or_notify_cancel() if error is None else None
+        return future
+
+    watch = EditWatch(None, spawn, [tmp_path / "a.py"])
+    assert watch.finish(tmp_path, pytest.fail) == ""
 
 
 def test_late_errors_are_told_later(engine, monkeypatch):
     monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.AFTER_LIMIT", 0.0)
     path = engine.project.write("a.py", "x = 1\n")
     engine.spawn(engine.project.provider.document_symbols(path)).result(30)
-    watch = EditWatch(engine, engine.spawn, [path])
+    watch = EditWatch(engine.servers, engine.spawn, [path])
     path.write_text("x = 'wrong'\n")
     told, came = [], threading.Event()
     assert watch.finish(engine.project.folder, lambda text: (told.append(text), came.set())) == ""

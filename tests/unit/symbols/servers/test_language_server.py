@@ -1,14 +1,18 @@
 """One language server, well behaved and not: answers, limits, restarts."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.symbols.provider import NotProvided, Position, Range, TextEdit
 from agent_magics.symbols.servers.lifecycle import State
+from agent_magics.symbols.servers.specs import ServerSpec
 from tests.support.language_servers.project import Project, project, run, spec
 
 TEXT = "class A:\n    def f(self):\n        pass\n\n\ndef g():\n    return A().f()\n"
@@ -161,7 +165,7 @@ def test_a_server_that_dies_is_started_again_and_at_last_left_alone(tmp_path):
         with pytest.raises(RespondToModel, match=r"4 times within a minute.*%agent lsp restart"):
             await found.provider.document_symbols(path)
         assert found.server.state.state is State.FAILED
-        await found.server.restart()
+        await found.manager.restart("python")
         assert len(await found.provider.document_symbols(path)) == 2
 
     scenario(work, tmp_path, "dies")
@@ -194,6 +198,52 @@ def test_a_start_that_takes_too_long_holds_nobody(tmp_path):
             await found.with_limit(0.2).document_symbols(path)
 
     scenario(work, tmp_path, "never_starts")
+
+
+def test_a_stop_is_a_sentence_to_those_who_wait_for_the_start(tmp_path):
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        waiting = [asyncio.create_task(found.provider.document_symbols(path)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await found.server.stop()
+        for each in waiting:
+            with pytest.raises(RespondToModel, match="was ended while it started"):
+                await each
+        assert not found.server.is_running
+
+    scenario(work, tmp_path, "never_starts")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), FatalError("No launcher.")])
+def test_whatever_hinders_a_start_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    made = Path(scratch_folder())
+    before = set(made.iterdir())
+    monkeypatch.setattr(shared_launcher(), "spawn", fail)
+
+    async def work(found: Project):
+        path = found.write("a.py", TEXT)
+        with pytest.raises(RespondToModel, match=r"No space left|No launcher\."):
+            await found.provider.document_symbols(path)
+        assert found.server.state.state is State.FAILED
+
+    scenario(work, tmp_path)
+    assert set(made.iterdir()) <= before  # those of servers that end meanwhile go
+
+
+def test_a_program_that_is_missing_leaves_nothing(tmp_path):
+    made = Path(scratch_folder())
+    before = set(made.iterdir())
+
+    async def work():
+        async with project(tmp_path, ServerSpec("none", ("/nowhere/server",))) as found:
+            with pytest.raises(RespondToModel, match="/nowhere/server"):
+                await found.provider.document_symbols(found.write("a.py", TEXT))
+
+    run(work())
+    assert set(made.iterdir()) <= before  # those of servers that end meanwhile go
 
 
 def test_a_server_that_does_not_read_holds_nobody(tmp_path):

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.servers.manager import shared_manager
+from agent_magics.symbols.servers.process import Workplace
+from agent_magics.symbols.servers.project import ProjectServers
 from tests.support.language_servers.project import Project, project, run, spec
 
 TEXT = "def f():\n    pass\n"
@@ -73,7 +76,99 @@ def test_the_largest_server_is_ended_where_memory_is_short(tmp_path):
     run(work())
 
 
-def _other(found: Project, name: str) -> Project:
+@pytest.mark.parametrize("mode", ["good", "never_starts"])
+def test_two_that_begin_at_once_keep_to_the_limit(tmp_path, mode):
+    async def work():
+        async with project(tmp_path, most=2) as found:
+            for name in "ab":
+                other = _other(found, name, mode)
+                path = other.write("a.py", TEXT)
+                if mode == "good":
+                    await other.provider.document_symbols(path)
+                else:
+                    with pytest.raises(RespondToModel, match="is still starting"):
+                        await other.with_limit(0.1).document_symbols(path)
+            new = [_other(found, name) for name in "cd"]
+            asked = [each.provider.document_symbols(each.write("a.py", TEXT)) for each in new]
+            await asyncio.gather(*asked)
+            assert [each.is_running for each in found.manager.named("")] == [False] * 2 + [True] * 2
+
+    run(work())
+
+
+def test_a_restart_of_all_keeps_to_the_limit_and_is_looked_after(tmp_path):
+    async def work():
+        async with project(tmp_path, most=2, look_every=0.0) as found:
+            looked = asyncio.Event()
+
+            async def look():
+                looked.set()
+
+            for name in "abc":
+                other = _other(found, name)
+                await other.provider.document_symbols(other.write("a.py", TEXT))
+            found.manager.look = look
+            await asyncio.gather(*(each.stop() for each in found.manager.named("")))
+            await asyncio.gather(*_watches())
+            looked.clear()
+            await found.manager.restart("")
+            running = [each.running is not None for each in found.manager.named("")]
+            assert running == [False, True, True]
+            await looked.wait()
+            await found.manager.restart("python")
+            assert sum(each.is_running for each in found.manager.named("")) == 2
+
+    run(work())
+
+
+def test_a_look_that_fails_is_not_the_last(tmp_path, caplog):
+    async def work():
+        async with project(tmp_path, look_every=0.0) as found:
+            again, looks = asyncio.Event(), []
+
+            async def look():
+                looks.append(len(looks))
+                if len(looks) == 1:
+                    raise OSError("no /proc")
+                again.set()
+
+            found.manager.look = look
+            await found.provider.document_symbols(found.write("a.py", TEXT))
+            await again.wait()
+
+    run(work())
+    assert "no /proc" in caplog.text
+
+
+def _watches():
+    return [each for each in asyncio.all_tasks() if each.get_name() == "language servers"]
+
+
+def _no_memory(process):
+    pytest.fail("the memory was looked at")
+
+
+def test_only_servers_that_run_are_asked_for_the_whole_project(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent_magics.symbols.servers.lifecycle.memory_of", _no_memory)
+
+    async def work():
+        place = Workplace((tmp_path.resolve(),), needs_sandbox=False)
+        servers = ProjectServers({"python": spec()}, place)
+        try:
+            assert await servers.providers() == ()
+            found = Project(tmp_path, spec(), shared_manager())
+            path = found.write("a.py", TEXT)
+            await (await servers.provider_for(path)).document_symbols(path)
+            assert [each.root for each in await servers.providers()] == [found.folder]
+            await found.server.stop()
+            assert await servers.providers() == ()
+        finally:
+            await shared_manager().close()
+
+    run(work())
+
+
+def _other(found: Project, name: str, mode: str = "good") -> Project:
     folder = found.folder / name
     folder.mkdir()
-    return Project(folder, spec(), found.manager)
+    return Project(folder, spec(mode), found.manager)

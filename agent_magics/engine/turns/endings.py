@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.results.structured import UnfitAnswer
-from agent_magics.engine.turn import Turn
+from agent_magics.engine.turns.loop import Turn
 from agent_magics.protocol.errors import FatalError, TurnAbort, error_text
 from agent_magics.protocol.events import Event, TurnAborted, TurnFailed
 

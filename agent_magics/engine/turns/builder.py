@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from agent_magics.approval.rules import RuleBook
-from agent_magics.dispatch.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
+from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.client_calls import ClientCalls
@@ -20,8 +20,8 @@ from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.repetition.approval import RepetitionApproval
 from agent_magics.engine.thread import EngineThread
-from agent_magics.engine.turn import Turn
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model, RemembersOutputs
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Event, PlanUpdated, VariablesKnown

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from agent_magics.files.encoding import LOST_BYTE, Encoding, show_lost
+from agent_magics.files.text.encoding import LOST_BYTE, Encoding, show_lost
 from agent_magics.protocol.errors import RespondToModel
 
 LINE_CHARACTERS = 2_000

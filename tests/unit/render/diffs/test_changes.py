@@ -18,9 +18,9 @@ from agent_magics.protocol.events import (
     TurnCompleted,
     TurnDiffUpdated,
 )
-from agent_magics.render.changes import LONG, changes_item, same_lines
+from agent_magics.render.diffs.changes import LONG, changes_item, same_lines
+from agent_magics.render.diffs.side_by_side import side_by_side
 from agent_magics.render.mime import to_bundle
-from agent_magics.render.side_by_side import side_by_side
 from agent_magics.render.view import TurnView
 
 _DIFF = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new\n"

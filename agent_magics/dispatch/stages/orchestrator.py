@@ -20,7 +20,6 @@ from agent_magics.approval.actions import (
 )
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
-from agent_magics.dispatch.attempt import run_tool
 from agent_magics.dispatch.call import CallInProgress, CallState
 from agent_magics.dispatch.consent.decision import Consent, audit_of
 from agent_magics.dispatch.consent.edits import (
@@ -30,6 +29,7 @@ from agent_magics.dispatch.consent.edits import (
 from agent_magics.dispatch.consent.questions import repeated_outside
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
+from agent_magics.dispatch.stages.attempt import run_tool
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import ApprovalDecided

@@ -1,14 +1,15 @@
-"""Builds an agent's parts from its settings: the composition root."""
+"""Defines what front ends and servers use of an agent, made from its settings."""
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_magics.approval.read_rules import ReadRules
+from agent_magics.composition.briefing import Briefing
 from agent_magics.delegation.files import find_types
 from agent_magics.delegation.pool import AgentPool
 from agent_magics.dispatch.hooks import read_hooks
@@ -35,13 +36,7 @@ from agent_magics.models.providers.families import ToolsConfig, tools_config
 from agent_magics.models.redaction import SHORTEST_KEY
 from agent_magics.project.instructions import (
     InstructionFile,
-    describe_instructions,
-    describe_problems,
-    read_instructions,
-    render_instructions,
 )
-from agent_magics.project.memory import describe_untrusted, list_contents
-from agent_magics.project.skills import render_skills, usable
 from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run_config
 from agent_magics.protocol.events import Event, Question
 from agent_magics.protocol.ops import Answer
@@ -57,14 +52,12 @@ from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.project import ProjectServers
 from agent_magics.symbols.servers.specs import read_table
-from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
+from agent_magics.tools.catalog.agent_tools import ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.commands.unreadable import find_unreadable
 from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
-from agent_magics.tools.proposal import INSTRUCTIONS as PLAN_FIRST
-from agent_magics.tools.proposal import NAME as PLANNING
 
 if TYPE_CHECKING:  # which stands above
     from agent_magics.serve.loopback import Serving
@@ -83,7 +76,6 @@ class ComposedAgent:
         session: runs its turns.
         sub_agents: the agents that work for it.
         catalog: its tools.
-        project: the instruction files that the last run read.
 
     Raises:
         FatalError: a setting is invalid; the message says which and why.
@@ -95,8 +87,6 @@ class ComposedAgent:
         self.name, cwd = self.settings.name, self.settings.cwd
         self._models = ModelClients(model)
         self._served: list[Serving] = []
-        self._warned: set[str] = set()
-        self.project: tuple[InstructionFile, ...] = ()
         self.session = Session(
             shared_engine(), self.name, rollout_folder(), self._begin_record, self._remove_old
         )
@@ -108,9 +98,10 @@ class ComposedAgent:
             self.settings.mcp_servers or None,
             spawn=self.session.engine.spawn,
             hidden=lambda: registrations.hidden,
-            changed=self.session.tell_server,
+            changed=self.session.turns.tell_server,
         )
         self.catalog = ToolCatalog(registrations, self._servers, cwd, lambda: FRONT_ENDS.has_kernel)
+        self._briefing = Briefing(self.catalog)
         self._take(self.settings)
         self.catalog.check(self._forms(self.settings))  # raises here, not at the first run
 
@@ -152,10 +143,10 @@ class ComposedAgent:
     def _take(self, settings: Settings) -> None:
         """Apply settings, all or none."""
         check_price(settings, server_address(settings.base_url))
-        distrust(settings.roots)
         hooks = read_hooks(settings.hooks)
         read_given(settings.cwd, settings.mcp_servers)
         read_table(settings.language_servers)
+        distrust(settings.roots)
         self.settings, self._hooks = settings, hooks
         self._servers.give(settings.mcp_servers or None)
         self.catalog.wanted, self.catalog.budget = settings.tools, settings.tool_budget
@@ -189,10 +180,10 @@ class ComposedAgent:
         resolved = self._held.resolve(cell)
         settings = resolved.settings
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
-        config = replace(run_config(settings), instructions=self._instructions(settings, run))
-        distrust(config.roots)
+        instructions = self._briefing.instructions(settings, run, self.session.conversation)
+        config = replace(run_config(settings), instructions=instructions)
         check_price(settings, server_address(settings.base_url))
-        return TurnConfig(
+        setup = TurnConfig(
             config,
             lambda: self._models.open(settings),
             run.offer.all,
@@ -203,53 +194,25 @@ class ComposedAgent:
             live_kernel=FRONT_ENDS.current().live_kernel,
             hooks=read_hooks(settings.hooks),
             offer=run.offer,
-            warnings=partial(self._new_warnings, resolved.warnings, config.cwd, found=run.found),
+            warnings=partial(
+                self._briefing.new_warnings, resolved.warnings, config.cwd, found=run.found
+            ),
             output=None if output is None else OutputType(output),
             servers=run.servers,
             agents=self.sub_agents,
             symbols=partial(self._language_servers, settings),
         )
+        distrust(config.roots)  # last, since what stands above may refuse them
+        return setup
 
-    def _instructions(self, settings: Settings, run: RunTools) -> str | None:
-        """Return the text that follows the built-in instructions, the person's own last."""
-        self.project = read_instructions(Path(settings.cwd))
-        skills = usable(self.catalog.skills()) if run.registry.handler("read_skill") else []
-        notes = self._contents(settings) if run.registry.handler("get_memory") else ""
-        texts = (
-            render_instructions(self.project),
-            render_skills(skills),
-            notes,
-            settings.instructions,
-            PLAN_FIRST if run.registry.handler(PLANNING) else None,
-        )
-        return "\n\n".join(filter(None, texts)) or None
-
-    def _contents(self, settings: Settings) -> str:
-        """Return the table of contents of the memory, as it was when the conversation began.
-
-        It stays as it is, so that the provider's prompt cache holds.
-        """
-        conversation = self.session.conversation
-        if conversation.memory is None:
-            conversation.memory = list_contents(settings.cwd, live_namespace())
-        return conversation.memory
-
-    def _new_warnings(
-        self, of_settings: Sequence[str], cwd: Path, *, found: bool
-    ) -> tuple[str, ...]:
-        """Return the warnings that the person has not seen yet."""
-        of_tools = self.catalog.warnings() if found else ()
-        of_project = (*describe_problems(self.project), describe_untrusted(cwd))
-        return self._new(*of_settings, *of_project, *of_tools)
+    @property
+    def project(self) -> tuple[InstructionFile, ...]:
+        """The instruction files that the last run read."""
+        return self._briefing.project
 
     def new_notes(self) -> tuple[str, ...]:
         """Return what the person was not yet told of the project's files that the run reads."""
-        return self._new(describe_instructions(self.project))
-
-    def _new(self, *messages: str) -> tuple[str, ...]:
-        new = tuple(each for each in dict.fromkeys(messages) if each and each not in self._warned)
-        self._warned.update(new)
-        return new
+        return self._briefing.new_notes()
 
     def _secrets(self, settings: Settings) -> tuple[str, ...]:
         """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
@@ -401,9 +364,3 @@ class ComposedAgent:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def live_namespace() -> Mapping[str, Any]:
-    """Return the variables of the live kernel; none outside of one."""
-    live_kernel = FRONT_ENDS.current().live_kernel
-    return {} if live_kernel is None else live_kernel.namespace

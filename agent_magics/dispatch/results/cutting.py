@@ -1,0 +1,43 @@
+"""Cuts text to a budget of characters."""
+
+import re
+
+_MARK = " characters left out …"
+_LINE = re.compile(rf"^… \d+{_MARK}$", re.MULTILINE)
+
+
+def cut_text(text: str, budget: int) -> tuple[str, int]:
+    """Return the head and the tail of `text` within `budget`, and the count of missing characters.
+
+    Cuts fall on line ends where one is near. A marker between the two names the count; it comes on
+    top of the budget.
+    """
+    if len(text) <= budget:
+        return text, 0
+    half = max(budget, 0) // 2
+    head = text.rfind("\n", half // 2, half) + 1 or half
+    tail = len(text) - (max(budget, 0) - half)
+    line = text.find("\n", tail, tail + half // 2)
+    if line >= 0:
+        tail = line + 1
+    start, end, omitted = text[:head], text[tail:], tail - head
+    gap = "\n" if start and not start.endswith("\n") else ""
+    return f"{start}{gap}… {omitted}{_MARK}\n{end}", omitted
+
+
+def has_cut(text: str) -> bool:
+    """Return whether a text has a marker of `cut_text`."""
+    return _MARK in text and _LINE.search(text) is not None
+
+
+def fit_text(text: str, budget: int) -> str:
+    """Return `text` cut to `budget`, such that a request can carry it."""
+    if len(text) > budget:
+        text, _ = cut_text(text, budget)
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # lone surrogates, as in file names; no request can carry them
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text

@@ -1,0 +1,90 @@
+"""Writes any Python value as JSON text; a value that is too large or endless is outlined."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.dispatch.results.outline import MOST_CHARACTERS, can_be_written, outline
+from agent_magics.dispatch.results.renderers import ARRAY_ELEMENTS, library_class, render_text
+from agent_magics.dispatch.results.values import made_by, safe_repr
+
+_TABLES = (("pandas", "DataFrame"), ("pandas", "Series"))
+PLAIN_TYPES = frozenset((int, float, bool, dict, list, tuple))
+
+
+def json_text(value: object) -> str:
+    """Return `value` as compact JSON; a single string without quotes.
+
+    A value that is too large, too deep, or endless is outlined.
+    """
+    return encoded_text(value) if can_be_written(value) else outline(value)
+
+
+def encoded_text(value: object) -> str:
+    """Return `value` as compact JSON, whatever its size; a single string without quotes."""
+    try:
+        text = _json_encoder()(value, fallback=_encode_piece, inf_nan_mode="constants").decode()
+    except Exception:  # bytes that are no text, cycles, lone surrogates, a raising property
+        text = _hard_text(value)
+    return _unquote(text) if text[:1] == '"' else text
+
+
+def _hard_text(value: object) -> str:
+    try:
+        encoded = _json_encoder()(
+            value, fallback=_encode_piece, inf_nan_mode="constants", bytes_mode="base64"
+        )
+        return encoded.decode()
+    except Exception:  # not convertible to JSON
+        return _short_repr(value) if type(value) not in PLAIN_TYPES else outline(value)
+
+
+def _unquote(text: str) -> str:
+    from pydantic_core import from_json  # noqa: PLC0415 - see _json_encoder
+
+    return str(from_json(text))
+
+
+def whole_text(value: Any) -> str:
+    """Return all of `value` as text that can be read and searched: tables as CSV, data as JSON."""
+    if issubclass(type(value), str):
+        return str(value)
+    known = library_class(type(value))
+    try:
+        if known in _TABLES:
+            return str(value.to_csv())
+        if known == ("numpy", "ndarray"):
+            import numpy  # noqa: PLC0415 - already loaded, or there would be no array
+
+            return str(numpy.array2string(value, threshold=value.size + 1, max_line_width=100))
+        if issubclass(type(value), (bytes, bytearray, memoryview)):
+            return bytes(value).decode("utf-8", "backslashreplace")
+        encoded = _json_encoder()(value, indent=1, fallback=_encode_piece, inf_nan_mode="constants")
+        return str(encoded.decode())
+    except Exception:  # not convertible to JSON, or the library's own failure
+        return safe_repr(value)
+
+
+@cache
+def _json_encoder() -> Callable[..., bytes]:
+    from pydantic_core import to_json  # noqa: PLC0415 - 25 ms, not needed before the first call
+
+    return to_json
+
+
+def _encode_piece(piece: Any) -> Any:
+    """Encode a value that JSON does not know: NumPy scalars as numbers, others as text."""
+    root, _ = made_by(type(piece))
+    try:
+        if root == "numpy" and hasattr(piece, "tolist") and piece.size <= ARRAY_ELEMENTS:
+            plain = piece.tolist()
+            return plain if type(plain) is not type(piece) else str(piece)
+    except Exception:
+        return safe_repr(piece)
+    text = render_text(piece)
+    return _short_repr(piece) if text is None else text
+
+
+def _short_repr(value: object) -> str:
+    return cut_text(safe_repr(value), MOST_CHARACTERS)[0]

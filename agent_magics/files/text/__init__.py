@@ -1,0 +1,4 @@
+"""Reads text files: their encoding, their lines, ranges of them.
+
+Read ``windows`` first, then ``lines``.
+"""

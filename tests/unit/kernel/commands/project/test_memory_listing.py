@@ -1,0 +1,42 @@
+"""``%agent memory`` and ``%agent project``, as far as they need no kernel."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from agent_magics.kernel.commands.project.memory import memory_text
+from agent_magics.kernel.commands.project.overview import _Part, _trust
+from agent_magics.project.memory import NoteFolder
+from agent_magics.protocol.errors import FatalError
+
+
+def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    notes = tmp_path / ".agent_magics" / "memory"
+    notes.mkdir(parents=True)
+    for number in range(5):
+        (notes / f"topic-{number}.md").write_text(f"# Note {number}\n", encoding="utf-8")
+    reads = []
+
+    def reading(self, read=NoteFolder.read):
+        reads.append(self.scope)
+        return read(self)
+
+    monkeypatch.setattr(NoteFolder, "read", reading)
+    listed = memory_text(SimpleNamespace(user_ns={}), tmp_path, [])
+    assert listed.count("not trusted") == 5 and "`topic-4`" in listed
+    assert sorted(reads) == ["project", "user"]
+
+
+@pytest.mark.parametrize(
+    ("digest", "sentence"),
+    [
+        ("abc", "'abc' is too short for a digest: give all 12 characters"),
+        ("f" * 64, "no part of the project that waits for trust has the digest ffffffffffff"),
+    ],
+)
+def test_a_digest_that_fits_nothing_trusts_nothing(digest, sentence):
+    parts = [_Part("Rules", "", "approvals", "abc" + "0" * 61, pytest.fail)]
+    with pytest.raises(FatalError) as raised:
+        _trust(parts, digest)
+    assert sentence in str(raised.value)
