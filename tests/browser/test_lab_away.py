@@ -34,10 +34,10 @@ def test_nothing_is_lost(notebook: Open, reopen: Open, times: int) -> None:
     asks = "Call('python', {'code': 'total = 6 * 7'})"
     cells = [scripted(*calls, asks, repr("All is done.")) + STEP, "%%agent --background\nGo.\n", ""]
     page = notebook(cells)
+    gates = [page.make_gate(f"go{n}") for n in range(times)]
     page.run(0)
     page.run(1)
     name = page.name
-    gates = [page.make_gate(f"go{n}") for n in range(times)]
     page.save()
     for n in range(times):
         when = chance.choice(["before", "away", "after"])
