@@ -97,6 +97,17 @@ def test_what_was_unfolded_stays_so_while_more_calls_join(notebook: Open) -> Non
     expect(group.locator("details.am-card")).to_have_count(6)
 
 
+# What is still being drawn would be followed, and undo the turn of the wheel.
+_SETTLED = """async cell => {
+  for (let same = 0, last = NaN; same < 20; ) {
+    await new Promise(requestAnimationFrame);
+    const bottom = cell.getBoundingClientRect().bottom;
+    same = bottom === last ? same + 1 : 0;
+    last = bottom;
+  }
+}"""
+
+
 def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) -> None:
     waits = [_shell(f": < go{n}; exit 3") for n in (1, 2)]
     fails = "*[[Call('shell', {'command': ['bash', '-c', f'seq 9; exit {n}']})] for n in range(%s)]"
@@ -113,6 +124,7 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) ->
     follow = page.page.get_by_role("button", name="Follow")
     expect(follow).to_be_hidden()
 
+    page.cell(1).evaluate(_SETTLED)
     page.page.mouse.move(600, 400)
     page.page.mouse.wheel(0, -900)
     expect(follow).to_be_visible()

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import URLError
 
 import nbformat
-from playwright.sync_api import BrowserContext, Locator, Page, Playwright, WebSocket, expect
+from playwright.sync_api import BrowserContext, Error, Locator, Page, Playwright, WebSocket, expect
 
 from tests.support.gates import Gate
 from tests.support.items import unfolded
@@ -185,7 +185,7 @@ class NotebookPage:
         self.frames: list[bytes] = []
         self.errors: list[str] = []
         self.page: Page = browser.new_page()
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("pageerror", self._keep_error)
         self.page.on("websocket", self._listen)
         self._without = without
         self._signs = itertools.count(1)
@@ -231,6 +231,11 @@ class NotebookPage:
     def close(self) -> None:
         """Close the page; the kernel goes on."""
         self.page.close()
+
+    def _keep_error(self, error: Error) -> None:
+        # JupyterLab itself gives up what a kernel that restarts has not answered.
+        if "message before replies were done" not in str(error):
+            self.errors.append(str(error))
 
     def _listen(self, socket: WebSocket) -> None:
         def keep(frame: bytes | str) -> None:
