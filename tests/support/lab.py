@@ -48,6 +48,8 @@ _CHROMIUM_FLAGS = (
     "--disable-sync",
     "--disable-smooth-scrolling",
 )
+# What no test needs of the server, and starts a language server for each notebook.
+_NOT_SERVED = {"jupyter_lsp": False}
 EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-magics"
 
 
@@ -95,6 +97,7 @@ class Lab:
                 *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
                 *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
                 "--LabApp.expose_app_in_browser=True",
+                f"--ServerApp.jpserver_extensions={_NOT_SERVED}",
             ],
             env={**os.environ, **{name: str(self._home / sub) for name, sub in own.items()}},
             cwd=self.folder,
