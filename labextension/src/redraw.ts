@@ -1,6 +1,7 @@
 /** Draws on in a cell whose run another page began: this page, before it was reloaded. */
 
 import type { CellModel, Message, NotebookPanel, Output } from '@jupyterlab/notebook';
+import { JSONExt, type ReadonlyJSONArray } from '@lumino/coreutils';
 
 import { MIME_TYPE } from './items.js';
 
@@ -27,9 +28,10 @@ export class Redraw {
   /** Show what an ended cell has shown, where this page lacks some of it. */
   restore(id: string, outputs: { display_id: string; data: unknown }[]): void {
     const shown = this._cell(id)?.outputs?.toJSON() ?? [];
-    const before = shown.map(output => itemOf(output.data));
-    const wanted = outputs.map(output => itemOf(output.data));
-    if (JSON.stringify(before) !== JSON.stringify(wanted)) {
+    const before = shown.map(output => itemOf(output.data)) as ReadonlyJSONArray;
+    const wanted = outputs.map(output => itemOf(output.data)) as ReadonlyJSONArray;
+    // A saved file has its keys in another order. What is redrawn folds under the reader's hands.
+    if (!JSONExt.deepEqual(before, wanted)) {
       this.begin(id, outputs);
     }
   }

@@ -144,12 +144,14 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) ->
 
 
 def test_a_call_of_thirty_seconds_says_what_can_be_done(notebook: Open) -> None:
-    page = notebook([scripted(_shell("sleep 60"), DONE), AGENT, ""])
+    sleep = "Call('shell', {'command': ['sleep', '600'], 'timeout_ms': 600_000})"
+    page = notebook([scripted(sleep, DONE), AGENT, ""])
     page.run(0)
     page.start(1)
     foot = page.cell(1).locator(".am-foot")
     expect(foot).to_contain_text("Runs shell")
     expect(foot).not_to_contain_text("This may take long")
+    # Sooner than thirty seconds, unless the kernel tells of the call again after it.
     page.page.evaluate(
         "const now = performance.now.bind(performance); performance.now = () => now() + 31000"
     )
