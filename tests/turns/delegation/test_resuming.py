@@ -24,7 +24,7 @@ def test_a_stopped_one_goes_on_after_a_restart():
         return ""
 
     model = TreeModel(
-        main=[[spawn(), spawn("Stick.")], "On its way.", Call("list_agents"), "They are there."],
+        main=[[spawn(), spawn("Stick.")], wait(), "The first has ended."],
         explore_1=["Found."],
         explore_2=[Call("stick"), "Done after all."],
     )
