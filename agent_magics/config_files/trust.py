@@ -16,6 +16,23 @@ SHOWN_DIGEST = 12  # characters of a digest that a person is shown, and must rep
 _Found = TypeVar("_Found")
 
 
+def check_length(digest: str, command: str) -> None:
+    """Check that a digest is long enough for what it names to be what the person has seen.
+
+    Args:
+        digest: as the person gave it.
+        command: shows digests.
+
+    Raises:
+        FatalError: it is too short.
+    """
+    if len(digest) < SHOWN_DIGEST:
+        raise FatalError(
+            f"{digest!r} is too short for a digest: give all {SHOWN_DIGEST} characters that "
+            f"{command} shows."
+        )
+
+
 def digest_of(files: Iterable[tuple[str, bytes]]) -> str:
     """Return a SHA-256 digest of files' names and contents, independent of their order.
 
@@ -104,8 +121,9 @@ class Trustable(ABC, Generic[_Found]):
         Raises:
             FatalError: it is not that (any more), or the trust cannot be kept.
         """
+        check_length(digest, self.command)
         now = self.digest(self.read())
-        if len(digest) < SHOWN_DIGEST or not now.startswith(digest):
+        if not now.startswith(digest):
             raise FatalError(
                 f"{self.what} in {self.folder} are not (or no longer) those of "
                 f"{digest[:SHOWN_DIGEST]}; look at them again: {self.command}."

@@ -39,7 +39,7 @@ from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.protocol.errors import FatalError, RespondToModel
+from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
@@ -218,7 +218,7 @@ class AgentPool:
         agent.is_silent = False
         try:
             following()
-        except RespondToModel as refusal:  # no call is there to read it, so the report says it
+        except AgentMagicsError as refusal:  # no call is there to read it, so the report says it
             agent.problem = str(refusal)
             return False
         return True

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from agent_magics.config_files.places import trust_folder
-from agent_magics.config_files.trust import SHOWN_DIGEST, TrustedDigest, digest_of
+from agent_magics.config_files.trust import SHOWN_DIGEST, TrustedDigest, check_length, digest_of
 from agent_magics.protocol.errors import FatalError
 
 
@@ -54,13 +54,15 @@ def trust(what: str, waiting: Sequence[_Each], digest: str) -> list[_Each]:
     Raises:
         FatalError: nothing has this digest (any more), or the trust cannot be kept.
     """
+    command = f"%agent {what} trust"
+    check_length(digest, command)
     chosen = [one for one in waiting if one.digest.startswith(digest)]
     if digest_of_all(waiting).startswith(digest):
         chosen = list(waiting)
-    if len(digest) < SHOWN_DIGEST or not chosen:
+    if not chosen:
         raise FatalError(
-            f"None of the {what} is (or no longer) that of {digest[:SHOWN_DIGEST]}; look at them "
-            f"again: %agent {what} trust."
+            f"Nothing was trusted: none of the {what} that wait for trust has the digest "
+            f"{digest[:SHOWN_DIGEST]}. It may have changed since; look again with {command}."
         )
     for one in chosen:
         try:

@@ -31,13 +31,15 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
             ``--cache FILE`` for a file of answers that is not the user's.
 
     Raises:
-        FatalError: the arguments do not fit, or the server does not answer.
+        FatalError: the arguments do not fit, the file is not there, or the server does not answer.
     """
     path, settings = cache_file(), agent.settings_now().settings
     problems: dict[str, str] = {}
     match arguments:
         case [*arguments, "--cache", file]:
             path = Path(file).expanduser()
+            if not path.is_file():
+                raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
     match arguments:
         case []:
             sent = Ledger(path).all() if path.exists() else []

@@ -62,7 +62,7 @@ def test_what_is_given_must_be_the_fields(repository):
 def test_trust_needs_the_digest_that_was_shown(repository):
     write(repository / ".agent_magics", "p.md", "One.")
     for digest in ("", "0" * 12, find_prompts(repository)[0].digest[:11]):
-        with pytest.raises(FatalError, match="look at them again: %agent prompts trust"):
+        with pytest.raises(FatalError, match="%agent prompts trust"):
             trust_prompts(repository, digest)
     with pytest.raises(FatalError, match="You have not trusted the prompt p"):
         fill_prompt(repository, "p", {})

@@ -82,7 +82,7 @@ def test_only_what_was_shown_can_be_trusted(repository, digest):
     seen = find_skills(repository)[0].digest
     (skill / "SKILL.md").write_text("---\nname: one\ndescription: Other.\n---\n")
     for wrong in (digest, seen[:12]):
-        with pytest.raises(FatalError, match="look at them again: %agent skills trust"):
+        with pytest.raises(FatalError, match="%agent skills trust"):
             trust_skills(repository, wrong)
     assert usable(find_skills(repository)) == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.approval.rules import RuleBook
-from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable
+from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
@@ -99,11 +99,7 @@ def _trust_text(part: _Part) -> str:
 
 
 def _trust(parts: Sequence[_Part], digest: str) -> None:
-    if len(digest) < SHOWN_DIGEST:
-        raise FatalError(
-            f"{digest!r} is too short for a digest: give all {SHOWN_DIGEST} characters that "
-            "%agent project shows."
-        )
+    check_length(digest, "%agent project")
     chosen = [each for each in parts if each.digest and each.digest.startswith(digest)]
     if len(chosen) != 1 or chosen[0].trust is None:
         raise FatalError(

@@ -60,7 +60,11 @@ def test_a_batch_is_cancelled_and_its_answers_are_kept():
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["nope"], "takes nothing, resume"), (["cancel", "zz"], "names 0 batches")],
+    [
+        (["nope"], "takes nothing, resume"),
+        (["cancel", "zz"], "names 0 batches"),
+        (["--cache", "no/file"], "There is no file no/file"),
+    ],
 )
 def test_what_does_not_fit_is_one_sentence(arguments, words):
     with BatchServer() as server, opened(server) as agent, pytest.raises(FatalError, match=words):
