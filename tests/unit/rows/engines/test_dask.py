@@ -93,18 +93,23 @@ def test_no_row_is_lost_with_its_worker(client):
     check_kills(client, kills=2, number=500)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_no_row_is_lost_with_thirty_workers(client):
+    check_kills(client, kills=30, number=3000)
+
+
 def check_kills(client, kills, number):
     """Kill workers while they ask; each row has its answer, and few were asked twice."""
     at_once, killed = 16, []
     part = number // (2 * kills)
 
     def kill(job):
-        """Kill a worker when both are there: its nanny replaces none that is still starting."""
-        workers = job.asker._workers
-        wait_until(lambda: len(workers) == len(client.nthreads()) == 2)
-        before = list(workers)
+        """Kill a worker that asks; the server answers nothing more until it is gone."""
+        wait_until(lambda: asking(job))
+        before = list(job.asker._workers)
         kill_worker(client, random.randrange(2))
-        wait_until(lambda: workers != before)
+        wait_until(lambda: job.asker._workers != before)
         killed.append(1)
         # The killed one's requests take some of these with them.
         server.answer_more(part + at_once if len(killed) < kills else 2 * number)
