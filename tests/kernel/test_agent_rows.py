@@ -92,16 +92,20 @@ def answer(request):
     return mine.pop(0)
 
 
-write = [Call("write_file", {{"path": name, "content": "x"}}) for name in ("mine.txt", "its.txt")]
+def write(name):
+    patch = f"*** Begin Patch\\n*** Add File: {{name}}\\n+x\\n*** End Patch"
+    return Call("apply_patch", {{"patch": patch}})
+
+
 spawn = Call("spawn_agent", {{"task": "Write.", "agent_type": "worker"}})
-parent = [write[0], spawn, Call("wait", {{"timeout_ms": 60000}}), "Done."]
-child = [write[1], "Written."]
-{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9), ["coding", "write_file"])
+parent = [write("mine.txt"), spawn, Call("wait", {{"timeout_ms": 60000}}), "Done."]
+child = [write("its.txt"), "Written."]
+{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9), ["coding"])
 """
 
 
 def test_its_changes_are_undone_by_its_name(kernel: Kernel) -> None:
-    there = "import os; sorted(name for name in os.listdir() if name in ('mine.txt', 'its.txt'))"
+    there = "sorted(str(path) for path in __import__('pathlib').Path().glob('*[es].txt'))"
     assert kernel.run(WRITING).status == "ok"
     assert kernel.run(CELL).status == "ok"
     assert kernel.value(there) == "['its.txt', 'mine.txt']"
