@@ -29,6 +29,7 @@ from agent_magics.kernel.commands.project.overview import project_text
 from agent_magics.kernel.commands.project.prompts import prompts_text
 from agent_magics.kernel.commands.project.skills import skills_text
 from agent_magics.kernel.commands.recordings.report import manage_recordings
+from agent_magics.kernel.commands.review import review
 from agent_magics.kernel.commands.serving import serve
 from agent_magics.kernel.commands.settings import settings_table, settings_text
 from agent_magics.kernel.commands.table import table
@@ -457,6 +458,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "history": show_history,
     "export": export,
     "diff": show_diff,
+    "review": review,
     "undo": undo,
     "redo": redo,
     "usage": show_usage,
