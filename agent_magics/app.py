@@ -305,6 +305,7 @@ class Agent(ComposedAgent):
             model: its model; "" means its type's.
             budget: what it may spend; open limits are those of its type.
             share: "conversation" for what was said so far, and names of kept results ("@r1").
+                The live kernel ("kernel") only a turn's `spawn_agent` can give.
             output: the type of its answer; see `run`.
 
         Returns:

@@ -25,7 +25,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.processes import ProcessManager
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.file_history.journal import UndoResult
-from agent_magics.protocol.events import PlanStep, SubAgentChanged
+from agent_magics.protocol.events import CellChanged, PlanStep, SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import Entry, RequestCharged, ResultKept, ServersTold, ToolsFound
 from agent_magics.protocol.secrets import KEY_SHAPES
@@ -62,6 +62,7 @@ class Conversation:
         found: names of tools that searches found, in order.
         reported_servers: the state of each MCP server last reported to the model.
         variables: what it knows of the namespace, by name; see `protocol.events.VariablesKnown`.
+        cell_changes: what its turns changed in cells of the notebook, oldest first.
         memory: the table of contents of the notes in its instructions; None until it is made.
         differences: how the namespace differed from that when it was resumed.
         sub_agents: those of an earlier kernel, as they were told of last, by name.
@@ -87,6 +88,7 @@ class Conversation:
         self.notes: list[str] = []
         self.sub_agents: dict[str, SubAgentChanged] = {}
         self.variables: dict[str, Any] = {}
+        self.cell_changes: list[CellChanged] = []
         self.memory: str | None = None
         self.differences: Sequence[Difference] = ()
         self._room_for_results = MOST_RESULTS

@@ -11,6 +11,7 @@ import { Follow } from './follow.js';
 import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
 import { Reviews } from './review.js';
+import { restoreCells } from './rewind.js';
 import { settleAll } from './settle.js';
 import type { Work } from './work.js';
 
@@ -271,7 +272,8 @@ export class Link {
   private _fulfil(wish: Wish): void {
     const id = String(wish.id);
     try {
-      this._line.send({ type: 'reply', id, value: perform(this._panel, wish) });
+      const act = wish.op === 'restore' ? restoreCells : perform;
+      this._line.send({ type: 'reply', id, value: act(this._panel, wish) });
     } catch (error) {
       const why = error instanceof Refusal ? error.message : `the page failed: ${String(error)}`;
       const stale = error instanceof Stale ? error.source : null;

@@ -1,4 +1,4 @@
-"""What a turn changed is reviewed in its cell: each change is kept or reverted, by mouse or keys."""
+"""What a turn changed is reviewed in its cell: each change is kept or reverted, by mouse, keys."""
 
 from collections.abc import Callable
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.kernels.cells import AGENTS
 from tests.support.kernels.delegation import CHILDREN, DELEGATING
 from tests.support.kernels.driver import Kernel
 
@@ -79,3 +80,39 @@ def test_trust_of_agent_files(kernel: Kernel) -> None:
     assert "`reviewer`" in _text(kernel, "%agent agents")
     kernel.run("%agent agents stop explore-1")
     kernel.run(WAIT)
+
+
+SHARING = f"""
+%load_ext agent_magics
+from agent_magics import Agent, Call, ScriptedModel
+
+CODE = "rows = [1, 2]; text = await read_file.aio('note.txt'); total = sum(given) + len(rows)"
+
+
+def answer(request):
+    if "You are the sub-agent" in request.instructions:
+        return child.pop(0)
+    return parent.pop(0)
+
+
+share = {{"task": "Sum.", "agent_type": "worker", "share": ["kernel"]}}
+wait = Call("wait", {{"timeout_ms": 60000}})
+parent = [Call("spawn_agent", share), wait, "Done."]
+child = [Call("python", {{"code": CODE}}), Call("python", {{"code": "!true"}}), "Summed."]
+{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9))
+given = [3, 4]
+open("note.txt", "w").write("Hello.")
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_one_that_got_the_kernel_works_with_the_persons_variables(
+    kernel: Kernel, wrapper: str
+) -> None:
+    assert kernel.run(SHARING).status == "ok"
+    outcome = kernel.run(f"{wrapper}%%agent\nGo.\n", allow_stdin=True, answers=["y"] * 4)
+    assert outcome.status == "ok", outcome.text
+    assert len(outcome.prompts) == 4  # the grant, two pieces of code, and a guard rail
+    assert kernel.value("(total, rows, text.strip(), child, parent)") == (
+        "(9, [1, 2], 'Hello.', [], [])"
+    )

@@ -35,15 +35,17 @@ class Document:
 
     Attributes:
         source: its text.
-        version: counts the texts sent.
         stamp: its status when it was read.
         is_settled: whether any later change has another status.
+        is_given: whether it is the code of a notebook, which is given and not read.
+        version: counts the texts sent.
     """
 
     source: SourceText
-    version: int
     stamp: _Stamp
     is_settled: bool
+    is_given: bool = False
+    version: int = 1
 
 
 class Documents:
@@ -68,20 +70,29 @@ class Documents:
 
     # -- one file ----------------------------------------------------------------------------------
 
-    def open(self, path: Path) -> Document:
+    def open(self, path: Path, given: str | None = None) -> Document:
         """Bring one file into step, and return it; it is open from now on.
+
+        Args:
+            path: the file.
+            given: the code of a notebook, which stands for its file from now on.
 
         Raises:
             RespondToModel: it cannot be read.
         """
         document = self._open.pop(path, None)
         if document is None:
-            source, stamp, is_settled = _read(path)
-            document = Document(source, 1, stamp, is_settled)
-            item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, source.text)
+            if given is None:
+                document = Document(*_read(path))
+            else:
+                document = Document(SourceText(given), (), True, is_given=True)
+            text = document.source.text
+            item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, text)
             self._connection.notify(
                 types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)
             )
+        elif given is not None:
+            self._send_change(path, document, SourceText(given))
         else:
             try:
                 self._renew(path, document)
@@ -96,9 +107,12 @@ class Documents:
         return document
 
     def _renew(self, path: Path, document: Document) -> None:
-        if document.is_settled and _stamp_of(path) == document.stamp:
+        if document.is_given or (document.is_settled and _stamp_of(path) == document.stamp):
             return
         source, document.stamp, document.is_settled = _read(path)
+        self._send_change(path, document, source)
+
+    def _send_change(self, path: Path, document: Document, source: SourceText) -> None:
         if source.text == document.source.text:
             return
         document.source = source

@@ -1,7 +1,7 @@
 """Asks one running language server, after bringing its documents into step."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,11 @@ class Session:
         self.connection.close()
 
     # -- documents ---------------------------------------------------------------------------------
+
+    def give(self, texts: Mapping[Path, str]) -> None:
+        """Bring the code of notebooks, by file, into step."""
+        for path, text in texts.items():
+            self._documents.open(path, text)
 
     def _positions(self) -> answers.Positions:
         return answers.Positions(str(self._encoding), self._documents.text_of)
