@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agent_magics.engine.file_changes.review import Change, TurnReview
 from agent_magics.kernel.cell.publishing import publish_text
-from agent_magics.kernel.commands.diff import chosen_agent
+from agent_magics.kernel.commands.changes.diff import chosen_agent
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
