@@ -184,13 +184,19 @@ class Conversation:
 
     # -- what turns changed in files ---------------------------------------------------------------
 
-    def undo(self, cwd: Path, count: int, *, force: bool, sessions: bool) -> UndoResult:
+    def undo(
+        self, cwd: Path, count: int, *, force: bool, sessions: bool, sub_agent: str = ""
+    ) -> UndoResult:
         """Restore the files that the last turns changed, and notify the model; see the journal.
 
         Raises:
             FatalError: there are fewer turns, or the disk refused.
         """
-        way = self.files.journal_to_undo(cwd).undo(count, rest=force, doubtful=sessions)
+        journal = self.files.journal_to_undo(cwd)
+        if sub_agent:
+            way = journal.undo_sub_agent(sub_agent, rest=force, doubtful=sessions)
+        else:
+            way = journal.undo(count, rest=force, doubtful=sessions)
         if way.paths:
             self.tell(report_undo(way, cwd, "undid", "Do not make them again unless asked"))
         return way

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
@@ -71,6 +71,7 @@ class UndoResult:
         obstacles: the conflicts that kept paths from being restored.
         doubtful: paths that were skipped, since the person may have changed them.
         kept_folders: folders that were not removed, since they contain files of the person.
+        by: the sub-agent whose changes alone were undone; "" means those of all.
     """
 
     turns: tuple[TurnChanges, ...]
@@ -78,6 +79,7 @@ class UndoResult:
     obstacles: tuple[Conflict, ...] = ()
     doubtful: tuple[str, ...] = ()
     kept_folders: tuple[str, ...] = ()
+    by: str = ""
 
 
 class ChangeJournal:
@@ -227,6 +229,12 @@ class ChangeJournal:
             if any(names)
         }
 
+    @property
+    def sub_agents(self) -> list[str]:
+        """The sub-agents that changed files in turns that were not undone."""
+        names = dict.fromkeys(step.by for turn in self.turns for step in turn.steps)
+        return [name for name in names if name]
+
     @staticmethod
     def is_doubtful(turns: Sequence[TurnChanges]) -> bool:
         """Tell whether the person may have made some of their changes."""
@@ -238,11 +246,11 @@ class ChangeJournal:
         """Return the combined changes, those interrupted by other changes, and the doubtful
         paths.
         """
-        chosen = {turn.id for turn in turns}
+        chosen = {turn.id: turn for turn in turns}
         whole: dict[str, PathChange] = {}
         broken: dict[str, PathChange] = {}
         left = []
-        for step in (s for t in self._turns.values() if t.id in chosen for s in t.steps):
+        for step in (s for each in self._turns if each in chosen for s in chosen[each].steps):
             if not step.certain and not doubtful:
                 left += [change.path for change in step.changes]
                 continue
@@ -258,6 +266,56 @@ class ChangeJournal:
         return found, broken, tuple(dict.fromkeys(left))
 
     # -- undo and redo -----------------------------------------------------------------------------
+
+    def undo_sub_agent(
+        self, name: str, *, rest: bool = False, doubtful: bool = False
+    ) -> UndoResult:
+        """Undo what one sub-agent changed in all turns; all of it, or nothing.
+
+        That is recorded as further changes of the sub-agent, so the turns can still be undone.
+
+        Args:
+            name: the sub-agent.
+            rest, doubtful: see `undo`.
+
+        Returns:
+            The result, as that of `undo`.
+
+        Raises:
+            FatalError: it changed nothing, or a file could not be written.
+        """
+        with self._lock:
+            turns = [turn for turn in self.turns if any(step.by == name for step in turn.steps)]
+            own = [
+                replace(turn, steps=[step for step in turn.steps if step.by == name])
+                for turn in turns
+            ]
+            changes, broken, left = self._compose(own, doubtful=doubtful)
+            if not (changes or broken or left):
+                raise FatalError(f"No change of files by a sub-agent {name} is there to undo.")
+            result = self._go(own, changes, broken, left, rest)
+            obstacles = tuple(self._with_author(each, name) for each in result.obstacles)
+            held = {*(each.change.path for each in obstacles), *result.kept_folders}
+            if rest or not obstacles:
+                undone = [
+                    PathChange(each.path, each.after, each.before)
+                    for each in changes
+                    if each.path not in held
+                ]
+                self.add(turns[0].id, turns[0].title, undone, self.store.get, by=name)
+            return replace(result, turns=tuple(turns), obstacles=obstacles, by=name)
+
+    def _with_author(self, conflict: Conflict, name: str) -> Conflict:
+        """Return a conflict that names the agent that changed the path, if one did."""
+        others = [
+            step.by or "the agent"
+            for turn in self.turns
+            for step in turn.steps
+            if step.by != name and any(c.path == conflict.change.path for c in step.changes)
+        ]
+        if not others or not conflict.reason.startswith("you "):
+            return conflict
+        return replace(conflict, reason=conflict.reason.replace("you", others[-1], 1))
 
     def undo(self, count: int = 1, *, rest: bool = False, doubtful: bool = False) -> UndoResult:
         """Undo the changes of the last turns; all of them, or none.
