@@ -82,6 +82,43 @@ def test_trust_of_agent_files(kernel: Kernel) -> None:
     kernel.run(WAIT)
 
 
+WRITING = f"""
+%load_ext agent_magics
+from agent_magics import Agent, Call, ScriptedModel
+
+
+def answer(request):
+    mine = child if "You are the sub-agent" in request.instructions else parent
+    return mine.pop(0)
+
+
+def write(name):
+    patch = f"*** Begin Patch\\n*** Add File: {{name}}\\n+x\\n*** End Patch"
+    return Call("apply_patch", {{"patch": patch}})
+
+
+spawn = Call("spawn_agent", {{"task": "Write.", "agent_type": "worker"}})
+parent = [write("mine.txt"), spawn, Call("wait", {{"timeout_ms": 60000}}), "Done."]
+child = [write("its.txt"), "Written."]
+{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9), ["coding"])
+"""
+
+
+def test_its_changes_are_undone_by_its_name(kernel: Kernel) -> None:
+    there = "sorted(str(path) for path in __import__('pathlib').Path().glob('*[es].txt'))"
+    assert kernel.run(WRITING).status == "ok"
+    assert kernel.run(CELL).status == "ok"
+    assert kernel.value(there) == "['its.txt', 'mine.txt']"
+    unknown = kernel.run("%agent undo worker-2")
+    assert "Sub-agents that changed files: worker-1." in unknown.text
+    said = str(kernel.run("%agent undo worker-1").messages)
+    assert "Undone what worker-1 changed in" in said and "its.txt" in said
+    assert kernel.value(there) == "['mine.txt']"
+    assert "No change of files by a sub-agent" in kernel.run("%agent undo worker-1").text
+    assert kernel.run("%agent undo").status == "ok"
+    assert kernel.value(there) == "[]"
+
+
 SHARING = f"""
 %load_ext agent_magics
 from agent_magics import Agent, Call, ScriptedModel
