@@ -7,6 +7,7 @@ from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.foreground.host import ProgramHost
 from agent_magics.engine.front_end import FRONT_ENDS
 from agent_magics.engine.past.rewind import Rewind
@@ -516,6 +517,17 @@ class Agent(ComposedAgent):
         return conversation.undo(
             self.config.cwd, turns, force=force, sessions=sessions, sub_agent=sub_agent
         )
+
+    def review(self) -> TurnReview:
+        """Return the changes of the last turn that changed files, to keep or revert one by one.
+
+        Raises:
+            FatalError: no turn has changed files.
+        """
+        review = self.session.conversation.review(self.config.cwd)
+        if review is None:
+            raise FatalError("No turn of this conversation changed files.")
+        return review
 
     def way_back(self, turn: int | None = None) -> Rewind:
         """Return the undo of a turn and all later ones, to preview it before it is done.

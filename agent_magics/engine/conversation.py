@@ -18,6 +18,7 @@ from agent_magics.engine.context.history import History, Keep
 from agent_magics.engine.context.usage import ContextMeter
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.file_changes.conversation import ChangedFiles
+from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.notifications import Notification, describe_end, report_undo
 from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.engine.turn_config import TurnConfig
@@ -210,6 +211,10 @@ class Conversation:
         if way.paths:
             self.tell(report_undo(way, cwd, "made again", "They hold"))
         return way
+
+    def review(self, cwd: Path, turn_id: str = "") -> TurnReview | None:
+        """Return the review of a turn's changes, the last one's without an id; None for none."""
+        return self.files.review(turn_id, cwd, self.tell)
 
     # -- the end -----------------------------------------------------------------------------------
 

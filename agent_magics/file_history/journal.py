@@ -204,6 +204,17 @@ class ChangeJournal:
         """Return the combined change of each path by these turns."""
         return self._compose(turns, doubtful=True)[0]
 
+    def find(self, turn_id: str) -> TurnChanges | None:
+        """Return a turn that changed files; None where it changed none, or was undone."""
+        turn = self._turns.get(turn_id)
+        return None if turn is None or turn.undone else turn
+
+    def own_changes(self, turn: TurnChanges) -> list[PathChange]:
+        """Return the combined change of each path that only the agent can have changed."""
+        with self._lock:
+            changes, broken, left = self._compose([turn], doubtful=False)
+            return [each for each in changes if each.path not in {*broken, *left}]
+
     def authors(self, turn_ids: Collection[str]) -> dict[str, str]:
         """Return for each path that sub-agents changed in these turns by whom: "by worker-1"."""
         with self._lock:
@@ -367,6 +378,34 @@ class ChangeJournal:
                 self._mark(turns, undone=False)
             return result
 
+    def put_back(
+        self, turn: TurnChanges, change: PathChange, content: Callable[[str], bytes | None]
+    ) -> str:
+        """Restore one path, as a further change of the turn that had changed it.
+
+        Args:
+            turn: the turn.
+            change: the present state of the path, as `after`, and the wanted one, as `before`.
+            content: returns the contents of both by their digests.
+
+        Returns:
+            Why nothing was done; "" where the path is restored.
+
+        Raises:
+            FatalError: it could not be written.
+        """
+        with self._lock:
+            restore = plan([change], read_judge(), lambda digest: content(digest) is not None)
+            if restore.obstacles:
+                return restore.obstacles[0].reason
+            _apply(restore, content)
+            turned = PathChange(change.path, change.after, change.before)
+            # Among later turns it stands alone: each path's changes stay in their order.
+            is_last = self.turns[0] is turn
+            turn_id = turn.id if is_last else f"{turn.id}:{len(self._turns)}"
+            self.add(turn_id, turn.title, [turned], content)
+            return ""
+
     def _plan(
         self, changes: Sequence[PathChange], broken: Mapping[str, PathChange]
     ) -> tuple[Restore, list[Conflict]]:
@@ -390,14 +429,7 @@ class ChangeJournal:
         restore, obstacles = self._plan(changes, broken)
         if obstacles and not rest:
             return UndoResult(tuple(turns), (), tuple(obstacles), doubtful)
-        try:
-            restore.apply(self.store.get)
-        except RestoreFailed as failure:
-            left = f" Look at {', '.join(failure.left)}." if failure.left else ""
-            done = "not all of it could be put as it was." if left else "nothing was changed."
-            raise FatalError(
-                f"{failure.path} cannot be put back ({failure.reason}); {done}{left}"
-            ) from failure
+        _apply(restore, self.store.get)
         kept = tuple(restore.kept_folders)
         return UndoResult(tuple(turns), tuple(restore.done), tuple(obstacles), doubtful, kept)
 
@@ -443,3 +475,14 @@ class ChangeJournal:
                 if name in self._turns:
                     self._turns[name].undone = undone
                     self._turns[name].left = frozenset(row["left"])
+
+
+def _apply(restore: Restore, content: Callable[[str], bytes | None]) -> None:
+    try:
+        restore.apply(content)
+    except RestoreFailed as failure:
+        left = f" Look at {', '.join(failure.left)}." if failure.left else ""
+        done = "not all of it could be put as it was." if left else "nothing was changed."
+        raise FatalError(
+            f"{failure.path} cannot be put back ({failure.reason}); {done}{left}"
+        ) from failure

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -24,6 +25,7 @@ from agent_magics.kernel.cell.request.setup import CellSetup
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
 from agent_magics.kernel.lab.document import LabDocument
+from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
@@ -58,6 +60,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = self.document = LabDocument(settings.lab)
         settings.lab.answers["stop_agent"] = self._stop_sub_agent
+        settings.lab.answers["review"] = partial(answer_review, settings.lab)
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first

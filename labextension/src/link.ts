@@ -10,6 +10,7 @@ import { Feet, type FootData } from './foot.js';
 import { Follow } from './follow.js';
 import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
+import { Reviews } from './review.js';
 import { restoreCells } from './rewind.js';
 import { settleAll } from './settle.js';
 import type { Work } from './work.js';
@@ -32,6 +33,8 @@ interface SavedOutput {
 }
 
 export class Link {
+  readonly reviews: Reviews;
+
   constructor(
     private _panel: NotebookPanel,
     private _kernel: Kernel,
@@ -45,6 +48,7 @@ export class Link {
     this._line.heard.connect(this._hear, this);
     this._feet = new Feet(_panel, data => this._line.send(data));
     this._follow = new Follow(_panel);
+    this.reviews = new Reviews(_panel, fields => this.ask('review', fields) as Promise<object | null>);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -89,6 +93,7 @@ export class Link {
   dispose(): void {
     this._isDisposed = true;
     clearTimeout(this._counting);
+    this.reviews.dispose();
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._follow.dispose();
@@ -172,6 +177,7 @@ export class Link {
   private _onStatus(_: Kernel, status: string): void {
     if (ENDED.includes(status)) {
       settleAll(this._panel);
+      this.reviews.dispose();
       this._feet.dispose();
       this._follow.dispose();
       this._work.leave(this._panel);
@@ -214,6 +220,7 @@ export class Link {
         this._panel.node.classList.add(LINKED);
         this._sendTools(); // some may have come or gone since the knock
         this.sendSettings();
+        this.reviews.look();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;
       case 'overview':

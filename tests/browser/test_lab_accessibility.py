@@ -92,6 +92,7 @@ def look_at(page: NotebookPage, theme: str) -> list[list[str]]:
     change = f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})"
     page.page.evaluate(f"async () => {{ await {change} }}")
     page.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it would cover all
     page.page.evaluate(AXE.read_text(encoding="utf-8"))
     looked_at_colours, found = page.page.evaluate(FOUND, OURS)
     assert looked_at_colours

@@ -259,6 +259,8 @@ class CellRun:
         open_forms = map(self._call_blocks.get, self._open.form_calls)
         if not block.done and any(block is each for each in open_forms):
             return  # a server's progress must not replace its open form
+        if block.kind == "changes" and self._live and self.cell:
+            self._lab.changing.setdefault(self.cell, []).append((self.agent, self._turn_id))
         if self._console is not None:
             self._console.show(block)
         elif self._live and is_wait(block) and not block.done:

@@ -113,6 +113,7 @@ class LabLink:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
         on_watch: called when a page begins to watch, on any thread; see ``kernel.overview``.
+        changing: the turns that have changed files in a cell and their agents, by the cell's id.
         answers: what answers the questions of pages, by their subject; called on any thread.
     """
 
@@ -126,6 +127,7 @@ class LabLink:
         self.feet: dict[str, Foot] = {}
         self.on_watch: Callable[[], object] = bool
         self.answers: dict[str, Callable[[Data], Data]] = {}
+        self.changing: dict[str, list[tuple[Any, str]]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell
         self._was_linked = False
         self._pinged = threading.Event()
@@ -205,11 +207,12 @@ class LabLink:
         """Keep an ended cell's outputs for pages that were away when they came."""
         self._ended[cell] = outputs
         if len(self._ended) > MOST_KEPT:
-            del self._ended[next(iter(self._ended))]
+            self.forget(next(iter(self._ended)))
 
     def forget(self, cell: str) -> None:
         """Forget a cell's outputs: it is run again."""
         self._ended.pop(cell, None)
+        self.changing.pop(cell, None)
 
     def _control(self, _stream: Any, _ident: Any, message: Data) -> None:
         comm_id, data = message["content"].get("comm_id"), message["content"].get("data")

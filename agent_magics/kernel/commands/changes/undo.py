@@ -7,8 +7,8 @@ from typing import Any
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
-from agent_magics.kernel.commands.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.live_code import undo as undo_variables
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
