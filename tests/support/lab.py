@@ -280,6 +280,11 @@ class NotebookPage:
         self.page.goto(self._address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
+    def shoot(self, name: str) -> None:
+        """Leave a picture of the page in the folder that AGENT_MAGICS_PICTURES names, if any."""
+        if folder := os.environ.get("AGENT_MAGICS_PICTURES"):
+            self.page.screenshot(path=Path(folder) / f"{name}.png")
+
     def close(self) -> None:
         """Close the page; the kernel goes on."""
         self.page.close()
