@@ -7,6 +7,7 @@ from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
 from agent_magics.dispatch.handlers.handed import Given
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.foreground.host import ProgramHost
 from agent_magics.engine.front_end import FRONT_ENDS
 from agent_magics.engine.past.rewind import Rewind
@@ -305,6 +306,7 @@ class Agent(ComposedAgent):
             model: its model; "" means its type's.
             budget: what it may spend; open limits are those of its type.
             share: "conversation" for what was said so far, and names of kept results ("@r1").
+                The live kernel ("kernel") only a turn's `spawn_agent` can give.
             output: the type of its answer; see `run`.
 
         Returns:
@@ -488,7 +490,9 @@ class Agent(ComposedAgent):
         """
         return self.session.conversation.files.diff(turn, self.config.cwd)
 
-    def undo(self, turns: int = 1, *, force: bool = False, sessions: bool = False) -> UndoResult:
+    def undo(
+        self, turns: int = 1, *, force: bool = False, sessions: bool = False, sub_agent: str = ""
+    ) -> UndoResult:
         """Restore the files that the last turns changed: all of them, or none.
 
         Args:
@@ -496,15 +500,35 @@ class Agent(ComposedAgent):
             force: whether to leave alone what the person has changed since, and restore the rest.
             sessions: whether to restore also changes found while only background sessions ran,
                 which may be the person's own.
+            sub_agent: the name of a sub-agent whose changes alone are undone, in all turns.
 
         Returns:
             The outcome. Where its `obstacles` are not empty and `force` is False, nothing was
             changed.
 
         Raises:
-            FatalError: a turn is running, there are fewer turns, or the disk refused.
+            FatalError: a turn or the sub-agent is at work, there are fewer turns, or the disk
+                refused.
         """
-        return self.session.at_rest().undo(self.config.cwd, turns, force=force, sessions=sessions)
+        conversation = self.session.at_rest()
+        if any(each.sub_agent == sub_agent and not each.is_over for each in self.sub_agents.states):
+            raise FatalError(
+                f"{sub_agent} is at work; stop it first: %agent agents stop {sub_agent}."
+            )
+        return conversation.undo(
+            self.config.cwd, turns, force=force, sessions=sessions, sub_agent=sub_agent
+        )
+
+    def review(self) -> TurnReview:
+        """Return the changes of the last turn that changed files, to keep or revert one by one.
+
+        Raises:
+            FatalError: no turn has changed files.
+        """
+        review = self.session.conversation.review(self.config.cwd)
+        if review is None:
+            raise FatalError("No turn of this conversation changed files.")
+        return review
 
     def way_back(self, turn: int | None = None) -> Rewind:
         """Return the undo of a turn and all later ones, to preview it before it is done.

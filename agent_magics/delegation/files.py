@@ -23,7 +23,8 @@ from agent_magics.protocol.errors import FatalError
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
 _LIMIT = re.compile(r"(\w+)\s*[:=]\s*(\S+)")
-_KEYS = {"name", "description", "tools", "model", "budget"}
+_KEYS = {"name", "description", "tools", "model", "budget", "python"}
+_PYTHON = {"": False, "scratch": False, "live": True}
 
 _File = tuple[str, bytes]
 
@@ -149,12 +150,15 @@ def parse_type(name: str, data: bytes) -> AgentType:
         raise ValueError("its description has no text, or more than 1,024 characters")
     if len(text) > _LONGEST:
         raise ValueError(f"its text has more than {_LONGEST:,} characters")
-    tools = _tools(values.get("tools"))
+    tools, python = _tools(values.get("tools")), _text(values, "python")
+    if python not in _PYTHON:
+        raise ValueError("python is neither live nor scratch")
     return AgentType(
         name,
         description,
         tools,
         reads_only=tools is None,
+        gets_kernel=_PYTHON[python],
         model=_text(values, "model"),
         instructions=text,
         budget=completed(_budget(_text(values, "budget")), DEFAULT_BUDGET),

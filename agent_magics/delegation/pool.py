@@ -19,7 +19,7 @@ from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.report import bring_results, report
-from agent_magics.delegation.rights import narrowed
+from agent_magics.delegation.rights import gets_kernel, narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.delegation.types import (
@@ -51,6 +51,10 @@ _MOST_CLOSING = 5.0
 # Requests: one to work with, and one for the summary.
 _LEAST_REQUESTS = 2
 KERNEL_ENDED = "its kernel has ended"
+_KERNEL_IN_TURNS = (
+    "Only a turn can give a sub-agent the live kernel, since its code runs while the turn's cell "
+    "does; a program runs such code itself."
+)
 
 
 class AgentPool:
@@ -126,6 +130,9 @@ class AgentPool:
         """
         conversation = self._present_conversation()
         kind = self._type(request)
+        self._check_kernel_is_free(kind, request)
+        if answer is not None and gets_kernel(kind, request):
+            raise RespondToModel(_KERNEL_IN_TURNS)
         name = self._name(request, kind)
         wanted = completed(request.budget, kind.budget)
         budget = wanted if turn is None else least(wanted, kind.budget)
@@ -134,6 +141,19 @@ class AgentPool:
         self.agents[name] = agent
         self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
         return agent
+
+    def _check_kernel_is_free(
+        self, kind: AgentType, request: SpawnRequest, own: SubAgent | None = None
+    ) -> None:
+        """Refuse the live kernel to a sub-agent while another one that has it is at work."""
+        if not gets_kernel(kind, request):
+            return
+        for agent in self._present():
+            if agent is not own and gets_kernel(agent.kind, agent.request):
+                raise RespondToModel(
+                    f"{agent.name} has the live kernel, which one sub-agent at a time may have: "
+                    "wait for its end, or start one without it."
+                )
 
     def _made(
         self,
@@ -241,6 +261,7 @@ class AgentPool:
         limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
         if any(limit is not None and limit <= 0 for limit in limits):
             raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
+        self._check_kernel_is_free(agent.kind, agent.request, agent)
         return narrowed(
             turn.setup,
             agent.kind,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from agent_magics import tools as builtin
+from agent_magics.delegation.sharing import KERNEL
 from agent_magics.delegation.types import AgentType, least
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.registry import ToolRegistry
@@ -17,6 +18,7 @@ from agent_magics.engine.turn_config import Parent, TurnConfig
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ConfiguredToolSpec
+from agent_magics.tools.catalog.stubs import with_stubs
 
 # With these a sub-agent would have sub-agents of its own (depth is 1), or talk to the person.
 WITHHELD = frozenset((*builtin.AGENTS, "request_user_input"))
@@ -55,12 +57,16 @@ def narrowed(
     """
     names = _tool_names(setup, kind, request.tools)
     specs = tuple(map(_plain, (each for each in _offered(setup) if each.spec.name in names)))
+    registry, has_kernel = _registry(setup.registry, names), gets_kernel(kind, request)
+    if has_kernel:
+        _check_kernel(setup, kind, names)
+        specs = with_stubs(specs, registry.functions)
     uses_servers = any(name.startswith("mcp") for name in names)
     return TurnConfig(
-        _config(setup.config, kind, request.model, budget, path),
+        _config(setup.config, kind, request.model, budget, path, has_kernel=has_kernel),
         setup.model,
         specs,
-        _registry(setup.registry, names),
+        registry,
         env=setup.env,
         validate_path=setup.validate_path,
         secrets=setup.secrets,
@@ -75,8 +81,28 @@ def narrowed(
     )
 
 
+def gets_kernel(kind: AgentType, request: SpawnRequest) -> bool:
+    """Tell whether a sub-agent is to run its Python in the live kernel."""
+    return kind.gets_kernel or KERNEL in request.share
+
+
+def _check_kernel(setup: TurnConfig, kind: AgentType, names: Collection[str]) -> None:
+    if setup.config.python != "live" or setup.live_kernel is None:
+        raise RespondToModel("There is no live kernel here that a sub-agent could get.")
+    if "python" not in names:
+        raise RespondToModel(
+            f"A sub-agent of the type {kind.name} cannot get the kernel: it has no tool python."
+        )
+
+
 def _config(
-    config: RunConfig, kind: AgentType, model: str, budget: AgentBudget, path: str
+    config: RunConfig,
+    kind: AgentType,
+    model: str,
+    budget: AgentBudget,
+    path: str,
+    *,
+    has_kernel: bool,
 ) -> RunConfig:
     own = AgentBudget(config.max_turns, config.max_tokens, config.max_cost)
     limits = least(budget, own)
@@ -87,7 +113,7 @@ def _config(
         instructions="\n\n".join(filter(None, (config.instructions, about))),
         sandbox=SandboxPolicy.READ_ONLY if kind.reads_only else config.sandbox,
         network=config.network and not kind.reads_only,
-        python="off" if config.python == "off" else "scratch",
+        python=config.python if has_kernel or config.python == "off" else "scratch",
         max_turns=limits.requests or config.max_turns,
         max_tokens=limits.tokens,
         max_cost=limits.cost,

@@ -5,7 +5,7 @@ from agent_magics.engine.conversation import Conversation
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import AssistantMessage, UserMessage, text_of
 
-CONVERSATION = "conversation"
+CONVERSATION, KERNEL = "conversation", "kernel"
 _MOST = 40_000  # characters of the conversation, its end
 
 
@@ -30,9 +30,10 @@ def shared(request: SpawnRequest, parent: Conversation, child: Conversation, pat
         elif name.startswith("@r"):
             own = parent.handles.lend(name, child.handles)
             parts.append(f"A result is shared with you as {own}.")
-        else:
+        elif name != KERNEL:  # which is a right, see `rights`
             raise RespondToModel(
-                f'share: expected "{CONVERSATION}" or results such as @r1; got {name!r}.'
+                f'share: expected "{CONVERSATION}", "{KERNEL}" or results such as @r1; '
+                f"got {name!r}."
             )
     return "\n\n".join(parts)
 

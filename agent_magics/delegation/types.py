@@ -23,6 +23,7 @@ class AgentType:
         description: what it is for, as the model reads it.
         tools: names of tools and sets; None means all that its parent has.
         reads_only: whether it gets only tools that change nothing, in a read-only sandbox.
+        gets_kernel: whether its Python runs in the live kernel, one such sub-agent at a time.
         model: its model; "" means its parent's.
         instructions: added to those of its parent.
         budget: what it may spend.
@@ -32,6 +33,7 @@ class AgentType:
     description: str
     tools: tuple[str, ...] | None = None
     reads_only: bool = False
+    gets_kernel: bool = False
     model: str = ""
     instructions: str = ""
     budget: AgentBudget = DEFAULT_BUDGET
@@ -45,7 +47,7 @@ EXPLORE = AgentType(
 )
 WORKER = AgentType(
     "worker",
-    "does a part of the work, with your tools; its Python runs in a scratch process",
+    "does a part of the work, with your tools; its Python runs in scratch unless you share kernel",
     instructions="Do the task and nothing else. Report what you did, and what is left.",
 )
 BUILT_IN = {each.name: each for each in (EXPLORE, WORKER)}

@@ -18,13 +18,14 @@ from agent_magics.engine.context.history import History, Keep
 from agent_magics.engine.context.usage import ContextMeter
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.file_changes.conversation import ChangedFiles
+from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.notifications import Notification, describe_end, report_undo
 from agent_magics.engine.repetition.detector import RepetitionDetector
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.processes import ProcessManager
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.file_history.journal import UndoResult
-from agent_magics.protocol.events import PlanStep, SubAgentChanged
+from agent_magics.protocol.events import CellChanged, PlanStep, SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import Entry, RequestCharged, ResultKept, ServersTold, ToolsFound
 from agent_magics.protocol.secrets import KEY_SHAPES
@@ -61,6 +62,7 @@ class Conversation:
         found: names of tools that searches found, in order.
         reported_servers: the state of each MCP server last reported to the model.
         variables: what it knows of the namespace, by name; see `protocol.events.VariablesKnown`.
+        cell_changes: what its turns changed in cells of the notebook, oldest first.
         memory: the table of contents of the notes in its instructions; None until it is made.
         differences: how the namespace differed from that when it was resumed.
         sub_agents: those of an earlier kernel, as they were told of last, by name.
@@ -86,6 +88,7 @@ class Conversation:
         self.notes: list[str] = []
         self.sub_agents: dict[str, SubAgentChanged] = {}
         self.variables: dict[str, Any] = {}
+        self.cell_changes: list[CellChanged] = []
         self.memory: str | None = None
         self.differences: Sequence[Difference] = ()
         self._room_for_results = MOST_RESULTS
@@ -181,13 +184,19 @@ class Conversation:
 
     # -- what turns changed in files ---------------------------------------------------------------
 
-    def undo(self, cwd: Path, count: int, *, force: bool, sessions: bool) -> UndoResult:
+    def undo(
+        self, cwd: Path, count: int, *, force: bool, sessions: bool, sub_agent: str = ""
+    ) -> UndoResult:
         """Restore the files that the last turns changed, and notify the model; see the journal.
 
         Raises:
             FatalError: there are fewer turns, or the disk refused.
         """
-        way = self.files.journal_to_undo(cwd).undo(count, rest=force, doubtful=sessions)
+        journal = self.files.journal_to_undo(cwd)
+        if sub_agent:
+            way = journal.undo_sub_agent(sub_agent, rest=force, doubtful=sessions)
+        else:
+            way = journal.undo(count, rest=force, doubtful=sessions)
         if way.paths:
             self.tell(report_undo(way, cwd, "undid", "Do not make them again unless asked"))
         return way
@@ -202,6 +211,10 @@ class Conversation:
         if way.paths:
             self.tell(report_undo(way, cwd, "made again", "They hold"))
         return way
+
+    def review(self, cwd: Path, turn_id: str = "") -> TurnReview | None:
+        """Return the review of a turn's changes, the last one's without an id; None for none."""
+        return self.files.review(turn_id, cwd, self.tell)
 
     # -- the end -----------------------------------------------------------------------------------
 

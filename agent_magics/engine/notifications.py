@@ -34,8 +34,9 @@ def report_undo(result: UndoResult, cwd: Path, verb: str, then: str) -> str:
     left = [shown_path(Path(each.change.path), cwd) for each in result.obstacles[:_MOST_PATHS]]
     kept = f" These were left as they are now: {', '.join(left)}." if left else ""
     turns = "your last turn" if len(result.turns) == 1 else f"your last {len(result.turns)} turns"
+    whose = f"your sub-agent {result.by}" if result.by else f"{turns} that changed any"
     return (
-        f"The person {verb} the changes to files of {turns} that changed any: "
+        f"The person {verb} the changes to files of {whose}: "
         f"{', '.join(names)}{more}.{kept} {then}, and read a file again before you change it."
     )
 

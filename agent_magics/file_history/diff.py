@@ -3,6 +3,7 @@
 import difflib
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agent_magics.file_history.states import PathState
 from agent_magics.files.paths import printable
@@ -24,12 +25,14 @@ class FileDiff:
         text: a unified diff with git's headers, "" where there is nothing to show.
         added, removed: numbers of lines; None where they cannot be counted.
         note: a remark to show beside it.
+        hunks: the lines of each hunk, its header first.
     """
 
     text: str
     added: int | None = 0
     removed: int | None = 0
     note: str = ""
+    hunks: tuple[tuple[str, ...], ...] = ()
 
 
 def file_diff(
@@ -58,7 +61,10 @@ def file_diff(
     added = sum(1 for line in lines if line.startswith("+"))
     removed = sum(1 for line in lines if line.startswith("-"))
     body = "".join(f"{line}\n" for line in [f"--- {old_name}", f"+++ {new_name}", *lines])
-    return FileDiff(title + (body if lines else ""), added, removed, _mode_note(before, after))
+    starts = [at for at, line in enumerate(lines) if line.startswith("@@")]
+    hunks = tuple(tuple(lines[a:b]) for a, b in pairwise([*starts, len(lines)]))
+    text = title + (body if lines else "")
+    return FileDiff(text, added, removed, _mode_note(before, after), hunks)
 
 
 def _headers(before: PathState, after: PathState) -> str:
@@ -99,7 +105,7 @@ def _text_of(state: PathState, data: bytes | None) -> _Text:
     if state.kind != "file":
         return _Text([], f"a {state.kind}" if state.kind == "folder" else "no regular file")
     if data is None:
-        return _Text([], state.why or "its content is not kept any more")
+        return _Text([], state.why or "its content is not kept")
     if len(data) > _MOST_SHOWN:
         return _Text([], f"{len(data):,} bytes, too large to compare")
     if b"\0" in data:

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
@@ -71,6 +71,7 @@ class UndoResult:
         obstacles: the conflicts that kept paths from being restored.
         doubtful: paths that were skipped, since the person may have changed them.
         kept_folders: folders that were not removed, since they contain files of the person.
+        by: the sub-agent whose changes alone were undone; "" means those of all.
     """
 
     turns: tuple[TurnChanges, ...]
@@ -78,6 +79,7 @@ class UndoResult:
     obstacles: tuple[Conflict, ...] = ()
     doubtful: tuple[str, ...] = ()
     kept_folders: tuple[str, ...] = ()
+    by: str = ""
 
 
 class ChangeJournal:
@@ -202,6 +204,17 @@ class ChangeJournal:
         """Return the combined change of each path by these turns."""
         return self._compose(turns, doubtful=True)[0]
 
+    def find(self, turn_id: str) -> TurnChanges | None:
+        """Return a turn that changed files; None where it changed none, or was undone."""
+        turn = self._turns.get(turn_id)
+        return None if turn is None or turn.undone else turn
+
+    def own_changes(self, turn: TurnChanges) -> list[PathChange]:
+        """Return the combined change of each path that only the agent can have changed."""
+        with self._lock:
+            changes, broken, left = self._compose([turn], doubtful=False)
+            return [each for each in changes if each.path not in {*broken, *left}]
+
     def authors(self, turn_ids: Collection[str]) -> dict[str, str]:
         """Return for each path that sub-agents changed in these turns by whom: "by worker-1"."""
         with self._lock:
@@ -216,6 +229,12 @@ class ChangeJournal:
             if any(names)
         }
 
+    @property
+    def sub_agents(self) -> list[str]:
+        """The sub-agents that changed files in turns that were not undone."""
+        names = dict.fromkeys(step.by for turn in self.turns for step in turn.steps)
+        return [name for name in names if name]
+
     @staticmethod
     def is_doubtful(turns: Sequence[TurnChanges]) -> bool:
         """Tell whether the person may have made some of their changes."""
@@ -227,11 +246,11 @@ class ChangeJournal:
         """Return the combined changes, those interrupted by other changes, and the doubtful
         paths.
         """
-        chosen = {turn.id for turn in turns}
+        chosen = {turn.id: turn for turn in turns}
         whole: dict[str, PathChange] = {}
         broken: dict[str, PathChange] = {}
         left = []
-        for step in (s for t in self._turns.values() if t.id in chosen for s in t.steps):
+        for step in (s for each in self._turns if each in chosen for s in chosen[each].steps):
             if not step.certain and not doubtful:
                 left += [change.path for change in step.changes]
                 continue
@@ -247,6 +266,56 @@ class ChangeJournal:
         return found, broken, tuple(dict.fromkeys(left))
 
     # -- undo and redo -----------------------------------------------------------------------------
+
+    def undo_sub_agent(
+        self, name: str, *, rest: bool = False, doubtful: bool = False
+    ) -> UndoResult:
+        """Undo what one sub-agent changed in all turns; all of it, or nothing.
+
+        That is recorded as further changes of the sub-agent, so the turns can still be undone.
+
+        Args:
+            name: the sub-agent.
+            rest, doubtful: see `undo`.
+
+        Returns:
+            The result, as that of `undo`.
+
+        Raises:
+            FatalError: it changed nothing, or a file could not be written.
+        """
+        with self._lock:
+            turns = [turn for turn in self.turns if any(step.by == name for step in turn.steps)]
+            own = [
+                replace(turn, steps=[step for step in turn.steps if step.by == name])
+                for turn in turns
+            ]
+            changes, broken, left = self._compose(own, doubtful=doubtful)
+            if not (changes or broken or left):
+                raise FatalError(f"No change of files by a sub-agent {name} is there to undo.")
+            result = self._go(own, changes, broken, left, rest)
+            obstacles = tuple(self._with_author(each, name) for each in result.obstacles)
+            held = {*(each.change.path for each in obstacles), *result.kept_folders}
+            if rest or not obstacles:
+                undone = [
+                    PathChange(each.path, each.after, each.before)
+                    for each in changes
+                    if each.path not in held
+                ]
+                self.add(turns[0].id, turns[0].title, undone, self.store.get, by=name)
+            return replace(result, turns=tuple(turns), obstacles=obstacles, by=name)
+
+    def _with_author(self, conflict: Conflict, name: str) -> Conflict:
+        """Return a conflict that names the agent that changed the path, if one did."""
+        others = [
+            step.by or "the agent"
+            for turn in self.turns
+            for step in turn.steps
+            if step.by != name and any(c.path == conflict.change.path for c in step.changes)
+        ]
+        if not others or not conflict.reason.startswith("you "):
+            return conflict
+        return replace(conflict, reason=conflict.reason.replace("you", others[-1], 1))
 
     def undo(self, count: int = 1, *, rest: bool = False, doubtful: bool = False) -> UndoResult:
         """Undo the changes of the last turns; all of them, or none.
@@ -309,6 +378,34 @@ class ChangeJournal:
                 self._mark(turns, undone=False)
             return result
 
+    def put_back(
+        self, turn: TurnChanges, change: PathChange, content: Callable[[str], bytes | None]
+    ) -> str:
+        """Restore one path, as a further change of the turn that had changed it.
+
+        Args:
+            turn: the turn.
+            change: the present state of the path, as `after`, and the wanted one, as `before`.
+            content: returns the contents of both by their digests.
+
+        Returns:
+            Why nothing was done; "" where the path is restored.
+
+        Raises:
+            FatalError: it could not be written.
+        """
+        with self._lock:
+            restore = plan([change], read_judge(), lambda digest: content(digest) is not None)
+            if restore.obstacles:
+                return restore.obstacles[0].reason
+            _apply(restore, content)
+            turned = PathChange(change.path, change.after, change.before)
+            # Among later turns it stands alone: each path's changes stay in their order.
+            is_last = self.turns[0] is turn
+            turn_id = turn.id if is_last else f"{turn.id}:{len(self._turns)}"
+            self.add(turn_id, turn.title, [turned], content)
+            return ""
+
     def _plan(
         self, changes: Sequence[PathChange], broken: Mapping[str, PathChange]
     ) -> tuple[Restore, list[Conflict]]:
@@ -332,14 +429,7 @@ class ChangeJournal:
         restore, obstacles = self._plan(changes, broken)
         if obstacles and not rest:
             return UndoResult(tuple(turns), (), tuple(obstacles), doubtful)
-        try:
-            restore.apply(self.store.get)
-        except RestoreFailed as failure:
-            left = f" Look at {', '.join(failure.left)}." if failure.left else ""
-            done = "not all of it could be put as it was." if left else "nothing was changed."
-            raise FatalError(
-                f"{failure.path} cannot be put back ({failure.reason}); {done}{left}"
-            ) from failure
+        _apply(restore, self.store.get)
         kept = tuple(restore.kept_folders)
         return UndoResult(tuple(turns), tuple(restore.done), tuple(obstacles), doubtful, kept)
 
@@ -385,3 +475,14 @@ class ChangeJournal:
                 if name in self._turns:
                     self._turns[name].undone = undone
                     self._turns[name].left = frozenset(row["left"])
+
+
+def _apply(restore: Restore, content: Callable[[str], bytes | None]) -> None:
+    try:
+        restore.apply(content)
+    except RestoreFailed as failure:
+        left = f" Look at {', '.join(failure.left)}." if failure.left else ""
+        done = "not all of it could be put as it was." if left else "nothing was changed."
+        raise FatalError(
+            f"{failure.path} cannot be put back ({failure.reason}); {done}{left}"
+        ) from failure

@@ -74,8 +74,9 @@ class EarlierConversation:
     def _tell(self, run: CellRun, recorded: Sequence[RecordedConversation]) -> None:
         earlier = self._find_in(recorded)
         if earlier is not None:
+            turns = f"{earlier.turns} turn{'' if earlier.turns == 1 else 's'}"
             run.note(
                 f"This notebook has an earlier conversation ({code_span(earlier.title)}, "
-                f"{earlier.turns} turns), which this cell does not know: `%agent resume "
+                f"{turns}), which this cell does not know: `%agent resume "
                 f"{earlier.id[:8]}` goes on with it."
             )

@@ -7,13 +7,13 @@ import sys
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
 from agent_magics.app import Agent
-from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
@@ -24,7 +24,9 @@ from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.kernel.cell.request.setup import CellSetup
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
+from agent_magics.kernel.lab.cell_reviews import CellReviews
 from agent_magics.kernel.lab.document import LabDocument
+from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
@@ -40,6 +42,9 @@ from agent_magics.settings.sources import Source
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.proposal import RUN_PROMPT
 
+if TYPE_CHECKING:  # which stands above
+    from agent_magics.kernel.commands.conversations.rewinding import WayForth
+
 
 class NotebookAgents:
     """The agents of a kernel by name, and the state that their cells share.
@@ -54,8 +59,10 @@ class NotebookAgents:
         self.settings = settings
         self.host = NotebookHost(shell, settings.lab)
         self.live_kernel = LiveNamespace(shell)
-        self.live_kernel.document = LabDocument(settings.lab)
+        self.live_kernel.document = self.document = LabDocument(settings.lab)
         settings.lab.answers["stop_agent"] = self._stop_sub_agent
+        CellReviews(settings.lab)
+        settings.lab.answers["review"] = partial(answer_review, settings.lab)
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}
         self.background: dict[str, list[asyncio.Task[Any]]] = {}  # the one at work first
@@ -65,7 +72,7 @@ class NotebookAgents:
         self._runs: WeakValueDictionary[int, CellRun] = WeakValueDictionary()
         self._last_agent: Agent | None = None
         self.listed: list[str] = []  # conversations, as %agent sessions last showed them
-        self.ways_back: dict[str, Rewind] = {}  # the last of each agent that can be gone forth
+        self.ways_back: dict[str, WayForth] = {}  # from the last rewind of each agent
         self._earlier = EarlierConversation(settings.lab, self.agents)
         atexit.register(self.close)  # while the kernel can still show how the sessions ended
 

@@ -568,6 +568,30 @@ class NamespaceChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellChanged(Event):
+    """A tool changed a cell of the open notebook; `%agent rewind` restores it by this.
+
+    Attributes:
+        cell: its id.
+        cell_type: "code", "markdown" or "raw".
+        before, after: its text; None where there is no such cell. Both are the same where only its
+            outputs were replaced.
+        above: the id of the cell above it; "" at the top, and where its place is not changed.
+        index: its place in the notebook, from 0, for when that cell is gone.
+        step: the name under which the page keeps the cell as it was before, with its outputs.
+    """
+
+    call_id: str = ""
+    cell: str
+    cell_type: str
+    before: str | None
+    after: str | None
+    above: str = ""
+    index: int = 0
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariablesKnown(Event):
     """What the conversation knows of variables that live code has read or made.
 

@@ -156,18 +156,18 @@ def _is_other(row: _Row, found: os.stat_result) -> bool:
 
 def _read_on(path: str, row: _Row | None, found: os.stat_result) -> _Row:
     """Return a record's row, reading on where an earlier scan ended."""
-    if row is None:
-        row = _Row(0, 0, RecordedConversation(os.path.basename(path).removesuffix(SUFFIX)))
+    new = _Row(0, 0, RecordedConversation(os.path.basename(path).removesuffix(SUFFIX)))
+    row = row or new
     with suppress(OSError), open(path, "rb") as file:
-        file.seek(row.size)
+        file.seek(max(0, row.size - 1))
+        if row.size and file.read(1) != b"\n":  # half a line stood there, or it was cut off since
+            row = new
+            file.seek(0)
         data = file.read(found.st_size - row.size)
-        whole = data.rfind(b"\n") + 1
-        for line in _LINE.findall(data[:whole]):
+        for line in _LINE.findall(data[: data.rfind(b"\n") + 1]):
             with suppress(ValueError, TypeError, LookupError):
                 _take(row, json.loads(line))
-        row.size += whole
-    # A partial last line stays unread; the file's time shows that there is nothing new.
-    row.size, row.changed = max(row.size, found.st_size), found.st_mtime_ns
+    row.size, row.changed = found.st_size, found.st_mtime_ns
     row.said.ended = found.st_mtime
     return row
 
@@ -212,14 +212,24 @@ def _load(path: Path) -> dict[str, _Row]:
 def _save(path: Path, rows: Mapping[str, _Row]) -> None:
     data = {"columns": _NAMES, "rows": {name: row.to_json() for name, row in rows.items()}}
     with suppress(OSError):
+        _remove_unfinished(path)
         descriptor, name = tempfile.mkstemp(prefix=FILE, dir=path.parent)  # mode 0600
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)  # so that nobody takes it for a leftover
                 json.dump(data, file)
             Path(name).replace(path)
         except OSError:
             Path(name).unlink()
             raise
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what kernels left that were killed while they wrote the index; they hold no lock."""
+    for left in path.parent.glob(FILE + "?*"):
+        if not is_held(left):
+            left.unlink(missing_ok=True)
 
 
 def matching(

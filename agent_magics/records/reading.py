@@ -17,6 +17,7 @@ from agent_magics.protocol import records
 from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
+    CellChanged,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
@@ -44,7 +45,7 @@ from agent_magics.records.places import find, part_path
 MOST_READ = 2 << 30  # bytes of a record
 _MOST_FIRST = 1 << 20  # bytes of its first line
 
-Done: TypeAlias = Entry | PlanUpdated | SubAgentChanged | VariablesKnown
+Done: TypeAlias = Entry | CellChanged | PlanUpdated | SubAgentChanged | VariablesKnown
 
 _BEGUN = b'{"type":"RecordBegun"'
 _KIND = re.compile(rb'\{"type": ?"(\w+)"')
@@ -54,7 +55,7 @@ _ENTRIES = {
     for name, kind in vars(records).items()
     if isinstance(kind, type) and issubclass(kind, Entry)
 }
-_DONE = {*_ENTRIES, b"PlanUpdated", b"SubAgentChanged", b"VariablesKnown"}
+_DONE = {*_ENTRIES, b"CellChanged", b"PlanUpdated", b"SubAgentChanged", b"VariablesKnown"}
 _SESSIONS = {b"ExecCommandBegin", b"ExecCommandEnd"}
 _OUTPUTS = {b"ToolCallCompleted", b"ToolCallFailed"}
 

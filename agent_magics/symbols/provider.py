@@ -128,6 +128,10 @@ class SymbolProvider(Protocol):
         """The name for people and models, such as "basedpyright" or "Python's parser"."""
         ...
 
+    def given(self, texts: Mapping[Path, str]) -> "SymbolProvider":
+        """Return the provider with the code of notebooks, by file, of which it answers too."""
+        ...
+
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
         """Return the symbols of a file as a tree, in the order of the file."""
         ...

@@ -1,5 +1,9 @@
 """``spawn_agent`` and the other tools with which an agent has others do a part of its work."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest, SubAgents
@@ -9,7 +13,41 @@ from agent_magics.protocol.errors import RespondToModel
 _WAIT, _LONGEST_WAIT = 30_000, 3_600_000
 
 
-@tool
+def _assess_spawn(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
+    """Return the start of a sub-agent, and what it would do to the person's kernel."""
+    bound = fingerprint_of("spawn_agent", repr(arguments))
+    start = Action(
+        ActionKind.OWN_TOOL_MUTATING, "spawn_agent", fingerprint=bound, family="spawn_agent"
+    )
+    agents = ctx.turn.agents
+    if agents is None or not agents.gets_kernel(_request(arguments)):
+        return [start]
+    # No family, so that what was allowed to the agent itself does not flow down.
+    kernel = Action(
+        ActionKind.LIVE_PYTHON,
+        "give a sub-agent your kernel",
+        "the sub-agent's Python would run in your kernel, which is not sandboxed",
+        f"kernel:{bound}",
+        subject="python",
+    )
+    return [start, kernel]
+
+
+def _request(arguments: Mapping[str, Any], call_id: str = "") -> SpawnRequest:
+    tools = arguments.get("tools")
+    return SpawnRequest(
+        task=arguments["task"],
+        agent_type=arguments.get("agent_type") or "explore",
+        name=arguments.get("name") or "",
+        tools=None if tools is None else tuple(tools),
+        model=arguments.get("model") or "",
+        budget=arguments.get("budget") or AgentBudget(),
+        share=tuple(arguments.get("share") or ()),
+        call_id=call_id,
+    )
+
+
+@tool(assess=_assess_spawn)
 async def spawn_agent(
     task: str,
     agent_type: str | None = None,
@@ -34,20 +72,14 @@ async def spawn_agent(
         tools: names of your tools that it may use; all that its type allows if not given.
         model: another model than its type's.
         budget: less than its type may spend; it is stopped there.
-        share: "conversation" for what was said so far, and names of kept results (@r1).
+        share: "conversation" for what was said so far, names of kept results (@r1), and "kernel",
+            which lets the Python of a worker run in the person's kernel: one at a time, and the
+            person is asked.
     """
     call, agents = _in_turn(ctx, "spawn_agent")
-    request = SpawnRequest(
-        task=task,
-        agent_type=agent_type or "explore",
-        name=name or "",
-        tools=None if tools is None else tuple(tools),
-        model=model or "",
-        budget=budget or AgentBudget(),
-        share=tuple(share or ()),
-        call_id=call.call_id,
-    )
-    return agents.spawn(request)
+    given: dict[str, Any] = {"task": task, "agent_type": agent_type, "name": name, "tools": tools}
+    given |= {"model": model, "budget": budget, "share": share}
+    return agents.spawn(_request(given, call.call_id))
 
 
 @tool

@@ -1,6 +1,7 @@
 /** What the kernel may ask of the open notebook: read, insert, edit, delete, show outputs. */
 
 import type {
+  CellJson,
   CellModel,
   Json,
   NotebookPanel,
@@ -30,6 +31,33 @@ export interface Wish {
   op: string;
   asker: string;
   [field: string]: unknown;
+}
+
+/** A cell as it was before a step of an agent's. */
+export interface Kept {
+  before: CellJson;
+  /** The outputs that the step put there. */
+  shown: Output[];
+}
+
+/** Steps of each notebook whose cells are kept, newest last: texts the kernel has, outputs it has not. */
+const kept = new WeakMap<NotebookPanel, Map<string, Kept>>();
+const MOST_KEPT = 100;
+
+export function keptOf(panel: NotebookPanel, step: string): Kept | undefined {
+  return kept.get(panel)?.get(step);
+}
+
+/** Keep a cell as it is before a step; a second look at the same step changes nothing. */
+export function keep(panel: NotebookPanel, step: unknown, cell: SharedCell): void {
+  const steps = kept.get(panel) ?? new Map<string, Kept>();
+  kept.set(panel, steps);
+  if (typeof step === 'string' && !steps.has(step)) {
+    steps.set(step, { before: cell.toJSON(), shown: [] });
+    for (const old of [...steps.keys()].slice(0, -MOST_KEPT)) {
+      steps.delete(old);
+    }
+  }
 }
 
 /** Do what the kernel asks and return what it is told. */
@@ -110,14 +138,17 @@ function plain(text: unknown): string {
 
 function insert(panel: NotebookPanel, wish: Wish): Json {
   refuseReadOnly(panel);
-  const notebook = panel.context.model.sharedModel;
   const after = String(wish.after);
   const index = after === '' ? 0 : indexOf(panel, after) + 1;
-  const cell = { cell_type: String(wish.kind), source: String(wish.source) };
+  insertAt(panel, index, { cell_type: String(wish.kind), source: String(wish.source) });
+  return { id: panel.context.model.sharedModel.cells[index]!.id, index };
+}
+
+export function insertAt(panel: NotebookPanel, index: number, cell: CellJson): void {
+  const notebook = panel.context.model.sharedModel;
   asOneStep(notebook.undoManager, () => {
     notebook.transact(() => void notebook.insertCell(index, cell), true);
   });
-  return { id: notebook.cells[index]!.id, index };
 }
 
 function edit(panel: NotebookPanel, wish: Wish): Json {
@@ -126,20 +157,30 @@ function edit(panel: NotebookPanel, wish: Wish): Json {
   if (wish.kind !== undefined && cell.cell_type !== wish.kind) {
     throw new Refusal(`cell ${String(wish.cell)} is a ${cell.cell_type} cell now: read it again`);
   }
-  const { start, end, value } = smallestChange(cell.getSource(), String(wish.source));
-  asOneStep(cell.undoManager, () => cell.updateSource(start, end, value));
+  keep(panel, wish.step, cell);
+  setSource(cell, String(wish.source));
   return {};
+}
+
+export function setSource(cell: SharedCell, source: string): void {
+  const { start, end, value } = smallestChange(cell.getSource(), source);
+  asOneStep(cell.undoManager, () => cell.updateSource(start, end, value));
 }
 
 function remove(panel: NotebookPanel, wish: Wish): Json {
   refuseReadOnly(panel);
-  changeable(panel, wish, 'deletable');
+  keep(panel, wish.step, changeable(panel, wish, 'deletable'));
+  return removeAt(panel, indexOf(panel, String(wish.cell)));
+}
+
+/** Remove a cell, and return where it was. */
+export function removeAt(panel: NotebookPanel, index: number): { above: string; index: number } {
   const notebook = panel.context.model.sharedModel;
-  const index = indexOf(panel, String(wish.cell));
+  const above = index === 0 ? '' : notebook.cells[index - 1]!.id;
   asOneStep(notebook.undoManager, () => {
     notebook.transact(() => notebook.deleteCell(index), true);
   });
-  return {};
+  return { above, index };
 }
 
 /** Keep a change apart from what the person did a moment before, and does after. */
@@ -156,23 +197,37 @@ function show(panel: NotebookPanel, wish: Wish): Json {
     throw new Refusal('it is no code cell, so it has no outputs');
   }
   refuseStale(cell.sharedModel, wish);
-  cell.outputs.clear();
-  cell.executionCount = null;
-  for (const output of wish.outputs as Output[]) {
-    cell.outputs.add(output);
+  keep(panel, wish.step, cell.sharedModel);
+  setOutputs(cell, wish.outputs as Output[], null);
+  const step = keptOf(panel, String(wish.step));
+  if (step !== undefined) {
+    step.shown = cell.outputs.toJSON();
   }
   return {};
+}
+
+export function setOutputs(cell: CellModel, outputs: Output[], count: number | null): void {
+  cell.outputs?.clear();
+  cell.executionCount = count;
+  for (const output of outputs) {
+    cell.outputs?.add(output);
+  }
 }
 
 /** The cell that a wish is about, if it is as it was read and may be changed. */
 function changeable(panel: NotebookPanel, wish: Wish, permission: string): SharedCell {
   const cell = panel.context.model.cells.get(indexOf(panel, String(wish.cell))).sharedModel;
-  const locked = [permission, 'editable'].filter(name => cell.getMetadata(name) === false);
-  if (locked.length > 0) {
-    throw new Refusal(`the cell is protected: its metadata says ${locked[0]}: false`);
+  const locked = lockOf(cell, permission);
+  if (locked !== undefined) {
+    throw new Refusal(`the cell is protected: its metadata says ${locked}: false`);
   }
   refuseStale(cell, wish);
   return cell;
+}
+
+/** The metadata that forbids to change a cell. */
+export function lockOf(cell: SharedCell, permission: string): string | undefined {
+  return [permission, 'editable'].find(name => cell.getMetadata(name) === false);
 }
 
 function refuseStale(cell: SharedCell, wish: Wish): void {
@@ -182,7 +237,7 @@ function refuseStale(cell: SharedCell, wish: Wish): void {
   }
 }
 
-function refuseReadOnly(panel: NotebookPanel): void {
+export function refuseReadOnly(panel: NotebookPanel): void {
   if (panel.context.model.readOnly) {
     throw new Refusal(`${panel.context.path} is open read-only`);
   }
@@ -196,6 +251,6 @@ function indexOf(panel: NotebookPanel, id: string): number {
   return index;
 }
 
-function findIndex(panel: NotebookPanel, id: string): number {
+export function findIndex(panel: NotebookPanel, id: string): number {
   return panel.context.model.sharedModel.cells.findIndex(cell => cell.id === id);
 }

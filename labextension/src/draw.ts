@@ -60,6 +60,9 @@ const STEP_WORDS: Record<StepStatus, string> = {
   completed: 'done'
 };
 
+/** How a block of changed files tells that it stands in the page, where it can be reviewed. */
+export const CHANGES = 'agent-magics-changes';
+
 /** How the Stop button of a sub-agent's row tells that it was pressed. */
 export const STOP_AGENT = 'agent-magics-stop-agent';
 
@@ -254,8 +257,8 @@ function startsOpen(item: ToolItem, output: Run[], code: string | null): boolean
   return (output.length > 0 || code !== null) && lines <= OPEN_LINES;
 }
 
-function drawDiff(diff: string): HTMLElement {
-  const pre = drawPre('', 'Changes');
+export function drawDiff(diff: string, label = 'Changes'): HTMLElement {
+  const pre = drawPre('', label);
   pre.classList.add('am-diff');
   const tags = { add: 'ins', remove: 'del', head: 'span', same: 'span' } as const;
   for (const line of diffLines(diff)) {

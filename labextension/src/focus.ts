@@ -5,7 +5,10 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 /** How a question tells that it was answered while it had the focus. */
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
-const KEEPS_KEYS = ':is(.agm-question, .am-foot, .am-stop)[data-lm-suppress-shortcuts]';
+const KEEPS_KEYS = 
+  ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark)[data-lm-suppress-shortcuts]';
+/** Those without a field, in which nothing is typed. */
+const BUTTONS = '.am-stop, .am-review, .am-mark';
 const OPEN = `${QUESTION}:not([data-answered])`;
 
 interface Place {
@@ -59,16 +62,17 @@ export function keepPlace(tracker: INotebookTracker): void {
 }
 
 /**
- * Let Alt+Shift and a letter reach JupyterLab from our own elements too.
+ * Let Alt+Shift and a letter reach JupyterLab from our own elements too; from buttons also Ctrl+S.
  *
  * They keep other keys to themselves by an attribute that JupyterLab looks at before they do.
  */
 export function passShortcuts(): void {
   window.addEventListener(
     'keydown',
-    ({ altKey, shiftKey, target }) => {
+    ({ altKey, ctrlKey, key, metaKey, shiftKey, target }) => {
       const own = target instanceof Element ? target.closest<HTMLElement>(KEEPS_KEYS) : null;
-      if (own !== null && altKey && shiftKey) {
+      const isCommand = (ctrlKey || metaKey) && key !== 'Enter' && own?.matches(BUTTONS);
+      if (own !== null && ((altKey && shiftKey) || isCommand)) {
         delete own.dataset.lmSuppressShortcuts;
         setTimeout(() => (own.dataset.lmSuppressShortcuts = 'true'));
       }

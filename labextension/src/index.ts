@@ -15,7 +15,7 @@ import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
 import { addCommands, CATEGORY, FIX, goToCell, goToRun, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
-import { STOP_AGENT } from './draw.js';
+import { CHANGES, STOP_AGENT } from './draw.js';
 import { Elsewhere } from './elsewhere.js';
 import { keepPlace, passShortcuts } from './focus.js';
 import { Link } from './link.js';
@@ -61,6 +61,9 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
           link.answer(String(id), content ?? null);
         }
       }
+    });
+    document.addEventListener(CHANGES, event => {
+      links.forEach(link => void link.reviews.draw(event.target as HTMLElement));
     });
     document.addEventListener(STOP_AGENT, event => {
       const id = String((event as CustomEvent).detail);

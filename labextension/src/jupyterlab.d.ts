@@ -185,12 +185,23 @@ declare module '@jupyterlab/notebook' {
   export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
   export type Output = { output_type: string; [key: string]: unknown };
 
+  /** A cell as in a file; outputs and count of code cells. */
+  export interface CellJson {
+    id?: string;
+    cell_type: string;
+    source: string | string[];
+    outputs?: Output[];
+    execution_count?: number | null;
+    metadata?: Record<string, unknown>;
+  }
+
   export interface SharedCell {
     readonly id: string;
     readonly cell_type: string;
     getSource(): string;
     updateSource(start: number, end: number, value: string): void;
     getMetadata(key: string): unknown;
+    toJSON(): CellJson;
     readonly undoManager?: UndoManager | null;
   }
 
@@ -201,7 +212,7 @@ declare module '@jupyterlab/notebook' {
 
   export interface SharedNotebook {
     readonly cells: readonly SharedCell[];
-    insertCell(index: number, cell: { cell_type: string; source: string }): SharedCell;
+    insertCell(index: number, cell: CellJson): SharedCell;
     deleteCell(index: number): void;
     transact(change: () => void, undoable?: boolean): void;
     readonly undoManager?: UndoManager | null;

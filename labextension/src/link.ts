@@ -5,11 +5,14 @@ import { UUID } from '@lumino/coreutils';
 
 import type { PageTools } from './api.js';
 import type { Around } from './around.js';
+import { CellMarks } from './cell_marks.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
 import { Follow } from './follow.js';
 import { Line, within } from './line.js';
 import { Redraw } from './redraw.js';
+import { Reviews } from './review.js';
+import { restoreCells } from './rewind.js';
 import { settleAll } from './settle.js';
 import type { Work } from './work.js';
 
@@ -31,6 +34,8 @@ interface SavedOutput {
 }
 
 export class Link {
+  readonly reviews: Reviews;
+
   constructor(
     private _panel: NotebookPanel,
     private _kernel: Kernel,
@@ -44,6 +49,8 @@ export class Link {
     this._line.heard.connect(this._hear, this);
     this._feet = new Feet(_panel, data => this._line.send(data));
     this._follow = new Follow(_panel);
+    this._marks = new CellMarks(_panel, fields => this.ask('cells', fields) as Promise<object | null>);
+    this.reviews = new Reviews(_panel, fields => this.ask('review', fields) as Promise<object | null>);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
     _kernel.statusChanged.connect(this._onStatus, this);
@@ -88,6 +95,8 @@ export class Link {
   dispose(): void {
     this._isDisposed = true;
     clearTimeout(this._counting);
+    this.reviews.dispose();
+    this._marks.dispose();
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._follow.dispose();
@@ -171,6 +180,8 @@ export class Link {
   private _onStatus(_: Kernel, status: string): void {
     if (ENDED.includes(status)) {
       settleAll(this._panel);
+      this.reviews.dispose();
+      this._marks.dispose();
       this._feet.dispose();
       this._follow.dispose();
       this._work.leave(this._panel);
@@ -213,6 +224,8 @@ export class Link {
         this._panel.node.classList.add(LINKED);
         this._sendTools(); // some may have come or gone since the knock
         this.sendSettings();
+        this.reviews.look();
+        void this._marks.look();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;
       case 'overview':
@@ -235,6 +248,9 @@ export class Link {
           this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);
         }
+        break;
+      case 'cells':
+        void this._marks.look();
         break;
       case 'unheard':
         this._feet.giveBack(String(data.cell), String(data.text));
@@ -264,7 +280,8 @@ export class Link {
   private _fulfil(wish: Wish): void {
     const id = String(wish.id);
     try {
-      this._line.send({ type: 'reply', id, value: perform(this._panel, wish) });
+      const act = wish.op === 'restore' ? restoreCells : perform;
+      this._line.send({ type: 'reply', id, value: act(this._panel, wish) });
     } catch (error) {
       const why = error instanceof Refusal ? error.message : `the page failed: ${String(error)}`;
       const stale = error instanceof Stale ? error.source : null;
@@ -279,5 +296,6 @@ export class Link {
   private _line: Line;
   private _redraw: Redraw;
   private _feet: Feet;
+  private _marks: CellMarks;
   private _follow: Follow;
 }

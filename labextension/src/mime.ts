@@ -4,7 +4,7 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { type Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
-import { drawItem, unfold } from './draw.js';
+import { CHANGES, drawItem, unfold } from './draw.js';
 import { MIME_TYPE, parseItem } from './items.js';
 
 class ItemRenderer extends Widget implements IRenderMime.IRenderer {
@@ -27,13 +27,13 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
       if (focused >= 0) {
         this._focusable()[focused]?.focus({ preventScroll: true });
       }
-      this._typeset();
+      this._enterPage();
     }
   }
 
   protected onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    this._typeset();
+    this._enterPage();
   }
 
   /** What the person folded or unfolded stays so when the item is drawn again. */
@@ -57,13 +57,19 @@ class ItemRenderer extends Widget implements IRenderMime.IRenderer {
     return [...this.node.querySelectorAll<HTMLElement>('summary, button')];
   }
 
-  /** Formulas can be measured, and so set, only while they are in the page. */
-  private _typeset(): void {
-    if (this.isAttached && this._options.latexTypesetter) {
-      for (const formula of this.node.querySelectorAll<HTMLElement>('.am-math')) {
+  /** Do what is possible only in the page: formulas are measured to be set; changes are reviewed. */
+  private _enterPage(): void {
+    if (!this.isAttached) {
+      return;
+    }
+    for (const formula of this.node.querySelectorAll<HTMLElement>('.am-math')) {
+      if (this._options.latexTypesetter) {
         formula.className = '';
         void this._options.latexTypesetter.typeset(formula);
       }
+    }
+    for (const changes of this.node.querySelectorAll('.am-changes')) {
+      changes.dispatchEvent(new CustomEvent(CHANGES, { bubbles: true }));
     }
   }
 

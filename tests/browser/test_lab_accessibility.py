@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("labextension")
 
 THEMES = pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
-OURS = [".am-item", ".agm-question", ".agm-live"]
+OURS = [".am-item", ".am-mark", ".agm-question", ".agm-live"]
 FOUND = """async ours => {
   // JupyterLab's body has no height, so that axe would take all in it for hidden.
   document.body.style.overflow = 'visible';
@@ -92,6 +92,7 @@ def look_at(page: NotebookPage, theme: str) -> list[list[str]]:
     change = f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})"
     page.page.evaluate(f"async () => {{ await {change} }}")
     page.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it would cover all
     page.page.evaluate(AXE.read_text(encoding="utf-8"))
     looked_at_colours, found = page.page.evaluate(FOUND, OURS)
     assert looked_at_colours

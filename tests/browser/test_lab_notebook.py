@@ -146,3 +146,39 @@ def test_a_markdown_cell_of_an_agents_loads_nothing(notebook: Open) -> None:
     changed = f"{own.split(chr(10))[0]}\n\nDone: 2.\n\n{harmless}"
     page.wait_until(lambda: page.sources()[3].startswith(changed))
     assert not [url for url in asked if "SECRET" in url]
+
+
+def test_a_rewind_restores_cells_and_a_redo_brings_them_again(notebook: Open) -> None:
+    old, new, victim, theirs = "a = 1\nprint(a)", "a = 2\nprint(a)", "b = 1", "c = 1"
+    calls = (
+        _call("read"),
+        _call("insert_cell", source="total = 42", after="data"),
+        _call("edit_cell", cell_id="data", source=new, version=_version(old)),
+        _call("run_cell", cell_id="data", version=_version(new)),
+        _call("delete_cell", cell_id="victim", version=_version(victim)),
+        _call("edit_cell", cell_id="theirs", source="c = 2", version=_version(theirs)),
+    )
+    agent = "%%agent --approval never\nGo.\n"
+    cells = [_cell(agent, "own"), _cell(old, "data"), _cell(victim, "victim")]
+    back, redo = _cell("%agent rewind --yes", "back"), _cell("%agent redo", "redo")
+    page = notebook([scripted(*calls, DONE), *cells, _cell(theirs, "theirs"), "", back, redo, ""])
+    for number in (0, 2, 3):
+        page.run(number)
+    expect(page.outputs(2)).to_have_text("1")
+    page.run(1)
+    after = [agent, new, "total = 42", "c = 2"]
+    page.wait_until(lambda: page.sources()[1:5] == after)
+    expect(page.outputs(2)).to_have_text("2")
+    page.cell(4).locator(".cm-content").click()
+    page.page.keyboard.press("End")
+    page.page.keyboard.type("  # mine")
+    page.run(6)
+    page.wait_until(lambda: page.sources()[1:5] == [agent, old, victim, "c = 2  # mine"])
+    said = "Cells: brought back b = 1; earlier text of a = 2 … (2 lines); removed total = 42."
+    page.wait_for_text(6, said, "Left alone: the cell c = 2, since it was changed since.")
+    expect(page.outputs(2)).to_have_text("1")
+    page.run(7)
+    page.wait_until(lambda: page.sources()[1:5] == [*after[:3], "c = 2  # mine"])
+    page.wait_for_text(7, "Variables: a.", "removed b = 1")
+    expect(page.outputs(2)).to_have_text("2")
+    assert page.value("a") == "2"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.kernels.cells import AGENTS
 from tests.support.kernels.delegation import CHILDREN, DELEGATING
 from tests.support.kernels.driver import Kernel
 
@@ -79,3 +80,76 @@ def test_trust_of_agent_files(kernel: Kernel) -> None:
     assert "`reviewer`" in _text(kernel, "%agent agents")
     kernel.run("%agent agents stop explore-1")
     kernel.run(WAIT)
+
+
+WRITING = f"""
+%load_ext agent_magics
+from agent_magics import Agent, Call, ScriptedModel
+
+
+def answer(request):
+    mine = child if "You are the sub-agent" in request.instructions else parent
+    return mine.pop(0)
+
+
+def write(name):
+    patch = f"*** Begin Patch\\n*** Add File: {{name}}\\n+x\\n*** End Patch"
+    return Call("apply_patch", {{"patch": patch}})
+
+
+spawn = Call("spawn_agent", {{"task": "Write.", "agent_type": "worker"}})
+parent = [write("mine.txt"), spawn, Call("wait", {{"timeout_ms": 60000}}), "Done."]
+child = [write("its.txt"), "Written."]
+{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9), ["coding"])
+"""
+
+
+def test_its_changes_are_undone_by_its_name(kernel: Kernel) -> None:
+    there = "sorted(str(path) for path in __import__('pathlib').Path().glob('*[es].txt'))"
+    assert kernel.run(WRITING).status == "ok"
+    assert kernel.run(CELL).status == "ok"
+    assert kernel.value(there) == "['its.txt', 'mine.txt']"
+    unknown = kernel.run("%agent undo worker-2")
+    assert "Sub-agents that changed files: worker-1." in unknown.text
+    said = str(kernel.run("%agent undo worker-1").messages)
+    assert "Undone what worker-1 changed in" in said and "its.txt" in said
+    assert kernel.value(there) == "['mine.txt']"
+    assert "No change of files by a sub-agent" in kernel.run("%agent undo worker-1").text
+    assert kernel.run("%agent undo").status == "ok"
+    assert kernel.value(there) == "[]"
+
+
+SHARING = f"""
+%load_ext agent_magics
+from agent_magics import Agent, Call, ScriptedModel
+
+CODE = "rows = [1, 2]; text = await read_file.aio('note.txt'); total = sum(given) + len(rows)"
+
+
+def answer(request):
+    if "You are the sub-agent" in request.instructions:
+        return child.pop(0)
+    return parent.pop(0)
+
+
+share = {{"task": "Sum.", "agent_type": "worker", "share": ["kernel"]}}
+wait = Call("wait", {{"timeout_ms": 60000}})
+parent = [Call("spawn_agent", share), wait, "Done."]
+child = [Call("python", {{"code": CODE}}), Call("python", {{"code": "!true"}}), "Summed."]
+{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9))
+given = [3, 4]
+open("note.txt", "w").write("Hello.")
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])
+def test_one_that_got_the_kernel_works_with_the_persons_variables(
+    kernel: Kernel, wrapper: str
+) -> None:
+    assert kernel.run(SHARING).status == "ok"
+    outcome = kernel.run(f"{wrapper}%%agent\nGo.\n", allow_stdin=True, answers=["y"] * 4)
+    assert outcome.status == "ok", outcome.text
+    assert len(outcome.prompts) == 4  # the grant, two pieces of code, and a guard rail
+    assert kernel.value("(total, rows, text.strip(), child, parent)") == (
+        "(9, [1, 2], 'Hello.', [], [])"
+    )

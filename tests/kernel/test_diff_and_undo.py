@@ -127,3 +127,19 @@ def test_what_does_not_fit_is_said(fresh: Kernel, line: str, words: str) -> None
     outcome = fresh.run(f"%agent {line}")
     assert (outcome.status, outcome.error) == ("error", "UsageError")
     assert words in outcome.text
+
+
+def test_changes_are_listed_kept_and_reverted_by_their_numbers(fresh: Kernel, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    _turn(fresh, _write("a.txt", "two\n"), _write("b.txt", "new\n"))
+    listed = fresh.run("%agent review").text
+    assert "1. `a.txt` open" in listed
+    assert "-one\n+two" in listed
+    (folder / "b.txt").write_text("mine\n")
+    outcome = fresh.run("%agent review revert 1 2")
+    assert "1. `a.txt` reverted" in outcome.text
+    assert "2: Nothing was reverted, since b.txt is otherwise now" in outcome.text
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert (folder / "b.txt").read_text() == "mine\n"
+    assert "2. `b.txt` kept" in fresh.run("%agent review keep all").text
+    assert "%agent review lists" in fresh.run("%agent review revert").text

@@ -225,9 +225,9 @@ def test_a_front_end_that_draws_no_widgets_gets_the_text(kernel: Kernel) -> None
 def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(
     kernel: Kernel, tmp_path: Path
 ) -> None:
-    wait = "until [ -e {} ]; do sleep 0.05; done; "
-    script = f"{wait.format('go')}for n in $(seq 600); do echo line $n; sleep 0.005; done; "
-    script += wait.format("stop")
+    for gate in ("line-go", "line-stop", "word-go", "word-stop"):
+        os.mkfifo(tmp_path / gate)
+    script = ": < line-go; for n in $(seq 600); do echo line $n; sleep 0.005; done; : < line-stop"
     session = f"Call('exec_command', {{'cmd': {script!r}, 'yield_time_ms': 250}})"
     page = begin(kernel, session, session.replace("line", "word"), DONE)
     messages: list[str] = []
@@ -243,7 +243,7 @@ def test_however_fast_it_prints_few_messages_are_sent_and_each_word_once(
 
     began = time.monotonic()
     outcome = kernel.run(
-        "import asyncio\nopen('go', 'w').close()\n"
+        "import asyncio\nfor word in ('line', 'word'): open(f'{word}-go', 'w').close()\n"
         "await asyncio.to_thread(lambda: open('streamed').read())",
         on_message=lambda m: m["msg_type"].startswith("comm_") and count(m),
         on_other=count,

@@ -10,6 +10,7 @@ import nbformat
 import pexpect
 import pytest
 
+from tests.support.gates import Gate
 from tests.support.kernels.cells import TOOLS, outputs, scripted
 from tests.support.kernels.driver import ITEM, Kernel, Outcome
 
@@ -236,13 +237,14 @@ def test_terminal_by_hand(terminal: Callable[..., pexpect.spawn]) -> None:
 def test_a_terminal_tells_what_a_call_does_while_it_does_it(
     terminal: Callable[..., pexpect.spawn], tmp_path: Path
 ) -> None:
-    script = "echo begun; until [ -e go ]; do sleep 0.05; done; printf over"
+    script = "echo begun; : < gate; printf over"
     table = "| a | b |\n|---|---|\n| 1 | 2 |"
+    gate = Gate(tmp_path / "gate")
     child = terminal(f"Call('shell', {{'command': ['bash', '-c', {script!r}]}})", repr(table))
     _type_cell(child, "%%agent --approval never --sandbox danger-full-access", "Use the tools.")
     child.expect("… running shell: bash -c ")
     child.expect("begun\r\n")
-    (tmp_path / "go").touch()
+    gate.open()
     child.expect("over\r\n")
     child.expect(r"\[shell\] bash -c .* \(ran, exit code 0\)\r\n")
     child.expect("a  b\r\n─  ─\r\n1  2\r\n")

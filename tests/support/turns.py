@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import agent_magics
-from agent_magics import Agent, ScriptedModel
+from agent_magics import Agent, ScriptedModel, ToolContext, tool
 from agent_magics.engine.results.run import RunResult
 from agent_magics.models.base import ModelEvent, ModelRequest, TextChunk
 from agent_magics.protocol.events import Event
@@ -51,6 +51,20 @@ def assert_valid(agent: Agent) -> None:
         if isinstance(item, ToolCallOutput):
             before = [each for each in items[:position] if isinstance(each, CALL_TYPES)]
             assert item.call_id in [each.call_id for each in before]
+
+
+def sticking() -> tuple[threading.Event, Callable[..., str]]:
+    """Return the tool ``stick``, which returns when its turn is stopped, and an event it sets."""
+    begun = threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def stick(ctx: ToolContext) -> str:
+        """Return when the turn is stopped."""
+        begun.set()
+        assert ctx.cancelled.wait(PATIENCE)
+        return ""
+
+    return begun, stick
 
 
 class StuckModel:

@@ -1,10 +1,19 @@
 """Hostile AGENTS.md, SKILL.md, notes and agent files: none changes a right of an agent."""
 
 import os
+from contextlib import suppress
 
 import pytest
 
 from agent_magics import Agent, ScriptedModel
+from agent_magics.delegation.files import ProjectAgents
+from agent_magics.delegation.rights import narrowed
+from agent_magics.delegation.types import BUILT_IN
+from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.project.memory import note_folders
+from agent_magics.protocol.config import SandboxPolicy
+from agent_magics.protocol.errors import FatalError
+from tests.support.skills import trust_all
 
 RULES = 'approval = "never"\nsandbox = "danger-full-access"\n[[rule]]\nallow = "*"\n'
 YAML = {
@@ -64,6 +73,9 @@ def rights(cwd):
         assert agent.run_sync("Go.").text == "Done."
         config = agent.config
         [request] = model.requests
+        types = agent.sub_agents.types()
+        for kind in types.values():
+            check_type(agent.setup(), kind)
         return (
             config.approval,
             config.sandbox,
@@ -72,10 +84,33 @@ def rights(cwd):
             config.roots,
             config.cwd,
             (config.max_turns, config.max_tokens, config.max_cost),
-            sorted(each.spec.name for each in request.tools),
-            sorted(agent.sub_agents.types()),
+            sorted({each.spec.name for each in request.tools} - {"read_skill"}),
+            [types[name] for name in BUILT_IN],
             os.listdir(cwd / ".agent_magics"),
         )
+
+
+def check_type(setup, kind):
+    """Check that a sub-agent of this type has nothing that its parent has not."""
+    request = SpawnRequest(task="Look.", agent_type=kind.name)
+    own = narrowed(setup, kind, request, kind.budget, "main/x", parent=None)
+    had = {each.spec.name for each in setup.specs}
+    assert {each.spec.name for each in own.specs} <= had
+    order = [*SandboxPolicy]
+    assert order.index(own.config.sandbox) <= order.index(setup.config.sandbox)
+    assert own.config.network <= setup.config.network
+    assert own.config.python in ("scratch", "off")
+    for right in ("approval", "roots", "cwd", "allow_dangerous"):
+        assert getattr(own.config, right) == getattr(setup.config, right)
+
+
+def trust(workspace):
+    """Trust the files as they are, so that they are used as far as they can be."""
+    for files in (ProjectAgents(workspace), note_folders(workspace)["project"]):
+        with suppress(FatalError):
+            files.trust(files.digest(files.read()))
+    with suppress(FatalError):
+        trust_all(workspace)
 
 
 @pytest.fixture
@@ -91,6 +126,24 @@ def _compare(workspace, place, put):
     before = rights(workspace)
     put(path)
     assert rights(workspace) == before
+    if place != "AGENTS.md":  # which needs no trust
+        trust(workspace)
+        assert rights(workspace) == before
+
+
+def test_there_are_two_hundred_cases():
+    assert len(PLACES) * (len(CASES) + len(LINKS)) >= 200
+
+
+def test_a_file_that_describes_a_type_is_used_once_it_is_trusted(workspace):
+    path = workspace / PLACES["agent"]
+    path.parent.mkdir()
+    path.write_text("---\nname: boss\ndescription: x\ntools: [shell, apply_patch, python]\n---\n")
+    trust(workspace)
+    with Agent(ScriptedModel([]), ["read-only"], cwd=workspace) as agent:
+        boss = agent.sub_agents.types()["boss"]
+        check_type(agent.setup(), boss)
+        assert not boss.reads_only  # it is read, and has nothing of what it asks for
 
 
 @pytest.mark.parametrize("place", PLACES)

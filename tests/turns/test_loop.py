@@ -27,6 +27,7 @@ from agent_magics.protocol.items import (
     UserMessage,
 )
 from agent_magics.protocol.ops import StartTurn, Steer, new_turn_id
+from tests.support.gates import Gate
 from tests.support.turns import (
     PATIENCE,
     StuckModel,
@@ -153,7 +154,8 @@ def test_outputs_go_back_in_call_order_although_they_end_in_another():
 
 
 def test_a_call_that_excludes_others_waits_for_them_and_they_for_it(tmp_path):
-    script = "while [ ! -e go ]; do sleep 0.01; done; echo before"
+    gate = Gate(tmp_path / "go")
+    script = ": < go; echo before"
     calls = [
         Call("shell", {"command": ["bash", "-c", script]}),
         CustomToolCall("patch", "apply_patch", PATCH),
@@ -171,7 +173,7 @@ def test_a_call_that_excludes_others_waits_for_them_and_they_for_it(tmp_path):
     def show(event):
         if isinstance(event, ToolCallRunning):
             running.append(event.name)
-            (tmp_path / "go").touch()
+            gate.open()
 
     op = StartTurn(turn_id=new_turn_id(), content="Go")
     result = summarise(asyncio.run(agent.foreground(show=show).wait(op, agent.setup())))

@@ -1,10 +1,12 @@
 """Back to before a turn, and forth: conversation and files, never over a person's changes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent_magics import Agent, Call, FatalError, ScriptedModel
+from agent_magics import Agent, Call, FatalError, ScriptedModel, ToolContext, tool
+from agent_magics.protocol.events import CellChanged
 from agent_magics.protocol.items import UserMessage
 from tests.support.turns import assert_valid, scripted
 
@@ -100,6 +102,26 @@ def test_commands_are_taken_back_too(place):
         agent.rewind()
         assert (place / "a.txt").read_text() == "0"
         assert not (place / "d").exists()
+
+
+def test_changed_cells_are_on_record(place):
+    change = {"cell": "c", "cell_type": "code", "before": "x = 1", "after": "x = 2", "step": "s"}
+
+    @tool
+    def edit_it(*, ctx: ToolContext) -> str:
+        """Edit."""
+        ctx.emit(CellChanged, **change)
+        return "Ok."
+
+    with scripted(
+        Call("edit_it", {}), "Done.", tools=[edit_it], approval="never", cwd=place
+    ) as agent:
+        agent.run_sync("Go.")
+        (made,) = agent.session.conversation.cell_changes
+        assert made.turn_id == agent.session.conversation.history.turns[-1]
+    with Agent.resume(agent.session.conversation.id, ScriptedModel([])) as resumed:
+        (known,) = resumed.session.conversation.cell_changes
+        assert replace(known, seq=0, at=0.0, agent="") == made
 
 
 def test_a_turn_that_is_not_there_is_one_sentence(place):

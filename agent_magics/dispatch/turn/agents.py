@@ -42,6 +42,10 @@ class SubAgents(Protocol):
     return are for the model.
     """
 
+    def gets_kernel(self, request: SpawnRequest) -> bool:
+        """Tell whether the Python of such a sub-agent would run in the live kernel."""
+        ...
+
     def spawn(self, request: SpawnRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
         ...

@@ -1,9 +1,11 @@
 """Tracks file changes of a conversation: a tracker for each turn, one journal for all."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from agent_magics.dispatch.turn.context import Emit
+from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.file_changes.turn import DiffTracker, conflict_event, diff_event
 from agent_magics.file_history.journal import ChangeJournal, UndoResult
 from agent_magics.file_history.journals import earlier_journal, new_journal
@@ -11,6 +13,8 @@ from agent_magics.file_history.writers import Writers
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
+
+_MOST_REVIEWS = 50
 
 
 class SharesChanges(Protocol):
@@ -43,6 +47,7 @@ class ChangedFiles:
         self._agent = agent
         self._journal: ChangeJournal | None = None
         self._trackers: dict[str, DiffTracker] = {}
+        self._reviews: dict[str, TurnReview] = {}
         self._too_large: set[str] = set()
         self.writers = Writers()
 
@@ -107,6 +112,33 @@ class ChangedFiles:
         if not 1 <= turn <= len(journal.turns):
             raise FatalError(f"{len(journal.turns)} turns changed files; there is no {turn}.")
         return diff_event(journal, [journal.turns[turn - 1]], cwd).diff
+
+    def review(self, turn_id: str, cwd: Path, tell: Callable[[str], object]) -> TurnReview | None:
+        """Return the review of a turn's changes, the same one each time; None for none.
+
+        Args:
+            turn_id: the turn; "" means the last one that changed files.
+            cwd: the workspace.
+            tell: sends the model a message with its next request.
+
+        Raises:
+            FatalError: the turn is running.
+        """
+        journal = self.journal_to_undo(cwd)
+        turn = journal.find(turn_id) if turn_id else next(iter(journal.turns), None)
+        if turn is None:
+            return self._reviews.get(turn_id)  # undone, perhaps
+        if turn.id in self._trackers:
+            self._check_rest()
+        if turn.id not in self._reviews:
+            self._reviews[turn.id] = TurnReview(journal, turn, cwd, self._check_rest, tell)
+            if len(self._reviews) > _MOST_REVIEWS:
+                del self._reviews[next(iter(self._reviews))]
+        return self._reviews[turn.id]
+
+    def _check_rest(self) -> None:
+        if self._trackers:
+            raise FatalError(f"Agent {self._agent!r} is at work; wait for it, or interrupt it.")
 
     def conflict(self, cwd: Path, way: UndoResult) -> TurnDiffUpdated:
         """Return the conflicts of an undo as a diff."""

@@ -83,6 +83,7 @@ class Foreground:
         self._turn_id = ""
         self._ended = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._live_code = asyncio.Lock()  # where it awaits, a sub-agent's waits for it to end
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._interrupt: BaseException | None = None
         self._waited = 0.0
@@ -284,8 +285,9 @@ class Foreground:
     async def _run_async(self, work: Work) -> None:
         with self._outcome(work):
             if work.kind == "python":
-                with self._host.guard(), stoppable(work):
-                    value = await work.run()
+                async with self._live_code:
+                    with self._host.guard(), stoppable(work):
+                        value = await work.run()
             else:
                 value = await work.run()
             work.finish(value)

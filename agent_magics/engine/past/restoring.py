@@ -6,7 +6,12 @@ from typing import Any
 
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
-from agent_magics.protocol.events import PlanUpdated, SubAgentChanged, VariablesKnown
+from agent_magics.protocol.events import (
+    CellChanged,
+    PlanUpdated,
+    SubAgentChanged,
+    VariablesKnown,
+)
 from agent_magics.protocol.items import ToolCallOutput, UserMessage, output_kind_of, text_of
 from agent_magics.protocol.records import (
     AdditionsWaiting,
@@ -93,6 +98,8 @@ def _recall(conversation: Conversation, done: Done) -> None:
             conversation.sub_agents[name] = done
         case VariablesKnown(variables=variables):
             conversation.know(variables)
+        case CellChanged():
+            conversation.cell_changes.append(done)
         case ResultKept(name=name, text=text, what=what):
             conversation.handles.restore(name, text, what)
 

@@ -24,7 +24,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model, RemembersOutputs
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.events import Event, PlanUpdated, VariablesKnown
+from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.tools import ToolOutput
 
@@ -117,6 +117,8 @@ def _context(
             conversation.plan = tuple(fields["steps"])
         elif kind is VariablesKnown:
             conversation.know(fields["variables"])
+        elif kind is CellChanged:
+            conversation.cell_changes.append(CellChanged(turn_id=turn_id, **fields))
         channels.outbox.emit(turn_id, kind, **fields)
 
     parent = setup.parent

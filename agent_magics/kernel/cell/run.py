@@ -32,6 +32,7 @@ from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
+    CellChanged,
     DynamicToolCallRequest,
     Event,
     ModelInformed,
@@ -178,6 +179,8 @@ class CellRun:
 
     def _hear(self, event: Event) -> None:
         """Apply an event to the status line at once; on the engine's thread."""
+        if isinstance(event, CellChanged):
+            self._lab.on_cell_changed(self.agent, event)
         foot = self._foot
         if foot is not None:
             foot.hear(event)
@@ -259,6 +262,8 @@ class CellRun:
         open_forms = map(self._call_blocks.get, self._open.form_calls)
         if not block.done and any(block is each for each in open_forms):
             return  # a server's progress must not replace its open form
+        if block.kind == "changes" and self._live and self.cell:
+            self._lab.changing.setdefault(self.cell, []).append((self.agent, self._turn_id))
         if self._console is not None:
             self._console.show(block)
         elif self._live and is_wait(block) and not block.done:

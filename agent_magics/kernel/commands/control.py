@@ -12,12 +12,14 @@ from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.publishing import publish_text, redraw
+from agent_magics.kernel.commands.changes.diff import show_diff
+from agent_magics.kernel.commands.changes.review import review
+from agent_magics.kernel.commands.changes.undo import redo, undo
 from agent_magics.kernel.commands.compact import compact_history
 from agent_magics.kernel.commands.conversations.forks import fork
 from agent_magics.kernel.commands.conversations.rewinding import rewind
 from agent_magics.kernel.commands.conversations.sessions import list_sessions, resume
 from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
-from agent_magics.kernel.commands.diff import show_diff
 from agent_magics.kernel.commands.doctor import examine
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
@@ -27,13 +29,13 @@ from agent_magics.kernel.commands.project.language_servers import manage_languag
 from agent_magics.kernel.commands.project.memory import memory_text
 from agent_magics.kernel.commands.project.overview import project_text
 from agent_magics.kernel.commands.project.prompts import prompts_text
+from agent_magics.kernel.commands.project.skill_tests import run_skill_test
 from agent_magics.kernel.commands.project.skills import skills_text
 from agent_magics.kernel.commands.recordings.report import manage_recordings
 from agent_magics.kernel.commands.serving import serve
 from agent_magics.kernel.commands.settings import settings_table, settings_text
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.tool_list import tools_text
-from agent_magics.kernel.commands.undo import redo, undo
 from agent_magics.kernel.commands.usage import describe_usage
 from agent_magics.kernel.commands.welcome import welcome_text
 from agent_magics.kernel.notebook import NotebookAgents
@@ -157,9 +159,16 @@ def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 
 
 def show_skills(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the skills and which of them are used; ``show NAME``, ``trust``."""
+    """List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``."""
     agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, skills_text(agent.config.cwd, arguments))
+    match list(arguments):
+        case ["test", name]:
+            passed, text = run_skill_test(agent, name)
+            publish_text(notebook.shell, text)
+            if not passed:
+                raise FatalError(f"The test of the skill {name} failed.")
+        case _:
+            publish_text(notebook.shell, skills_text(agent.config.cwd, arguments))
 
 
 def show_sub_agents(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
@@ -457,6 +466,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "history": show_history,
     "export": export,
     "diff": show_diff,
+    "review": review,
     "undo": undo,
     "redo": redo,
     "usage": show_usage,

@@ -3,15 +3,19 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import cut_text
+from agent_magics.kernel.interrupt import interruptible
 from agent_magics.kernel.lab.link import CellRef, LabLink, Page
-from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import make_harmless
 
 # Seconds for a page's reply; a closed page sends none.
 LIMIT = 15.0
+# Seconds until a page that has just connected can be heard while the main thread is busy.
+REACH_LIMIT = 5.0
 # The most cells whose read text is kept; characters shown of a changed one.
 _MOST_KEPT, _SHOWN = 2_000, 5_000
 
@@ -20,6 +24,7 @@ _NO_PAGE = (
     "agent-magics extension (`%agent doctor` shows whether it is connected). Do not write the "
     "notebook's file; give the person the code instead."
 )
+_UNSEEN = "no page of JupyterLab with the agent-magics extension can be reached"
 _NO_CELL = (
     "The notebook tools work for an agent that runs in a %%agent cell of a notebook; this one "
     "runs in a console or from other code."
@@ -110,6 +115,34 @@ class LabDocument:
         if "refused" in reply:
             raise RespondToModel(f"Nothing was done: {reply['refused']}.")
         return reply.get("value")
+
+    def restore(self, asker: CellRef, cells: Sequence[Mapping[str, Any]], **how: Any) -> Any:
+        """Have a page restore cells, from a cell that holds the main thread.
+
+        Args:
+            asker: the cell that asks.
+            cells: the cells; see ``labextension/src/rewind.ts``.
+            how: further fields of the request.
+
+        Returns:
+            What the page replies: its "path", and for each of "cells" what became of it.
+
+        Raises:
+            FatalError: no page can be reached, or it refuses.
+        """
+        pages = self._link.pages
+        if not pages or not self._link.wait_for_reach(REACH_LIMIT):
+            raise FatalError(_UNSEEN)
+        own = [page for page in pages if page.client == asker.client]
+        answer = self._link.wish((own or pages)[-1], "restore", asker, {"cells": cells, **how})
+        try:
+            with interruptible():
+                reply = answer.result(LIMIT)
+        except TimeoutError:
+            raise FatalError("the page did not answer") from None
+        if "refused" in reply:
+            raise FatalError(str(reply["refused"]))
+        return reply["value"]
 
     def _stale(self, cell_id: str, source: str) -> str:
         """Describe the present text of a cell that was changed meanwhile."""

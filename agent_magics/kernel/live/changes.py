@@ -8,7 +8,14 @@ import ast
 import re
 import types
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,19 +118,20 @@ class Watch:
             was = _Was(before.get(name, _ABSENT), after.get(name, _ABSENT))
             if name in inside:
                 was.saved = self._saved[name]
-            self._weigh(was, change)
+            _weigh(was, change)
             change.was[name] = was
         return change
 
-    def _weigh(self, was: _Was, change: Change) -> None:
-        """Keep the previous value, unless it would take too much memory."""
-        if was.value is _ABSENT:
-            return
-        size = estimate_size(was.value)
-        if change.held + size > HELD_LIMIT:
-            was.value, was.saved, was.is_kept = _ABSENT, None, False
-        else:
-            change.held += size
+
+def _weigh(was: _Was, change: Change) -> None:
+    """Keep the previous value, unless it would take too much memory."""
+    if was.value is _ABSENT:
+        return
+    size = estimate_size(was.value)
+    if change.held + size > HELD_LIMIT:
+        was.value, was.saved, was.is_kept = _ABSENT, None, False
+    else:
+        change.held += size
 
 
 def _saved(value: Any, purse: Purse) -> Saved | None:
@@ -188,7 +196,7 @@ class Changes:
         if not self._changes:
             return None
         change = self._changes.pop()
-        return change, _put_back(change, namespace)
+        return change, _put_back(change, namespace, self._changes)[0]
 
     def of_turns(self, turns: Collection[str]) -> list[Change]:
         """Return the changes by the code of these turns, the newest first."""
@@ -196,28 +204,78 @@ class Changes:
 
     def put_back_turns(
         self, turns: Collection[str], namespace: MutableMapping[str, Any]
-    ) -> dict[str, str]:
-        """Undo the changes by the code of these turns; return the names not restored, and why."""
+    ) -> tuple[dict[str, str], list[Change]]:
+        """Undo the changes by the code of these turns.
+
+        Returns:
+            The names not restored, and why; what `put_forth` takes to revert this.
+        """
         left: dict[str, str] = {}
+        undone = []
         for change in self.of_turns(turns):
-            left |= _put_back(change, namespace)
+            reasons, reverse = _put_back(change, namespace, self._changes)
+            left |= reasons
+            undone.append(reverse)
         kept = [change for change in self._changes if change.turn_id not in turns]
         self._changes = deque(kept, maxlen=_MOST_CHANGES)
+        return left, undone
+
+    def put_forth(
+        self, undone: Sequence[Change], namespace: MutableMapping[str, Any]
+    ) -> dict[str, str]:
+        """Revert `put_back_turns`, once; return the names that stay as they are, and why."""
+        left: dict[str, str] = {}
+        for change in reversed(undone):
+            reasons, reverse = _put_back(change, namespace, undone)
+            left |= reasons
+            if reverse:
+                self.add(reverse)
         return left
 
 
-def _put_back(change: Change, namespace: MutableMapping[str, Any]) -> dict[str, str]:
-    """Undo a run's changes; return the names that were not restored, with the reasons."""
+def _put_back(
+    change: Change, namespace: MutableMapping[str, Any], others: Iterable[Change]
+) -> tuple[dict[str, str], Change]:
+    """Undo a run's changes.
+
+    Args:
+        change: what the run changed.
+        namespace: the person's variables.
+        others: the changes that may be undone after this one.
+
+    Returns:
+        The names that were not restored, with the reasons; the change that was made here.
+    """
     left: dict[str, str] = {}
+    reverse = Change(turn_id=change.turn_id)
+    purse = Purse(COPY_LIMIT)
     for name, was in change.was.items():
         reason = _obstacle(name, was, namespace)
         if reason:
             left[name] = reason
-        elif was.value is _ABSENT:
+            continue
+        there = _Was(namespace.get(name, _ABSENT), was.value)
+        if was.saved is not None and there.value is was.value:
+            there.saved = _saved(there.value, purse)
+            there.is_kept = there.saved is not None
+        _weigh(there, reverse)
+        if was.value is _ABSENT:
             del namespace[name]
         else:
-            namespace[name] = was.value if was.saved is None else was.saved.put_back()
-    return left
+            there.after = was.value if was.saved is None else was.saved.put_back()
+            namespace[name] = there.after
+            _follow(name, was.value, there.after, others)
+        reverse.was[name] = there
+    return left, reverse
+
+
+def _follow(name: str, was: Any, now: Any, changes: Iterable[Change]) -> None:
+    """Have a restored copy stand for the original in the other changes of a variable."""
+    for change in changes:
+        each = change.was.get(name)
+        if each is not None:
+            each.after = now if each.after is was else each.after
+            each.value = now if each.value is was else each.value
 
 
 def _obstacle(name: str, was: _Was, namespace: Mapping[str, Any]) -> str:

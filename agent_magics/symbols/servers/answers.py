@@ -76,9 +76,13 @@ class Positions:
 
 
 def path_of(uri: str) -> Path | None:
-    """Return the file that a URI names, without symlinks; None where it names no local file."""
+    """Return the file that a URI names, without symlinks; None where it names no local file.
+
+    One with a fragment is a cell of a notebook that basedpyright has read by itself, as it was
+    saved. We give it notebooks as they are.
+    """
     parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.fragment:
         return None
     path = unquote(parts.path)
     return Path(real_path(path)) if path.startswith("/") and "\0" not in path else None
@@ -210,6 +214,8 @@ def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdi
     edits: dict[Path, list[TextEdit]] = {}
     for uri, changes in _changes_in(found):
         path = path_of(uri)
+        if path is None and urlsplit(uri).fragment:
+            continue
         if path is None:
             raise NotProvided(
                 f"The rename was refused: it would change {uri[:100]}, no local file."

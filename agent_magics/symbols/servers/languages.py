@@ -18,6 +18,7 @@ _ENDINGS = {
     ".jl": ("julia", "julia"),
     ".rb": ("ruby", "ruby"),
     **dict.fromkeys((".sh", ".bash"), ("bash", "shellscript")),
+    ".ipynb": ("", "python"),  # a server gets the code of its cells
 }
 # Files that servers read besides: their change can change every answer.
 _SETTINGS = frozenset(

@@ -1,7 +1,7 @@
 """The language servers of one project, as symbol tools and edits ask them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class ServerProvider:
         place: the workspace around it.
         limit: seconds for an answer, with the start.
         starts: whether asking starts it; else it answers only where it is ready.
+        texts: the code of notebooks, by file.
     """
 
     manager: ServerManager
@@ -52,11 +53,16 @@ class ServerProvider:
     place: Workplace
     limit: float = ANSWER_LIMIT
     starts: bool = True
+    texts: Mapping[Path, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The server's name."""
         return self.spec.name
+
+    def given(self, texts: Mapping[Path, str]) -> "ServerProvider":
+        """Return the provider with the code of notebooks; see `SymbolProvider`."""
+        return replace(self, texts={**self.texts, **texts})
 
     async def _ask(self, question: "Callable[[Session], Awaitable[Any]]") -> Any:
         server = self.manager.get(self.spec, self.language, self.root)
@@ -65,7 +71,12 @@ class ServerProvider:
         if server is None:
             which = (self.spec, self.language, self.root)
             server = await self.manager.get_or_start(*which, self.place)
-        return await server.ask(question, self.limit, starts=self.starts)
+
+        def ask(session: "Session") -> Awaitable[Any]:
+            session.give(self.texts)
+            return question(session)
+
+        return await server.ask(ask, self.limit, starts=self.starts)
 
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
         """Return the symbols of a file as a tree; see `SymbolProvider`."""

@@ -5,15 +5,16 @@ Each change is one step of the notebook's own undo, shown to the person beforeha
 
 import difflib
 import re
+import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action, ActionKind
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.live import LiveDocument
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.events import PatchApplyEnd
+from agent_magics.protocol.events import CellChanged, PatchApplyEnd
 from agent_magics.protocol.items import InputImage, InputText, Json
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.notebook.cells import document_of
@@ -107,6 +108,8 @@ async def notebook_insert_cell(
     made = await document.request(ctx.turn_id, "insert", after=above, kind=kind, source=written)
     version = document.remember(made["id"], written, kind)
     ctx.emit(PatchApplyEnd, success=True, diff=_diff("", written, "new cell"))
+    place_of_it = {"above": above, "index": made["index"]}
+    _keep(ctx, made["id"], kind, None, written, uuid.uuid4().hex, **place_of_it)
     place = f"cell {made['id']}, number {made['index'] + 1}, version {version}"
     return ToolOutput(
         f"Inserted as {place}.{_note_of_rewriting(source, written)}",
@@ -131,8 +134,10 @@ async def notebook_edit_cell(
     before = document.read_as(cell_id, version)
     kind = document.kind_of(cell_id)
     written = document.as_written(kind, source, before)
-    wish = {"cell": cell_id, "kind": kind, "expected": before, "source": written}
+    step = uuid.uuid4().hex
+    wish = {"cell": cell_id, "kind": kind, "expected": before, "source": written, "step": step}
     await document.request(ctx.turn_id, "edit", **wish)
+    _keep(ctx, cell_id, kind, before, written, step)
     ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, written, cell_id))
     now = document.remember(cell_id, written, kind)
     return ToolOutput(
@@ -161,7 +166,11 @@ async def notebook_delete_cell(
     document = document_of(ctx)
     assert ctx is not None
     before = document.read_as(cell_id, version)
-    await document.request(ctx.turn_id, "delete", cell=cell_id, expected=before)
+    step = uuid.uuid4().hex
+    wish = {"cell": cell_id, "expected": before, "step": step}
+    was = await document.request(ctx.turn_id, "delete", **wish)
+    kind = document.kind_of(cell_id)
+    _keep(ctx, cell_id, kind, before, None, step, above=was["above"], index=was["index"])
     ctx.emit(PatchApplyEnd, success=True, diff=_diff(before, "", cell_id))
     return ToolOutput(f"Cell {cell_id} is deleted.", details={"output": ""})
 
@@ -190,13 +199,16 @@ async def notebook_run_cell(
     assert ctx is not None
     source = document.read_as(cell_id, version)
     # Checked before the code runs: the cell must be able to show the outputs.
-    await _show(document, ctx, cell_id, source, [])
+    step = uuid.uuid4().hex
+    show = partial(document.request, ctx.turn_id, "show", cell=cell_id, expected=source, step=step)
+    await show(outputs=[])
+    _keep(ctx, cell_id, "code", source, source, step)
     output = await ctx.call("python", {"code": source, "where": "live"})
     if output.text.startswith("The person changed the code to:"):
         note = "What was run is not what stands in the cell, so the cell shows no outputs."
     else:
         try:
-            await _show(document, ctx, cell_id, source, _outputs_of(output))
+            await show(outputs=_outputs_of(output))
             note = f"[Cell {cell_id} shows this.]"
         except RespondToModel as error:
             note = f"[It ran, but the cell does not show it. {error}]"
@@ -210,10 +222,18 @@ async def notebook_run_cell(
     return ToolOutput((first, *rest), output.success, details)
 
 
-async def _show(
-    document: LiveDocument, ctx: ToolContext, cell_id: str, source: str, outputs: list[Json]
+def _keep(
+    ctx: ToolContext,
+    cell: str,
+    kind: str,
+    before: str | None,
+    after: str | None,
+    step: str,
+    **place: Any,
 ) -> None:
-    await document.request(ctx.turn_id, "show", cell=cell_id, expected=source, outputs=outputs)
+    """Record a change of a cell, so that a rewind can take it back."""
+    fields = {"cell": cell, "cell_type": kind, "before": before, "after": after}
+    ctx.emit(CellChanged, **fields, **place, step=step)
 
 
 def _outputs_of(output: ToolOutput) -> list[Json]:

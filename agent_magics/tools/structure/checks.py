@@ -58,7 +58,7 @@ async def diagnostics(
     found: list[tuple[str, Diagnostic]] = []
     for path in dict.fromkeys(paths):
         file = await run_on_thread(read_source, path, ctx)
-        server = await server_for(file.path, file.shown, "diagnostics", ctx)
+        server = await server_for(file, "diagnostics", ctx)
         found += [(file.shown, each) for each in sorted(await server.diagnostics(file.path))]
     shown = found if guard.focused else [e for e in found if e[1].severity in _SEVERITIES[:2]]
     page, _ = guard.cap_items(shown)

@@ -31,6 +31,7 @@ from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
+from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
 from agent_magics.tools.structure.sources import SourceFile, read_result, server_for
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
@@ -72,12 +73,14 @@ async def edit_symbol(
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
-        changes = await _renaming(named, text, ctx)
+        changes, left = await _renaming(named, text, ctx)
         places = sum(len(edits) for _, edits in changes)
         what = (
             f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
             f"{number_of(len(changes), 'file')}."
         )
+        if left:
+            what += f" notebook_edit_cell changes what still has the old name: {'; '.join(left)}."
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
@@ -126,8 +129,8 @@ def _check_python(file: SourceFile, edit: TextEdit) -> None:
 
 async def _renaming(
     named: NamedSymbol, name: str, ctx: ToolContext | None
-) -> list[tuple[SourceFile, Sequence[TextEdit]]]:
-    """Return the edits that rename a symbol everywhere, by file.
+) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str]]:
+    """Return the edits that rename a symbol everywhere, by file, and its places in notebooks.
 
     Raises:
         RespondToModel: the name does not fit, there is no server, or a file may not be read.
@@ -137,9 +140,16 @@ async def _renaming(
             f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
         )
     file = named.file
-    server = await server_for(file.path, file.shown, "rename", ctx)
-    start = named.symbol.selection.start
-    edits = await server.rename(file.path, start, name)
+    server = await server_for(file, "rename", ctx)
+    notebooks = await notebooks_with(named.symbol.name, file, ctx)
+    server = server.given(texts_of(notebooks))
+    edits = dict(await server.rename(file.path, named.symbol.selection.start, name))
+    left = [
+        f"{notebook.shown} {notebook.lines(each.range)}"
+        for path, notebook in notebooks.items()
+        for each in edits.get(path, ())
+    ]
+    edits = {path: each for path, each in edits.items() if not is_notebook(path.name)}
     if not any(edits.values()):
         raise RespondToModel(f"{server.name} renames nothing for {named}.")
     found: list[tuple[SourceFile, Sequence[TextEdit]]] = []
@@ -150,7 +160,7 @@ async def _renaming(
                 f"{named.name_path} was not renamed: it is used in a file that may not be read."
             )
         found.append((each, changes))
-    return found
+    return found, left
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

@@ -7,7 +7,9 @@ agents as wholes, lines with a magic or a command as blank statements of the sam
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,22 @@ from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook, resolve_path, shown_path
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.parsing import parse_symbols
+from agent_magics.symbols.parsing import PYTHON, parse_symbols
 from agent_magics.symbols.provider import Symbol
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
-from agent_magics.tools.structure.sources import CodeCell, SourceFile, folder_of, read_source
+from agent_magics.tools.structure.sources import (
+    CodeCell,
+    SourceFile,
+    folder_of,
+    read_source,
+    scan,
+)
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
 _MAGIC_LINE = re.compile(r"^(\s*)(?:([\w.,\s]+=)\s*)?(?:[%!].*|\?.*|[\w.]+\?+\s*)$", re.MULTILINE)
 _MOST_READ = 2_000  # cells
+MOST_NOTEBOOKS = 50  # in which one name is sought
 
 
 def is_notebook(path: str) -> bool:
@@ -65,8 +74,51 @@ async def read_open_notebook(ctx: ToolContext | None) -> SourceFile | None:
     return _as_source(real, shown_path(real, folder_of(ctx)), parts)
 
 
+async def notebooks_with(
+    name: str, definer: SourceFile, ctx: ToolContext | None
+) -> dict[Path, SourceFile]:
+    """Return the notebooks of the workspace in whose code a name stands, at most `MOST_NOTEBOOKS`.
+
+    The open one is read as it stands in the page.
+
+    Args:
+        name: the name.
+        definer: the file that defines it; where it is a notebook, it is one of them.
+        ctx: the call.
+    """
+    if definer.code_path.suffix not in PYTHON:
+        return {}
+
+    def saved() -> Iterator[SourceFile]:
+        # A file may have other letters as escapes.
+        files = scan(".", ctx, name if name.isascii() else "", lambda each: is_notebook(str(each)))
+        for file in files:
+            with suppress(RespondToModel):
+                yield _of_json(file)
+
+    opened = await read_open_notebook(ctx)
+    known = [each for each in (opened, definer if definer.cells else None) if each is not None]
+    found = {each.path: each for each in known}
+    others = (each for each in saved() if each.path not in found and name in each.text)
+    more = await run_on_thread(lambda: list(islice(others, MOST_NOTEBOOKS)))
+    return {**found, **{each.path: each for each in more}}
+
+
+def texts_of(notebooks: Mapping[Path, SourceFile]) -> dict[Path, str]:
+    """Return the code of notebooks, for a language server."""
+    return {path: file.text for path, file in notebooks.items()}
+
+
 def _read_saved(path: str, ctx: ToolContext | None) -> SourceFile:
-    file = read_source(path, ctx)
+    return _of_json(read_source(path, ctx))
+
+
+def _of_json(file: SourceFile) -> SourceFile:
+    """Return a notebook, given as the text of its file, as its code.
+
+    Raises:
+        RespondToModel: it is no notebook.
+    """
     try:
         cells = json.loads(file.text)["cells"]
         parts = [

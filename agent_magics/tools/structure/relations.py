@@ -1,10 +1,11 @@
 """``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
@@ -22,7 +23,7 @@ from agent_magics.tools.files.access import (
 )
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook
+from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
 from agent_magics.tools.structure.sources import (
     Listing,
     SourceFile,
@@ -32,6 +33,8 @@ from agent_magics.tools.structure.sources import (
     read_source,
     server_for,
 )
+
+Notebooks: TypeAlias = Mapping[Path, SourceFile]
 
 _LONGEST_LINE = 200
 _LONGEST_HOVER = 2_000
@@ -94,10 +97,11 @@ class Places(Listing[Place]):
 
 
 def _readable(
-    locations: Sequence[Location], ctx: ToolContext | None
+    locations: Sequence[Location], notebooks: Notebooks, ctx: ToolContext | None
 ) -> tuple[list[tuple[SourceFile, Location]], int]:
     """Return the locations in files that the call may read, in order, and how many others."""
-    files = read_results({each.path for each in locations}, ctx)
+    others = {each.path for each in locations if each.path not in notebooks}
+    files = {**read_results(others, ctx), **notebooks}
     found = []
     for each in sorted(set(locations)):
         file = files[each.path]
@@ -107,9 +111,13 @@ def _readable(
 
 
 async def _places(
-    locations: Sequence[Location], heading: str, guard: OutputGuard, ctx: ToolContext | None
+    locations: Sequence[Location],
+    heading: str,
+    guard: OutputGuard,
+    ctx: ToolContext | None,
+    notebooks: Notebooks = MappingProxyType({}),
 ) -> Places:
-    readable, withheld = await run_on_thread(_readable, locations, ctx)
+    readable, withheld = await run_on_thread(_readable, locations, notebooks, ctx)
     page, _ = guard.cap_items(readable)
     shown = [Place(file, each) for file, each in page]
     return Places(shown, len(readable), withheld, heading, guard)
@@ -142,16 +150,24 @@ async def references(
     """
     guard = OutputGuard(detail_level, offset, limit)
     named = await find_one(name_path, path, ctx)
-    server = await server_for(named.symbol.path, named.file.shown, "references", ctx)
-    start = named.symbol.selection.start
-    found = await server.references(named.symbol.path, start, declaration=False)
+    server = await server_for(named.file, "references", ctx)
+    symbol = named.symbol
+    notebooks = await notebooks_with(symbol.name, named.file, ctx)
+    server = server.given(texts_of(notebooks))
+    found = await server.references(symbol.path, symbol.selection.start, declaration=False)
+    found = tuple(each for each in found if _is_shown(each.path, notebooks))
     files = len({each.path for each in found})
     heading = (
         f"{named} is used in {number_of(len(set(found)), 'place')} of {number_of(files, 'file')}:"
         if found
         else f"{named} is used nowhere that {server.name} sees."
     )
-    return await _places(found, heading, guard, ctx)
+    return await _places(found, heading, guard, ctx, notebooks)
+
+
+def _is_shown(path: Path, notebooks: Notebooks) -> bool:
+    """Tell whether a place is no stale one of a notebook that the server got some time ago."""
+    return path in notebooks or not is_notebook(path.name)
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -182,7 +198,7 @@ async def definition(
         )
     file = await run_on_thread(read_source, path, ctx)
     position = _position_of(name, line, file)
-    server = await server_for(file.path, file.shown, "definition", ctx)
+    server = await server_for(file, "definition", ctx)
     found = await server.definition(file.path, position)
     heading = f"{name} is defined at:" if found else f"{server.name} knows no definition of {name}."
     places = await _places(found, heading, guard, ctx)
@@ -209,7 +225,7 @@ async def _describe_named(
         return Places((), 0, 0, f"{name} exists in the live kernel alone.", guard, str(live))
     place = Place(named.file, Location(named.symbol.path, named.symbol.range))
     what = f"{named.symbol.kind} {named.name_path}{named.symbol.detail}"
-    server = await provider_for(named.symbol.path, ctx)
+    server = await provider_for(named.file, ctx)
     if server is not None:
         what = (await server.hover(named.symbol.path, named.symbol.selection.start)).strip()
     more = "\n".join([what[:_LONGEST_HOVER], *([] if live is None else [str(live)])])
@@ -255,9 +271,9 @@ async def call_graph(
     if not 1 <= depth <= _MOST_DEPTH:
         raise RespondToModel(f"depth is {depth}, but has to be from 1 to {_MOST_DEPTH}.")
     named = await find_one(name_path, path, ctx)
-    server = await server_for(named.symbol.path, named.file.shown, "call_graph", ctx)
+    server = await server_for(named.file, "call_graph", ctx)
     walk = _CallWalk(server, direction, ctx)
-    await walk.follow(named.symbol.path, named.symbol.selection.start, 1, depth)
+    await walk.follow(named.symbol, named.file, 1, depth)
     return CallTree(named, direction, walk.lines, walk.withheld, server.name)
 
 
@@ -300,32 +316,43 @@ class _CallWalk:
 
     def __init__(self, server: SymbolProvider, direction: str, ctx: ToolContext | None) -> None:
         self._ctx = ctx
-        self._ask = server.incoming_calls if direction == "callers" else server.outgoing_calls
+        self._server, self._direction = server, direction
         self._seen: set[tuple[Path, Position]] = set()
         self.lines: list[str] = []
         self.withheld = 0
 
-    async def follow(self, path: Path, start: Position, level: int, depth: int) -> None:
-        """Add the calls of the function at a position, and theirs up to `depth`."""
-        self._seen.add((path, start))
-        calls: Sequence[Call] = await self._ask(path, start)
-        for call in calls:
+    async def follow(self, symbol: Symbol, file: SourceFile, level: int, depth: int) -> None:
+        """Add the calls of a function of a file, and theirs up to `depth`."""
+        self._seen.add((symbol.path, symbol.selection.start))
+        notebooks = await notebooks_with(symbol.name, file, self._ctx)
+        for call in await self._calls(symbol, notebooks):
             if len(self.lines) >= _MOST_CALLS:
                 return
-            symbol = call.symbol
-            file = await run_on_thread(read_result, symbol.path, self._ctx)
-            if file is None:
+            other = call.symbol
+            found = notebooks.get(other.path)
+            found = found or await run_on_thread(read_result, other.path, self._ctx)
+            if found is None:
                 self.withheld += 1
                 continue
-            key = (symbol.path, symbol.selection.start)
-            again = key in self._seen
-            self.lines.append(f"{'  ' * level}{self._line(call, symbol, file)}{' …' * again}")
+            again = (other.path, other.selection.start) in self._seen
+            line = _call_line(call, found, found if self._direction == "callers" else file)
+            self.lines.append(f"{'  ' * level}{line}{' …' * again}")
             if level < depth and not again:
-                await self.follow(symbol.path, symbol.selection.start, level + 1, depth)
+                await self.follow(other, found, level + 1, depth)
 
-    def _line(self, call: Call, symbol: Symbol, file: SourceFile) -> str:
-        name = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name
-        where = f"{file.shown}:{file.lines(symbol.range)} {name}"
-        numbers = sorted({each.start.line + 1 for each in call.ranges})
-        shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
-        return f"{where} (called in line {shown})" if numbers else where
+    async def _calls(self, symbol: Symbol, notebooks: Notebooks) -> Iterator[Call]:
+        server = self._server.given(texts_of(notebooks))
+        ask = server.incoming_calls if self._direction == "callers" else server.outgoing_calls
+        calls = await ask(symbol.path, symbol.selection.start)
+        return (each for each in calls if _is_shown(each.symbol.path, notebooks))
+
+
+def _call_line(call: Call, file: SourceFile, caller: SourceFile) -> str:
+    """Return a call as a line; its places are in the file of the caller."""
+    symbol = call.symbol
+    name = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name
+    where = f"{file.shown}:{file.lines(symbol.range)} {name}"
+    starts = {each.start.line: Range(each.start, each.start) for each in sorted(call.ranges)}
+    lines = [caller.lines(each) for each in starts.values()]
+    shown = ", ".join((*lines[:8], *(["…"] if len(lines) > 8 else [])))
+    return f"{where} (called in {'' if caller.cells else 'line '}{shown})" if lines else where

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -83,6 +83,11 @@ class SourceFile:
     text: str
     cells: tuple[CodeCell, ...] = ()
 
+    @property
+    def code_path(self) -> Path:
+        """The file, by whose ending its language is known; a notebook is Python."""
+        return self.path.with_suffix(".py") if self.cells else self.path
+
     @cached_property
     def source(self) -> SourceText:
         """The text with its lines."""
@@ -141,8 +146,13 @@ def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, S
     return {path: read_result(path, ctx) for path in sorted(set(paths))}
 
 
-def scan(path: str, ctx: ToolContext | None, needle: str = "") -> Iterator[SourceFile]:
-    """Yield the source files below a folder that `can_parse` and whose text holds `needle`.
+def scan(
+    path: str,
+    ctx: ToolContext | None,
+    needle: str = "",
+    accepts: Callable[[Path], bool] = can_parse,
+) -> Iterator[SourceFile]:
+    """Yield the files below a folder that are accepted by name and whose text holds `needle`.
 
     Hidden and ignored files and what the call may not read are left out, as in a search.
 
@@ -151,7 +161,7 @@ def scan(path: str, ctx: ToolContext | None, needle: str = "") -> Iterator[Sourc
     """
     walk = begin_walk(path, ctx)
     cwd, sought = folder_of(ctx), needle.encode()
-    files = _files_of(walk, ctx)
+    files = _files_of(walk, ctx, accepts)
     for batch in files.batches():
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
@@ -165,10 +175,12 @@ def scan(path: str, ctx: ToolContext | None, needle: str = "") -> Iterator[Sourc
                     yield found
 
 
-def _files_of(walk: Walk, ctx: ToolContext | None) -> SearchedFiles:
+def _files_of(
+    walk: Walk, ctx: ToolContext | None, accepts: Callable[[Path], bool]
+) -> SearchedFiles:
     return SearchedFiles(
         walk.path,
-        lambda name: can_parse(Path(name)),
+        lambda name: accepts(Path(name)),
         walk.judge,
         walk.is_withheld,
         walk.is_cancelled,
@@ -184,31 +196,34 @@ def _decoded(path: Path, shown: str, data: bytes) -> SourceFile | None:
         return None
 
 
-async def provider_for(path: Path, ctx: ToolContext | None) -> SymbolProvider | None:
-    """Return the language server for a file; None where there is none."""
+async def provider_for(file: SourceFile, ctx: ToolContext | None) -> SymbolProvider | None:
+    """Return the language server for a file or notebook; None where there is none."""
     servers = None if ctx is None else ctx.turn.symbols
-    return None if servers is None else await servers.provider_for(path)
+    provider = None if servers is None else await servers.provider_for(file.code_path)
+    if provider is None or not file.cells:
+        return provider
+    return provider.given({file.path: file.text})
 
 
-async def server_for(path: Path, shown: str, what: str, ctx: ToolContext | None) -> SymbolProvider:
-    """Return the language server for a file.
+async def server_for(file: SourceFile, what: str, ctx: ToolContext | None) -> SymbolProvider:
+    """Return the language server for a file or notebook.
 
     Args:
-        path: the file.
-        shown: its name.
+        file: the file.
         what: what is not known without a server, for the error.
         ctx: the call.
 
     Raises:
         RespondToModel: there is none.
     """
-    provider = await provider_for(path, ctx)
+    provider = await provider_for(file, ctx)
     if provider is None:
         servers = None if ctx is None else ctx.turn.symbols
-        missing = "" if servers is None else f" {servers.missing(path)}"
+        missing = "" if servers is None else f" {servers.missing(file.code_path)}"
         raise RespondToModel(
-            f"{what} needs a language server, and none is set up for {shown}.{missing} Without one "
-            "there are symbols and their edits, except rename; grep_files finds a name as text."
+            f"{what} needs a language server, and none is set up for {file.shown}.{missing} "
+            "Without one there are symbols and their edits, except rename; grep_files finds a name "
+            "as text."
         )
     return provider
 
@@ -221,7 +236,7 @@ async def symbols_of(file: SourceFile, ctx: ToolContext | None) -> tuple[Symbol,
     """
     if can_parse(file.path):
         return _parse(file.path, file.text, file.shown)
-    provider = await provider_for(file.path, ctx)
+    provider = await provider_for(file, ctx)
     if provider is None:
         raise RespondToModel(
             f"The symbols of {file.shown} are not known: there is neither a language server nor a "

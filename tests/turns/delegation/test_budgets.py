@@ -10,7 +10,7 @@ from agent_magics.dispatch.turn.agents import AgentBudget
 from agent_magics.protocol.items import Usage
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs
-from tests.turns.delegation.test_spawning import hang, reports, spawn, wait
+from tests.turns.delegation.test_spawning import reports, spawn, stick, wait
 
 USAGE = Usage(input_tokens=900, output_tokens=100)
 LOOK = Call("list_dir", {"path": "."})
@@ -18,7 +18,7 @@ LOOK = Call("list_dir", {"path": "."})
 
 def tree(child, *main, **options):
     model = TreeModel(USAGE, main=main, explore_1=child)
-    return model, Agent(model, ["coding", hang], approval="never", **options)
+    return model, Agent(model, ["coding", stick], approval="never", **options)
 
 
 def test_requests_hold_with_the_summary():
@@ -49,7 +49,7 @@ def test_costs_hold():
 
 
 def test_seconds_stop_what_is_at_work():
-    _, agent = tree([Call("hang")], spawn(budget={"seconds": 0.05}), wait(), "Done.")
+    _, agent = tree([Call("stick")], spawn(budget={"seconds": 0.05}), wait(), "Done.")
     with agent:
         agent.run_sync("Go.")
     assert "has been stopped (its budget (seconds=0.05) is used up)" in reports(agent)[0]
@@ -91,7 +91,7 @@ def test_the_budget_of_the_parents_run_ends_its_sub_agents():
 
 
 def test_a_parent_that_ends_at_its_budget_leaves_none_behind():
-    _, agent = tree([Call("hang")], spawn(), Call("list_agents"), "Summary.", max_turns=2)
+    _, agent = tree([Call("stick")], spawn(), Call("list_agents"), "Summary.", max_turns=2)
     with agent:
         assert agent.run_sync("Go.").budget == "max_turns=2"
         child = agent.sub_agents.agents["explore-1"]

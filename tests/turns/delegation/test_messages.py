@@ -14,7 +14,7 @@ from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import UserMessage
 from tests.support.models.tree import TreeModel
-from tests.support.turns import PATIENCE, outputs
+from tests.support.turns import PATIENCE, outputs, sticking
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
 
 
@@ -66,14 +66,7 @@ def test_one_at_work_reads_a_message_after_its_call():
 
 
 def test_a_message_that_interrupts_stops_what_it_does():
-    begun = threading.Event()
-
-    @tool(mutating=False, parallel=True)
-    def stick(ctx: ToolContext) -> str:
-        """Return when the turn is stopped."""
-        begun.set()
-        assert ctx.cancelled.wait(PATIENCE)
-        return ""
+    begun, stick = sticking()
 
     @tool(mutating=False, parallel=True)
     def see() -> str:
@@ -154,23 +147,11 @@ def test_a_tree_is_replayed_whatever_order_its_agents_end_in(tmp_path):
     assert texts == {"explore-1": "One.", "explore-2": "Two."}
 
 
-@tool(mutating=False, parallel=True)
-def stick(ctx: ToolContext) -> str:
-    """Return when the turn is stopped."""
-    assert ctx.cancelled.wait(PATIENCE)
-    return ""
-
-
 @contextmanager
 def at_work(*more):
     """Start a sub-agent that sticks in its first call; yield its agent, the model and itself."""
-    begun = threading.Event()
-
-    def begin(request):
-        begun.set()
-        return Call("stick")
-
-    model = TreeModel(main=[spawn(), "On its way.", "I see."], explore_1=[begin, *more])
+    begun, stick = sticking()
+    model = TreeModel(main=[spawn(), "On its way.", "I see."], explore_1=[Call("stick"), *more])
     with agent_with(model, stick) as agent:
         agent.run_sync("Go.")
         assert begun.wait(PATIENCE)

@@ -1,28 +1,19 @@
 """Sub-agents of a conversation that is resumed: ended ones are known, stopped ones can go on."""
 
 import shutil
-import threading
 
-from agent_magics import Agent, Call, ToolContext, conversations, tool
+from agent_magics import Agent, Call, conversations, tool
 from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.records.places import rollout_folder
 from tests.support.models.tree import TreeModel
-from tests.support.turns import PATIENCE, outputs
+from tests.support.turns import PATIENCE, outputs, sticking
 from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
 
 
 def test_a_stopped_one_goes_on_after_a_restart():
-    begun = threading.Event()
-
-    @tool(mutating=False, parallel=True)
-    def stick(ctx: ToolContext) -> str:
-        """Return when the turn is stopped."""
-        begun.set()
-        assert ctx.cancelled.wait(PATIENCE)
-        return ""
-
+    begun, stick = sticking()
     model = TreeModel(
         main=[[spawn(), spawn("Stick.")], wait(), "The first has ended."],
         explore_1=["Found."],
@@ -103,15 +94,7 @@ def test_what_was_spent_counts_after_a_restart():
 
 def killed(tmp_path, monkeypatch, **spawned):
     """Return a conversation as it is on disk when its kernel is killed with a sub-agent at work."""
-    begun = threading.Event()
-
-    @tool(mutating=False, parallel=True)
-    def stick(ctx: ToolContext) -> str:
-        """Return when the turn is stopped."""
-        begun.set()
-        assert ctx.cancelled.wait(PATIENCE)
-        return ""
-
+    begun, stick = sticking()
     model = TreeModel(main=[spawn("Stick.", **spawned), "On its way."], explore_1=[Call("stick")])
     with agent_with(model, stick) as agent:
         agent.run_sync("Go.")

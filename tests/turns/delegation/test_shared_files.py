@@ -2,11 +2,14 @@
 
 import threading
 
+import pytest
+
 from agent_magics import Call, tool
+from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from tests.support.models.tree import TreeModel
-from tests.support.turns import PATIENCE, of_kind, outputs
-from tests.turns.delegation.test_spawning import agent_with, spawn, wait
+from tests.support.turns import PATIENCE, of_kind, outputs, sticking
+from tests.turns.delegation.test_spawning import agent_with, reports, spawn, wait
 
 
 def patch(before, after, path="a.txt"):
@@ -59,6 +62,27 @@ def test_what_both_changed_is_undone_together(tmp_path):
         assert (tmp_path / "a.txt").read_text() == "three\n"  # it had read it: nothing was told
         agent.session.conversation.files.journal_in(tmp_path).undo()
     assert (tmp_path / "a.txt").read_text() == "one\n"
+
+
+def test_the_changes_of_one_are_undone_alone_and_the_model_is_told(tmp_path):
+    begun, stick = sticking()
+    model = TreeModel(
+        main=[[worker(), worker()], wait("worker-1"), "On its way.", "I see."],
+        worker_1=[patch("one", "two"), "Changed."],
+        worker_2=[patch("uno", "due", "b.txt"), Call("stick")],
+    )
+    with agent_in(tmp_path, model, stick) as agent:
+        agent.run_sync("Go.")
+        assert begun.wait(PATIENCE)
+        with pytest.raises(FatalError, match="worker-2 is at work; stop it first"):
+            agent.undo(sub_agent="worker-2")
+        way = agent.undo(sub_agent="worker-1")
+        assert way.paths == (str(tmp_path / "a.txt"),)
+        agent.run_sync("And?")
+        said = "\n".join(reports(agent))
+        assert "undid the changes to files of your sub-agent worker-1: a.txt." in said
+    assert (tmp_path / "a.txt").read_text() == "one\n"
+    assert (tmp_path / "b.txt").read_text() == "due\n"
 
 
 def test_the_parent_is_told_before_it_writes_and_may_go_on(tmp_path):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agent_magics import Agent, Call, ScriptedModel, ToolContext, tool
+from agent_magics import Agent, Call, ScriptedModel, tool
 from agent_magics.config_files.places import config_folder
 from agent_magics.delegation.pool import AT_A_TIME, MOST
 from agent_magics.dispatch.turn.agents import SpawnRequest
@@ -13,7 +13,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import UserMessage
 from tests.support.models.tree import TreeModel
-from tests.support.turns import PATIENCE, assert_valid, of_kind, outputs
+from tests.support.turns import PATIENCE, assert_valid, of_kind, outputs, sticking
 
 
 def spawn(task="Look.", **arguments):
@@ -216,17 +216,13 @@ def test_an_interrupt_of_the_parent_ends_all():
     assert asyncio.run(main()) == ["stopped", "stopped"]
 
 
-@tool(mutating=False, parallel=True)
-def hang(ctx: ToolContext) -> str:
-    """Return when the turn is stopped."""
-    assert ctx.cancelled.wait(PATIENCE)
-    return ""
+_, stick = sticking()
 
 
 def test_close_ends_what_waits_and_what_runs():
-    scripts = {f"explore_{n}": [Call("hang")] for n in range(1, 7)}
+    scripts = {f"explore_{n}": [Call("stick")] for n in range(1, 7)}
     model = TreeModel(main=[[spawn() for _ in range(6)], "On their way."], **scripts)
-    agent = agent_with(model, hang)
+    agent = agent_with(model, stick)
     agent.run_sync("Go.")
     agent.close()
     assert {child.status for child in agent.sub_agents.agents.values()} == {"stopped"}
@@ -235,9 +231,9 @@ def test_close_ends_what_waits_and_what_runs():
 def test_wait_gives_up_at_its_time_out():
     model = TreeModel(
         main=[spawn(), wait(timeout_ms=10), Call("close_agent", {"id": "explore-1"}), wait(), "."],
-        explore_1=[Call("hang")],
+        explore_1=[Call("stick")],
     )
-    with agent_with(model, hang) as agent:
+    with agent_with(model, stick) as agent:
         agent.run_sync("Go.")
     said = [text for _, text in outputs(agent)]
     assert "None has ended within 0.01 s. At work: explore-1." in said[1]
@@ -272,16 +268,8 @@ def test_a_program_awaits_a_handle():
 
 
 def test_a_handle_is_closed():
-    begun = threading.Event()
-
-    @tool(mutating=False, parallel=True)
-    def hang(ctx: ToolContext) -> str:
-        """Return when the turn is stopped."""
-        begun.set()
-        assert ctx.cancelled.wait(PATIENCE)
-        return ""
-
-    with agent_with(TreeModel(explore_1=[Call("hang")]), hang) as agent:
+    begun, stick = sticking()
+    with agent_with(TreeModel(explore_1=[Call("stick")]), stick) as agent:
         handle = agent.spawn("Look.")
         assert begun.wait(PATIENCE)
         handle.close()
@@ -330,7 +318,7 @@ def test_one_of_a_new_conversation_outlives_the_end_of_its_namesake():
 
     def begin(request):
         begun.set()
-        return Call("hang")
+        return Call("stick")
 
     async def reset_and_start(agent, old):
         agent.session.reset()
@@ -342,7 +330,7 @@ def test_one_of_a_new_conversation_outlives_the_end_of_its_namesake():
         return [(each.name, each.status, each.text) for each in (old, new)]
 
     model = TreeModel(main=[spawn(), "On its way."], explore_1=[begin, "New."])
-    with agent_with(model, hang) as agent:
+    with agent_with(model, stick) as agent:
         agent.run_sync("Go.")
         assert begun.wait(PATIENCE)
         old = agent.sub_agents.agents["explore-1"]

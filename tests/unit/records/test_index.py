@@ -1,7 +1,11 @@
 """The list of conversations: what records say, whatever becomes of the index."""
 
+import itertools
 import json
 import os
+import random
+import select
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +17,7 @@ from agent_magics.protocol.records import RecordBegun
 from agent_magics.records import index
 from agent_magics.records.index import list_conversations
 from agent_magics.records.retention import delete, pin, remove_old
-from tests.support.forks import start
+from tests.support.forks import child, start
 
 
 def record(folder: Path, number: int, *nouns, day: str = "2026/01/01", at: int = 0) -> Path:
@@ -91,6 +95,34 @@ def test_a_line_that_says_nonsense_is_passed_over(tmp_path, line):
     assert [(row.title, row.end) for row in list_conversations(tmp_path)] == [("p", "completed")]
 
 
+@pytest.mark.usefixtures("always_written")
+@pytest.mark.parametrize("then", ["it is finished", "it is cut off"])
+def test_half_a_line_is_read_when_it_is_whole(tmp_path, then):
+    path = record(tmp_path, 5, *turn(1, "One."))
+    line = json.dumps(to_json(TurnStarted(turn_id="t2", prompt="Two. " * 9)), separators=(",", ":"))
+    with path.open("a") as file:
+        file.write(line[:40])
+    assert [row.turns for row in list_conversations(tmp_path)] == [1]
+    if then == "it is finished":
+        with path.open("a") as file:
+            file.write(line[40:] + "\n")
+    else:
+        os.truncate(path, path.stat().st_size - 40)
+        write(path, TurnStarted(turn_id="t2", prompt="Two. " * 9))
+    assert [row.turns for row in list_conversations(tmp_path)] == [2]
+
+
+@pytest.mark.usefixtures("always_written")
+def test_a_record_that_was_cut_off_further_up_is_read_anew(tmp_path):
+    path = record(tmp_path, 5, *turn(1, "One."), *turn(2, "Two."))
+    assert [row.turns for row in list_conversations(tmp_path)] == [2]
+    os.truncate(path, path.read_bytes().index(b"Two."))
+    with path.open("a") as file:
+        file.write('"}\n')
+    write(path, *turn(3, "Three, and this one is longer than what it stands for. " * 9))
+    assert [row.turns for row in list_conversations(tmp_path)] == [3]
+
+
 def test_where_there_is_no_folder_there_are_none(tmp_path):
     assert list_conversations(tmp_path / "none") == []
 
@@ -129,3 +161,38 @@ def test_several_kernels_write_the_index_at_once(tmp_path):
     (tmp_path / index.FILE).unlink()
     assert list_conversations(tmp_path) == said
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [index.FILE]
+
+
+def work_until_killed(folder: Path, which: int, progress: int) -> None:
+    """Add conversations, write on in pieces, and list; a byte of progress after each step."""
+    for number in itertools.count():
+        path = record(folder, 10_000 * which + number, *turn(1, f"p{which}-{number}"))
+        line = json.dumps(to_json(TurnStarted(turn_id="t2", prompt="More.")), separators=(",", ":"))
+        for piece in (line[:30], line[30:] + "\n"):
+            with path.open("a") as file:
+                file.write(piece)
+            list_conversations(folder)
+            os.write(progress, b".")
+
+
+@pytest.mark.usefixtures("always_written")
+@pytest.mark.parametrize("seed", range(5))
+def test_kernels_that_write_the_index_are_killed_at_any_moment(tmp_path, seed):
+    """What is listed is what the files say, and what the killed were writing is removed."""
+    chance = random.Random(seed)
+    for life in range(6):
+        reader, writer = os.pipe()
+        with ExitStack() as kernels, os.fdopen(reader, "rb", 0) as steps, os.fdopen(writer):
+            for which in (1, 2):
+                act = partial(work_until_killed, tmp_path, 10 * life + which, writer)
+                kernels.enter_context(child(act))
+            steps.read(1)
+            for _ in range(chance.randrange(1, 12)):
+                steps.read(1)
+            # Half a step more or less: anywhere in the writing of records and of the index.
+            select.select([], [], [], chance.random() / 200)
+        listed = list_conversations(tmp_path)
+        assert len(listed) == len([*tmp_path.glob("*/*/*/*.jsonl")])
+        assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [index.FILE]
+        (tmp_path / index.FILE).unlink()
+        assert list_conversations(tmp_path) == listed

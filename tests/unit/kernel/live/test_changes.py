@@ -5,6 +5,8 @@ from typing import Any
 import numpy
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics.kernel.live import changes, saved_values
 from agent_magics.kernel.live.changes import Change, Changes, Watch, names_in
@@ -214,3 +216,57 @@ def test_a_thousand_variables_that_may_be_asked_nothing():
     assert put_back(change, namespace) == {}
     assert namespace["v1"] == [1] * 20
     assert namespace["v8"] is values[0]
+
+
+STEPS = (
+    "x = {new}",
+    "x.append({new}) if isinstance(x, list) else None",
+    "x = [x]",
+    "y = x",
+    "del y",
+    "frame['a'] = {new}",
+    "frame.loc[0, 'a'] = {new}",
+    "array[0] = {new}",
+    "array = array + 1",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), min_size=1, max_size=8))
+def test_turns_go_back_forth_and_back_again(steps):
+    """Each run is a turn; what they did is undone from any of them on, and done again."""
+    namespace = {
+        "x": [1],
+        "y": 0,
+        "frame": pandas.DataFrame({"a": [1, 2]}),
+        "array": numpy.array([1, 2]),
+    }
+    kept, states, turns = Changes(), [as_dict(namespace)], []
+    for number, (code, new) in enumerate(steps):
+        if code == "del y" and "y" not in namespace:
+            continue
+        change = ran(code.format(new=new), namespace)
+        change.turn_id = str(number)
+        kept.add(change)
+        states.append(as_dict(namespace))
+        turns.append(str(number))
+    for first in (len(turns) - 1, 0, 0):
+        back, undone = kept.put_back_turns(turns[first:], namespace)
+        assert (back, as_dict(namespace)) == ({}, states[first])
+        forth = kept.put_forth(undone, namespace)
+        assert (forth, as_dict(namespace)) == ({}, states[-1])
+
+
+def as_dict(namespace: dict[str, Any]) -> str:
+    """Return the variables in the order in which they were there first."""
+    order = ("x", "y", "frame", "array")
+    return repr({name: namespace[name] for name in order if name in namespace})
+
+
+def test_what_was_assigned_since_stays_when_turns_are_done_again():
+    namespace: dict[str, Any] = {"a": 1, "b": [1]}
+    kept = Changes()
+    kept.add(ran("a = 2\nb.append(2)", namespace))
+    _, undone = kept.put_back_turns({""}, namespace)
+    namespace["a"] = "mine"
+    assert set(kept.put_forth(undone, namespace)) == {"a"}
+    assert visible(namespace) == {"a": "mine", "b": [1, 2]}

@@ -10,7 +10,8 @@ import pytest
 
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.tools import definition, edit_symbol, symbols
+from agent_magics.symbols.provider import Location, Position, Range
+from agent_magics.tools import definition, edit_symbol, references, symbols
 from agent_magics.tools.structure.live import find_live
 from tests.support.contexts import make_context
 
@@ -100,6 +101,38 @@ def test_the_open_one_is_read_from_its_page(ctx):
     assert "cell 7 (gggg):1 variable unsaved" in read(symbols, ctx, query="saved")
     body = read(symbols, ctx, name_path="größe", detail_level="full")
     assert "def größe(a, *, b=1):" in body
+
+
+class Server:
+    """A language server that finds one use in each notebook that it is given, and a stale one."""
+
+    name = "test server"
+    texts: dict = {}  # noqa: RUF012
+
+    def given(self, texts):
+        made = Server()
+        made.texts = {**self.texts, **texts}
+        return made
+
+    async def references(self, path, position, declaration):
+        line = self.texts[path].split("\n").index("total = größe(1)")
+        place = Range(Position(line, 8), Position(line, 13))
+        stale = Location(path.with_name("gone.ipynb"), place)
+        return (*(Location(each, place) for each in self.texts), stale)
+
+
+class Servers:
+    async def provider_for(self, path):
+        assert path.suffix == ".py"
+        return Server()
+
+
+def test_uses_are_found_in_the_cells_as_the_page_has_them(ctx):
+    ctx.turn.symbols = Servers()
+    cells = [("code", "new", "import json"), *CELLS]
+    ctx.turn.live_kernel = Kernel({}, Page(cells))
+    text = read(references, ctx, name_path="größe")
+    assert text.endswith("1 place of 1 file:\nnb.ipynb:cell 7 (ffff):1: total = größe(1)")
 
 
 def test_cells_are_changed_by_the_notebook_tools(ctx):

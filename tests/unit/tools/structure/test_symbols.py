@@ -181,6 +181,9 @@ class Server:
         self.answers = answers
         self.asked = []
 
+    def given(self, texts):
+        return self
+
     def __getattr__(self, name):
         async def ask(*args, **kwargs):
             self.asked.append((name, *args))

@@ -7,8 +7,8 @@ from typing import Any
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
-from agent_magics.kernel.commands.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.live_code import undo as undo_variables
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
@@ -18,28 +18,33 @@ from agent_magics.render.markdown import code_span
 _USAGE = (
     "%agent undo takes a number of turns (1 if none), --force (leave alone what is in the way), "
     "--sessions (also what background sessions may have written), or --namespace alone, which puts "
-    "variables back instead of files; and the name of an agent."
+    "variables back instead of files; a sub-agent's name, which undoes its changes alone; and the "
+    "name of an agent."
 )
 _OPTIONS = ("--force", "--sessions")
 _MOST_NAMED = 20
 
 
 def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """Undo file changes of the last turn, or of ``N``; ``--force``; ``--namespace``: variables."""
+    """Undo file changes of the last turn, of ``N``, of a sub-agent; ``--namespace``: variables."""
     if "--namespace" in arguments:
         undo_variables(notebook, arguments)
         return
     agent, words = chosen_agent(notebook, arguments)
-    numbers = [word for word in words if word not in _OPTIONS]
-    if len(numbers) > 1 or not all(number.isdecimal() and int(number) for number in numbers):
-        raise FatalError(_USAGE)
+    chosen = [word for word in words if word not in _OPTIONS]
+    word = chosen[0] if chosen else "1"
+    authors = agent.session.conversation.files.journal_to_undo(agent.config.cwd).sub_agents
+    if len(chosen) > 1 or not (word in authors or (word.isdecimal() and int(word))):
+        raise FatalError(f"{_USAGE} Sub-agents that changed files: {', '.join(authors) or 'none'}.")
     way = agent.undo(
-        int(numbers[0]) if numbers else 1,
+        1 if word in authors else int(word),
         force="--force" in words,
         sessions="--sessions" in words,
+        sub_agent=word if word in authors else "",
     )
     notebook.ways_back.pop(agent.name, None)  # this is what a redo takes back now
-    _report(notebook, agent, way, "Undone", forced="--force" in words)
+    what = f"Undone what {way.by} changed in" if way.by else "Undone"
+    _report(notebook, agent, way, what, forced="--force" in words)
 
 
 def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
