@@ -38,7 +38,7 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
     Args:
         agent: its settings name the server and the key.
         arguments: nothing, ``resume`` (looks at batches first), ``cancel BATCH`` or
-            ``forget NAME``; after that ``--cache FILE`` for another file of answers than the user's.
+            ``forget NAME``; after that ``--cache FILE`` for another file than the user's.
 
     Raises:
         FatalError: the arguments do not fit, the file is not there, or the server does not answer.

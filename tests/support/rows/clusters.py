@@ -1,13 +1,17 @@
-"""A Dask cluster of processes on this machine, whose workers can be killed."""
+"""A Dask cluster of processes on this machine, and workers for it that can be killed."""
 
-import os
-import signal
+import itertools
+import random
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import distributed
+
+WORKER = (sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard")
 
 
 @contextmanager
@@ -27,25 +31,39 @@ def cluster(workers: int = 2, **options: Any) -> Iterator[distributed.Client]:
         yield client
 
 
-def kill_worker(client: distributed.Client, number: int = 0) -> None:
-    """Kill one of the workers that their nannies would replace; wait until there is one.
+@contextmanager
+def mortal_workers(client: distributed.Client, count: int = 2) -> Iterator[Callable[[], None]]:
+    """Run workers for a cluster that has none; yield what kills one and starts another.
 
-    The machine's lack of memory would kill so too. A nanny replaces none that it still starts.
+    The machine's lack of memory would kill so too. They have no nannies, since a nanny whose
+    worker dies as it starts ends with it. The one that is killed has joined the cluster.
     """
-    while not (running := [each for each in nannies(client) if is_running(each)]):
-        time.sleep(0.01)
-    chosen = running[number % len(running)]
-    killed = chosen.pid
-    os.kill(killed, signal.SIGKILL)
-    while is_running(chosen) and chosen.pid == killed:
-        time.sleep(0.01)
+    names = map(str, itertools.count())
+    workers: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start() -> None:
+        options = ["--nthreads", "1", "--host", "127.0.0.1", "--name", name := next(names)]
+        command = [*WORKER, client.scheduler.address, *options]
+        workers[name] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def kill() -> None:
+        while not (joined := workers.keys() & names_of_workers(client)):
+            time.sleep(0.01)
+        killed = workers.pop(random.choice(sorted(joined)))
+        killed.kill()
+        killed.wait()
+        start()
+
+    try:
+        for _ in range(count):
+            start()
+        yield kill
+    finally:
+        for worker in workers.values():
+            worker.kill()
+            worker.wait()
 
 
-def nannies(client: distributed.Client) -> list[distributed.Nanny]:
-    """Return what starts the workers of a cluster of this machine."""
-    return list(client.cluster.workers.values())
-
-
-def is_running(nanny: distributed.Nanny) -> bool:
-    """Tell whether the nanny has started its worker."""
-    return nanny.process is not None and nanny.process.status is distributed.Status.running
+def names_of_workers(client: distributed.Client) -> set[str]:
+    """Return how the workers are called that have joined."""
+    return {str(worker["name"]) for worker in client.scheduler_info(-1)["workers"].values()}

@@ -84,6 +84,6 @@ def test_the_cost_is_that_of_all_calls(tmp_path):
 
 
 def test_a_name_needs_the_cache():
-    with RowServer() as server, opened(server) as agent:
-        with pytest.raises(FatalError, match="name= needs a server and the cache"):
-            agent.map_sync("{{text}}", ROWS, name="mine", cache=False)
+    refused = pytest.raises(FatalError, match="name= needs a server and the cache")
+    with RowServer() as server, opened(server) as agent, refused:
+        agent.map_sync("{{text}}", ROWS, name="mine", cache=False)
