@@ -17,7 +17,7 @@ LABEXTENSION_SOURCES := labextension/package.json $(wildcard labextension/packag
 # The extension's bundler wants this; an older Node, or none, is made up for by a package.
 NODE_WILL_DO := { command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null 2>&1
-SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server) \
+SERVERS := $(patsubst %,build/servers/%.stamp,litellm_proxy llama_server typescript) \
 	$(patsubst %,build/mcp/%.stamp,npm python)
 # Kernels of this environment only, whatever else is installed on the machine.
 ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
@@ -142,6 +142,7 @@ $(LABEXTENSION)/package.json: $(LABEXTENSION_SOURCES)
 servers: $(SERVERS)  ## Install the servers that tests start, in environments of their own.
 	@:
 
+build/servers/typescript.stamp: tests/servers/typescript/package.json tests/servers/typescript/package-lock.json
 build/servers/%.stamp: tests/servers/%/requirements.txt make/servers.py | $(VENV)/made.stamp
 	@echo "installing the server $* into build/servers/$* (once; a minute or two)"
 	@mkdir -p build/servers

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("labextension")
 
 THEMES = pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
-OURS = [".am-item", ".agm-question", ".agm-live"]
+OURS = [".am-item", ".am-mark", ".agm-question", ".agm-live"]
 FOUND = """async ours => {
   // JupyterLab's body has no height, so that axe would take all in it for hidden.
   document.body.style.overflow = 'visible';

@@ -32,6 +32,7 @@ from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
+    CellChanged,
     DynamicToolCallRequest,
     Event,
     ModelInformed,
@@ -178,6 +179,8 @@ class CellRun:
 
     def _hear(self, event: Event) -> None:
         """Apply an event to the status line at once; on the engine's thread."""
+        if isinstance(event, CellChanged):
+            self._lab.on_cell_changed(self.agent, event)
         foot = self._foot
         if foot is not None:
             foot.hear(event)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
@@ -67,7 +68,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
-        self.pushed: dict[str, types.PublishDiagnosticsParams] = {}
+        self.pushed: dict[str, tuple[float, types.PublishDiagnosticsParams]] = {}  # with the time
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
         self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
@@ -234,7 +235,7 @@ class Connection:
         self.pulls = self.pulls or types.TEXT_DOCUMENT_DIAGNOSTIC in registered
 
     def _keep_diagnostics(self, params: types.PublishDiagnosticsParams) -> None:
-        self.pushed[params.uri] = params
+        self.pushed[params.uri] = (time.monotonic(), params)
 
     def _log_message(self, params: types.LogMessageParams | types.ShowMessageParams) -> None:
         self._log.note(params.message)

@@ -67,6 +67,7 @@ class Documents:
         self._seen: dict[str, _Stamp] | None = None
         self._unsettled: set[str] = set()  # whose next change may not be seen by its status
         self.is_partial = False
+        self.changed = 0.0  # when the server was last sent a change, in seconds
 
     # -- one file ----------------------------------------------------------------------------------
 
@@ -80,13 +81,13 @@ class Documents:
         Raises:
             RespondToModel: it cannot be read.
         """
-        document = self._open.pop(path, None)
+        document = self._open.get(path)
         if document is None:
             if given is None:
                 document = Document(*_read(path))
             else:
                 document = Document(SourceText(given), (), True, is_given=True)
-            text = document.source.text
+            text, self.changed = document.source.text, time.monotonic()
             item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, text)
             self._connection.notify(
                 types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)
@@ -94,11 +95,8 @@ class Documents:
         elif given is not None:
             self._send_change(path, document, SourceText(given))
         else:
-            try:
-                self._renew(path, document)
-            except RespondToModel:
-                self._send_close(path)
-                raise
+            self._renew(path, document)
+        self._open.pop(path, None)
         self._open[path] = document
         while len(self._open) > _MOST_OPEN:
             oldest = next(iter(self._open))
@@ -115,7 +113,7 @@ class Documents:
     def _send_change(self, path: Path, document: Document, source: SourceText) -> None:
         if source.text == document.source.text:
             return
-        document.source = source
+        document.source, self.changed = source, time.monotonic()
         document.version += 1
         name = types.VersionedTextDocumentIdentifier(document.version, path.as_uri())
         change = types.TextDocumentContentChangeWholeDocument(source.text)
@@ -141,8 +139,8 @@ class Documents:
 
     # -- all files ---------------------------------------------------------------------------------
 
-    def look(self) -> list[types.FileEvent]:
-        """Look at all files below the root; return what changed since the last look.
+    def look(self) -> dict[str, types.FileChangeType]:
+        """Look at all files below the root; return which changed since the last look, and how.
 
         May take long for many files, and so runs in a thread.
         """
@@ -152,29 +150,41 @@ class Documents:
         unsettled = self._unsettled
         self._unsettled = {path for path, stamp in found.items() if _is_recent(stamp, now)}
         if known is None:
-            return []
+            return {}
         kinds = types.FileChangeType
-        changed = [
-            (path, kinds.Changed if path in known else kinds.Created)
+        changed = {
+            path: kinds.Changed if path in known else kinds.Created
             for path, stamp in found.items()
             if known.get(path) != stamp or path in unsettled
-        ]
-        changed += [(path, kinds.Deleted) for path in known if path not in found]
-        return [types.FileEvent(Path(path).as_uri(), kind) for path, kind in changed]
+        }
+        return changed | dict.fromkeys(known.keys() - found.keys(), kinds.Deleted)
 
-    def send(self, events: list[types.FileEvent]) -> None:
-        """Send what `look` has found, and bring all open files into step."""
+    def send(self, changes: dict[str, types.FileChangeType]) -> bool:
+        """Send what `look` has found, and bring all open files into step.
+
+        Returns:
+            Whether files came or went.
+        """
+        gone = []
         for path in list(self._open):
             document = self._open[path]
             try:
                 self._renew(path, document)
             except RespondToModel:  # deleted, or not readable any more
-                del self._open[path]
-                self._send_close(path)
-        if events:
+                gone.append(path)
+        # One that came and went between two looks has been seen by the server alone.
+        unseen = {str(path) for path in gone}.difference(self._seen or ())
+        changes = dict.fromkeys(unseen, types.FileChangeType.Deleted) | changes
+        if changes:
+            self.changed = time.monotonic()
+            events = [types.FileEvent(Path(path).as_uri(), how) for path, how in changes.items()]
             self._connection.notify(
                 types.WORKSPACE_DID_CHANGE_WATCHED_FILES, types.DidChangeWatchedFilesParams(events)
             )
+        for path in gone:  # after it is said, or Pyright goes on importing what is deleted
+            del self._open[path]
+            self._send_close(path)
+        return any(how is not types.FileChangeType.Changed for how in changes.values())
 
     def _walk(self) -> Iterator[tuple[str, _Stamp]]:
         waiting, count = [str(self._root)], 0

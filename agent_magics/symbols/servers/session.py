@@ -1,6 +1,7 @@
 """Asks one running language server, after bringing its documents into step."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,9 @@ ASKING_FAILED = (RequestFailed, ServerLost)
 _LIMIT = 600.0  # seconds of a request; the limit of its question is always shorter
 _PUSHED_LIMIT = 10.0  # seconds to wait for diagnostics of a server that only pushes them
 _SCAN_LIMIT = 20.0  # seconds to wait until a server has found the files of the project
+_RESCAN_LIMIT = 5.0  # seconds, after files came or went; not every such file is one of the project
+# Seconds without a change and without news, after which those of no version count as the last.
+_QUIET = 1.0
 _PUSH_LOOK = 0.02  # seconds between two looks whether they came
 
 _CAPABILITIES = types.ClientCapabilities(
@@ -78,7 +82,7 @@ class Session:
         self._looking = asyncio.Lock()  # held while the disk is looked at, never for a server
         self._encoding = "utf-16"
         self._can: Any = None
-        self._may_scan = True
+        self._scan_limit = _SCAN_LIMIT  # seconds; 0 where the server has found all files
 
     async def open(self) -> None:
         """Connect, and shake hands.
@@ -125,8 +129,10 @@ class Session:
     async def _in_step(self, path: Path | None) -> answers.Positions:
         """Bring all files into step, and open one."""
         async with self._looking:
-            events = await asyncio.to_thread(self._documents.look)
-            self._documents.send(events)
+            changes = await asyncio.to_thread(self._documents.look)
+            if self._documents.send(changes):
+                self.connection.has_scanned.clear()
+                self._scan_limit = max(self._scan_limit, _RESCAN_LIMIT)
         if path is not None:
             self._documents.open(path)
         return self._positions()
@@ -139,15 +145,15 @@ class Session:
         return positions, name, positions.sent(path, position)
 
     async def _scanned(self) -> None:
-        """Wait, once, until a Pyright has found the project's files.
+        """Wait until a Pyright has found the project's files, also after some came or went.
 
         Before that its references and renames silently leave out the files that are not open.
         """
-        if self._may_scan and any("pyright" in word for word in self._server.spec.argv):
+        if self._scan_limit and any("pyright" in word for word in self._server.spec.argv):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SCAN_LIMIT):
+                async with asyncio.timeout(self._scan_limit):
                     await self.connection.has_scanned.wait()
-        self._may_scan = False
+        self._scan_limit = 0.0
 
     def _require(self, ability: str, what: str) -> None:
         if not getattr(self._can, ability):
@@ -259,8 +265,12 @@ class Session:
         try:
             async with asyncio.timeout(_PUSHED_LIMIT):
                 while not (self._can.diagnostic_provider or self.connection.pulls):
-                    pushed = self.connection.pushed.get(uri)
-                    if pushed is not None and pushed.version in (None, version):
+                    when, pushed = self.connection.pushed.get(uri, (0.0, None))
+                    if pushed is not None and (
+                        pushed.version == version
+                        if pushed.version is not None
+                        else time.monotonic() > max(when, self._documents.changed) + _QUIET
+                    ):
                         return pushed.diagnostics
                     await asyncio.sleep(_PUSH_LOOK)
         except TimeoutError:

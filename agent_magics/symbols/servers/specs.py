@@ -28,8 +28,14 @@ _PYRIGHT = {
     },
 }
 _START_PYRIGHT = "from basedpyright.langserver import main; main()"
-# Nothing is downloaded: the server has no network.
-_TYPESCRIPT = {"disableAutomaticTypingAcquisition": True}
+# Initialization options where none are given. Nothing is downloaded: the server has no network. Its
+# syntax server would answer first, and silently leave out the files that are not open.
+_OPTIONS = {
+    "typescript": {
+        "disableAutomaticTypingAcquisition": True,
+        "tsserver": {"useSyntaxServer": "never"},
+    }
+}
 _KEYS = ("command", "args", "env", "settings", "options")
 
 
@@ -88,7 +94,7 @@ def _of_setting(language: str, value: Any) -> ServerSpec | None:
         (command, *args),
         dict(value.get("env") or {}),
         dict(value.get("settings") or {}),
-        value.get("options"),
+        value.get("options", _OPTIONS.get(language)),
         "the setting language_servers",
     )
 
@@ -181,15 +187,15 @@ def _of_jupyter(specs: Any, language: str, source: str) -> Iterator[ServerSpec]:
     for name, spec in specs.items() if isinstance(specs, Mapping) else ():
         if not isinstance(spec, Mapping) or language not in spec.get("languages", ()):
             continue
-        argv = [arg for arg in spec.get("argv") or () if isinstance(arg, str)]
+        argv = tuple(arg for arg in spec.get("argv") or () if isinstance(arg, str))
         program = shutil.which(argv[0]) if argv else None
         places = [arg for arg in (program, *argv[1:]) if arg and arg.startswith("/")]
         if program is None or not all(map(is_trusted, places)):
             continue
-        options = _TYPESCRIPT if language == "typescript" else None
         settings = spec.get("workspace_configuration") or {}
         env = {str(key): str(value) for key, value in (spec.get("env") or {}).items()}
-        yield ServerSpec(str(name), (program, *argv[1:]), env, settings, options, source)
+        argv = (program, *argv[1:])
+        yield ServerSpec(str(name), argv, env, settings, _OPTIONS.get(language), source)
 
 
 class _JupyterManager:

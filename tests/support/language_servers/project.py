@@ -29,7 +29,12 @@ class Project:
         self.folder = folder.resolve()
         self.manager = manager
         self.place = Workplace((self.folder,), needs_sandbox=False)
-        self.provider = ServerProvider(manager, which, "python", self.folder, self.place)
+        self._which = which
+        self.provider = self.provider_of("python")
+
+    def provider_of(self, language: str) -> ServerProvider:
+        """Return the provider of its server for a language."""
+        return ServerProvider(self.manager, self._which, language, self.folder, self.place)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the project."""

@@ -1,15 +1,20 @@
 """Files that change in any order: a server that runs answers as one would that begins now."""
 
+import ast
 import os
 import random
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from agent_magics import Agent, ScriptedModel
 from agent_magics.symbols.provider import Position
+from agent_magics.symbols.servers.specs import find_server
 from tests.support.language_servers.project import Project, project, run
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(900)
 
 FILES = ("a.py", "b.py", "deep/c.py", "deep/er/d.py", "ünï.py")
 NAMES = ("alpha", "gamma", "delta")  # of one length: a file's size tells nothing
@@ -65,6 +70,7 @@ async def _compare(draw: random.Random, found: Project) -> None:
             )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_and_questions_in_any_order(tmp_path, seed):
     draw = random.Random(seed)
@@ -79,4 +85,97 @@ def test_changes_and_questions_in_any_order(tmp_path, seed):
                 await _compare(draw, found)
             assert found.server.state.restarts == 0
 
+    run(work())
+
+
+# -- basedpyright ---------------------------------------------------------------------------------
+
+MODULES = ("a", "b", "deep/c", "ünï")
+
+
+def _module(draw: random.Random) -> str:
+    """Return Python that uses names of other modules, which may be gone, and has errors."""
+    other, name = draw.choice(MODULES).replace("/", "."), draw.choice(NAMES)
+    parts = [f"from {other} import {draw.choice(NAMES)}"]
+    parts += [f"class Box:\n    '🐍'; {draw.choice(NAMES)} = {name} = 1"] * draw.randrange(2)
+    parts += [f"def {draw.choice(NAMES)}(x: int = {draw.choice(('1', chr(34) * 2))}): {name}(x)"]
+    return "\n".join(parts) + "\n"
+
+
+async def _edit(draw: random.Random, agent: Agent, folder: Path, git: list[str]) -> None:
+    """Change files by a tool, a command, git, or as a person does."""
+    path, other = (folder / f"{name}.py" for name in draw.sample(MODULES, 2))
+    text = _module(draw)
+    path.parent.mkdir(exist_ok=True)  # git takes empty folders away
+    match draw.choice(("tool", "command", "git", "commit", "person", "person", "delete")):
+        case "tool":
+            await agent.call("write_file", {"path": str(path), "content": text})
+        case "command":
+            words = draw.choice((f"mv {path} {other}", f"cp {other} {path}", f"echo >> {path}"))
+            await agent.call("shell", {"command": words})
+        case "git":
+            _git(folder, "checkout", "-qf", draw.choice(git))
+        case "commit":
+            _git(folder, "add", "-A")
+            _git(folder, "commit", "-q", "--allow-empty", "-m", "x")
+            git.append(_git(folder, "rev-parse", "HEAD"))
+        case "person":
+            path.write_text(text, "utf-8")
+        case "delete":
+            path.unlink(missing_ok=True)
+
+
+def _git(folder, *words: str) -> str:
+    names = ("-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "init.defaultBranch=m")
+    command = ["git", *names, *words]
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+async def _answers(found: Project) -> dict:
+    """Return all that a server knows of the files: symbols, errors, uses."""
+    answers = {}
+    for path, text in _files(found).items():
+        tree = await found.provider.document_symbols(path)
+        answers[path] = tree, await found.provider.diagnostics(path)
+        assert {each.name for each in tree} >= {
+            each.name for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)
+        }
+        for each in tree:
+            start = each.selection.start
+            answers[path, start] = await found.provider.references(path, start)
+    return answers
+
+
+@pytest.mark.needs("program git")
+@pytest.mark.parametrize(
+    ("steps", "between"), [(24, 12), pytest.param(1_000, 50, marks=pytest.mark.soak)]
+)
+def test_a_real_server_answers_as_one_that_begins_now(tmp_path, steps, between):
+    draw = random.Random(steps)
+    server = find_server("python", {})
+
+    async def work():
+        async with project(tmp_path / "work", server) as found:
+            for name in MODULES:
+                found.write(f"{name}.py", _module(draw))
+            _git(found.folder, "init", "-q")
+            _git(found.folder, "add", "-A")
+            _git(found.folder, "commit", "-q", "-m", "x")
+            git = [_git(found.folder, "rev-parse", "HEAD")]
+            options = {"approval": "never", "sandbox": "danger-full-access", "cwd": found.folder}
+            with Agent(ScriptedModel([]), tools=["write_file", "shell"], **options) as agent:
+                for step in range(1, steps + 1):
+                    await _edit(draw, agent, found.folder, git)
+                    if paths := list(_files(found)):
+                        await found.provider.document_symbols(draw.choice(paths))
+                    if step % between == 0:
+                        async with project(found.folder, server) as new:
+                            ours, theirs = await _answers(found), await _answers(new)
+                            for key in {*ours, *theirs}:
+                                assert ours.get(key) == theirs.get(key), (step, key)
+            assert found.server.state.restarts == 0
+
+    (tmp_path / "work").mkdir()
     run(work())
