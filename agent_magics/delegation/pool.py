@@ -135,6 +135,8 @@ class AgentPool:
         agent = self._made(name, kind, request, checked_budget(budget), setup, output, answer)
         prompt = shared(request, conversation, agent.session.conversation, agent.path)
         self.agents[name] = agent
+        if turn is None:
+            agent.link.record_changes(setup.config, f"work of {agent.id}", request.task)
         self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
         return agent
 
