@@ -43,6 +43,7 @@ from agent_magics.rows.quote import GO_ON, SAMPLE_ONLY, STOP, Quote
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.limits import limits_of
 from agent_magics.rows.result import MapResult
+from agent_magics.rows.runs import noted
 from agent_magics.rows.store import AnswerStore
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import Held, Stream, open_source
@@ -61,6 +62,10 @@ NO_BATCH = (
     "batch=True needs a server and the cache of answers, in which it keeps what was sent: leave "
     "out cache=False, or batch=True (recordings and a program's own model have no batch API)."
 )
+NO_NAME = (
+    "name= needs a server and the cache of answers, in which it is kept: leave out cache=False, or "
+    "name= (answers of recordings and of a program's own model are not kept)."
+)
 NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
@@ -77,6 +82,7 @@ class MapOptions(TypedDict, total=False):
     cache: bool | str | Path
     batch: bool
     engine: Any
+    name: str
 
 
 def cache_file() -> Path:
@@ -149,6 +155,8 @@ class RowMapping:
             raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
         if options.get("batch") and self._cache_path() is None:
             raise FatalError(NO_BATCH)
+        if options.get("name") and self._cache_path() is None:
+            raise FatalError(NO_NAME)
         if options.get("batch") and options.get("engine") is not None:
             raise FatalError("batch=True sends files, and no worker asks: leave out engine=.")
         card = find_model(settings.model)
@@ -178,7 +186,8 @@ class RowMapping:
             raise FatalError(NOT_THERE.format(what="a model object"))
         if self._asking.settings.record:
             raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
-        return engine_of(given, f"agent.map {self.plan.terms.model}")
+        name = self._options.get("name") or self.plan.terms.model
+        return engine_of(given, f"agent.map {name}")
 
     # -- on the engine's loop ----------------------------------------------------------------------
 
@@ -198,6 +207,9 @@ class RowMapping:
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)
             open_ones.callback(self._ended.set)
+            if name := self._options.get("name"):
+                template = str(self._given[0]) if isinstance(self._given[0], str) else ""
+                await open_ones.enter_async_context(noted(store.path, name, job, template))
             watcher.begin(job)
             await job.run()
         await sink.close(job.stopped)

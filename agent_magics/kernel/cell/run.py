@@ -198,6 +198,8 @@ class CellRun:
         if self._foot is not None:
             self._foot.end()
             self._foot = None
+        if self._console is not None:
+            self._console.clear_activity()
         self._outputs.finish()
         self._streams.end_calls()
         self._open.close_all()
@@ -299,6 +301,8 @@ class CellRun:
                     page.redraw(self._asker.cell, self._publisher.shown)
 
     def _tick(self) -> bool:
+        if self._console is not None and self._foot is not None and not self._in_background:
+            self._console.show_activity(self._foot.status)
         if self._live:
             self._draw_elsewhere()
             for block in self._countdown.tick():
