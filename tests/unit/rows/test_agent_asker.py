@@ -77,9 +77,10 @@ def test_functions_are_tools_too_and_answers_are_typed():
     assert [each.spec.name for each in model.requests[0].tools] == ["length"]
 
 
-def test_what_needs_a_question_is_refused_whatever_the_policy_of_the_agent(tmp_path):
-    key = Path.home() / ".ssh" / "id_rsa"
-    key.parent.mkdir(parents=True)
+def test_what_needs_a_question_is_refused_whatever_the_policy_of_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key = tmp_path / ".ssh" / "id_rsa"
+    key.parent.mkdir()
     key.write_text("secret-4711")
     with Agent(Caller("read_file", "path"), ["coding"], approval="on-request") as agent:
         done = agent.map_sync("{{text}}", [str(key)], tools=True)
