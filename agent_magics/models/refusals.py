@@ -42,6 +42,12 @@ SENTENCES = {
     404: "{address} does not know the model {model!r}, or has no {api} (404): {said}",
     429: "{address} refuses, for its rate limit or your quota (429): {said}",
 }
+# Of requests that name no model: files and batches.
+WITHOUT_MODEL = {
+    400: "{address} rejected a request to its {api} (400): {said}",
+    403: "{address} does not allow this key to use its {api} (403): {said}",
+    404: "{address} has not found what was asked of its {api} (404): {said}",
+}
 ELSEWHERE = (
     "{address} sends requests elsewhere ({status}, to {place}): your key is not sent after them; "
     "if you trust that server, give its address as base_url."
@@ -115,13 +121,14 @@ def explain_status(error: Any, *, address: str, model: str, api: str, key_way: s
         return overflow(message)
     words = {"address": address, "model": model, "api": api, "said": message, "key_way": key_way}
     refused = status == 400 and (codes & WRONG_KEY_CODES or WRONG_KEY_WORDS.search(message))
-    form = SENTENCES.get(401 if refused else status, OTHER_STATUS)
+    sentences = SENTENCES if model else {**SENTENCES, **WITHOUT_MODEL}
+    form = sentences.get(401 if refused else status, OTHER_STATUS)
     sentence = form.format(status=status, **words)
     if 300 <= status < 400:
         place = brief(error.response.headers.get("location", "")) or "nowhere"
         sentence = ELSEWHERE.format(address=address, status=status, place=place)
         return Fault(sentence, kind=f"status {status}")
-    if is_about_model(status, codes, message):
+    if model and is_about_model(status, codes, message):
         return UnknownModel(f"{address} does not know the model {model!r} ({status}): {message}")
     if status in NO_WIRE_STATUSES or (status == 400 and NO_WIRE_WORDS.search(message)):
         return UnsupportedWire(sentence)
