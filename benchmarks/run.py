@@ -170,7 +170,15 @@ LINES = [
         ("floor", "wall_ms", "the record of 1,000 turns parsed as JSON, ms", BEST),
         ("ours", "wall_ms", "the same resumed, ms", {"limit": 200, **BEST}),
         ("list", "wall_ms", "10,000 conversations listed, ms", {"limit": 100, **BEST}),
+        ("list", "of_bare", "the same, x a bare look at these files and the index", {"limit": 2}),
         ("list", "first_ms", "the same without an index, ms", BEST),
+    ),
+    *lines_of(
+        "flush",
+        "flushing",
+        ("floor", "turn_ms", "a turn with its record, without `fsync`, wall ms"),
+        ("ours", "turn_ms", "the same with the `fsync` at its end, wall ms"),
+        ("ours", "fsync_ms", "a bare `fsync` of as many bytes, wall ms"),
     ),
     *lines_of(
         "interrupt",

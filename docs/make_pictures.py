@@ -57,7 +57,7 @@ def main() -> None:
             os.environ[name] = str(Path(home, name))
             Path(home, name).mkdir()
         with Lab(Path(home, "lab")) as lab, sync_playwright() as playwright:
-            context = launch(playwright)
+            context = launch(playwright, Path(home, "profile"))
             lab.write("report/sales.ipynb", CELLS)
             take(NotebookPage(context, lab, "report/sales.ipynb").open())
             context.close()

@@ -13,14 +13,18 @@ from agent_magics.engine.file_changes.turn import DiffTracker
 from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.file_history.writers import Writers
+from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.events import Event
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 
 # Answers a question where no turn of the parent is there to ask in.
 AnswerBlocking = Callable[[Any], Answer]
 
-_TURN_ENDED = "Not run: it needs the person's own thread, and the run that lent it has ended."
+_TURN_ENDED = (
+    "Not run to its end: it needs the person's own thread, and the run that lent it has ended."
+)
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class ParentLink:
         self._clock = clock
         self._answer = answer
         self.turn: ParentTurn | None = None
+        self._tracker: DiffTracker | None = None
         self.on_overspent: Callable[[str], None] = lambda budget: None
 
     async def ask(self, kind: Any, **fields: Any) -> Answer:
@@ -151,9 +156,22 @@ class ParentLink:
         """The last writers of files, among the parent and its sub-agents."""
         return self.conversation.files.writers
 
+    def record_changes(self, config: RunConfig, work_id: str, title: str) -> None:
+        """Record changes of files in the parent's journal as a turn of their own.
+
+        That is for work that a program begins: no turn of the parent shows them, and undo needs
+        them.
+        """
+        files = self.conversation.files
+        journal = files.journal_in(config.cwd)
+        self._tracker = DiffTracker(
+            journal, work_id, config.cwd, config.roots, _show_nothing, set(), writers=files.writers
+        )
+        self._tracker.title = title
+
     def find_tracker(self) -> DiffTracker | None:
-        """Return the tracker of the turn that began the work; None where a program did."""
-        tracker = None if self.turn is None else self.turn.context.diff_tracker
+        """Return the tracker of the turn that began the work, or of work that a program began."""
+        tracker = self._tracker if self.turn is None else self.turn.context.diff_tracker
         return tracker if isinstance(tracker, DiffTracker) else None
 
     def charge(self, model: str, usage: Usage) -> None:
@@ -165,6 +183,10 @@ class ParentLink:
         caller.charge_sub_agent(model, usage)
         if caller.budget.is_spent(caller.spending):
             self.on_overspent(caller.budget.reached)
+
+
+def _show_nothing(kind: type[Event], **fields: Any) -> None:
+    """Take an event of a tracker whose changes no turn shows."""
 
 
 async def _while_running(turn: ParentTurn, work: Awaitable[Any]) -> Any:

@@ -11,21 +11,25 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+from agent_magics.delegation.admission import (
+    MOST,
+    check_kernel,
+    checked_budget,
+    chosen_name,
+    chosen_type,
+)
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTurn, PresentTurns
 from agent_magics.delegation.report import bring_results, report
-from agent_magics.delegation.rights import gets_kernel, narrowed
+from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.delegation.types import (
     EXPLORE,
-    LONGEST_NAME,
-    NAME,
     AgentType,
     budget_of,
     completed,
@@ -44,17 +48,11 @@ from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.records import RecordBegun
 
-# Sub-agents that work at the same time, and those of one conversation. They have none of their own.
-AT_A_TIME, MOST = 4, 50
+# Sub-agents that work at the same time. They have none of their own.
+AT_A_TIME = 4
 # Seconds that closing waits for calls that clean up; each has one, and a busy machine takes longer.
 _MOST_CLOSING = 5.0
-# Requests: one to work with, and one for the summary.
-_LEAST_REQUESTS = 2
 KERNEL_ENDED = "its kernel has ended"
-_KERNEL_IN_TURNS = (
-    "Only a turn can give a sub-agent the live kernel, since its code runs while the turn's cell "
-    "does; a program runs such code itself."
-)
 
 
 class AgentPool:
@@ -129,31 +127,18 @@ class AgentPool:
             RespondToModel: it cannot be started; the message says why, with the limits.
         """
         conversation = self._present_conversation()
-        kind = self._type(request)
-        self._check_kernel_is_free(kind, request)
-        if answer is not None and gets_kernel(kind, request):
-            raise RespondToModel(_KERNEL_IN_TURNS)
-        name = self._name(request, kind)
+        kind = chosen_type(request, self.types())
+        check_kernel(kind, request, self._present(), of_program=answer is not None)
+        name = chosen_name(request, kind, self.names)
         wanted = completed(request.budget, kind.budget)
         budget = wanted if turn is None else least(wanted, kind.budget)
-        agent = self._made(name, kind, request, _checked(budget), setup, output, answer)
+        agent = self._made(name, kind, request, checked_budget(budget), setup, output, answer)
         prompt = shared(request, conversation, agent.session.conversation, agent.path)
         self.agents[name] = agent
+        if turn is None:
+            agent.link.record_changes(setup.config, f"work of {agent.id}", request.task)
         self._begin(agent, turn, request.call_id, agent.work(self._places, prompt))
         return agent
-
-    def _check_kernel_is_free(
-        self, kind: AgentType, request: SpawnRequest, own: SubAgent | None = None
-    ) -> None:
-        """Refuse the live kernel to a sub-agent while another one that has it is at work."""
-        if not gets_kernel(kind, request):
-            return
-        for agent in self._present():
-            if agent is not own and gets_kernel(agent.kind, agent.request):
-                raise RespondToModel(
-                    f"{agent.name} has the live kernel, which one sub-agent at a time may have: "
-                    "wait for its end, or start one without it."
-                )
 
     def _made(
         self,
@@ -261,12 +246,13 @@ class AgentPool:
         limits = (budget.requests, budget.tokens, budget.cost, agent.clock.left)
         if any(limit is not None and limit <= 0 for limit in limits):
             raise RespondToModel(f"{agent.name} cannot go on: its budget is used up.")
-        self._check_kernel_is_free(agent.kind, agent.request, agent)
+        others = [each for each in self._present() if each is not agent]
+        check_kernel(agent.kind, agent.request, others)
         return narrowed(
             turn.setup,
             agent.kind,
             agent.request,
-            _checked(budget),
+            checked_budget(budget),
             agent.path,
             agent.link,
             agent.setup.output,
@@ -393,36 +379,6 @@ class AgentPool:
         own = tuple(self.agents.items()) if conversation is self._conversation else ()
         return [*{**earlier, **{name: agent.state for name, agent in own}}.values()]
 
-    def _type(self, request: SpawnRequest) -> AgentType:
-        types = self.types()
-        kind = types.get(request.agent_type)
-        if kind is None:
-            raise RespondToModel(
-                f"agent_type: there is no {request.agent_type!r}; there are {', '.join(types)}."
-            )
-        return kind
-
-    def _name(self, request: SpawnRequest, kind: AgentType) -> str:
-        taken = self.names
-        if len(taken) >= MOST:
-            raise RespondToModel(
-                f"Not started: a conversation has at most {MOST} sub-agents. Use those there are "
-                "(send_input), or do the rest yourself."
-            )
-        if not request.name:
-            stem = kind.name[: LONGEST_NAME - len(f"-{2 * MOST}")]
-            names = (f"{stem}-{number}" for number in count(len(taken) + 1))
-            return next(name for name in names if name not in taken)
-        name = request.name
-        if not NAME.fullmatch(name):
-            raise RespondToModel(
-                f"name: expected at most {LONGEST_NAME} of a-z, 0-9 and -, beginning with a "
-                f"letter; got {name!r}."
-            )
-        if name in taken:
-            raise RespondToModel(f"name: there is a sub-agent {name} already.")
-        return name
-
     def _begin_record(self, path: str, setup: TurnConfig) -> Callable[[str], RecordBegun]:
         """Return what makes the first line of a sub-agent's record."""
         parent = self._session.conversation.id
@@ -447,15 +403,3 @@ def _spent(last: SubAgentChanged) -> Spending:
         known_cost=last.cost or 0.0,
         unpriced=() if last.cost is not None else ("",),
     )
-
-
-def _checked(budget: AgentBudget) -> AgentBudget:
-    """Return a budget that can be kept.
-
-    Raises:
-        RespondToModel: a limit is not above zero.
-    """
-    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
-    if any(limit is not None and not limit > 0 for limit in limits):
-        raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
-    return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))

@@ -105,7 +105,7 @@ def _text_of(state: PathState, data: bytes | None) -> _Text:
     if state.kind != "file":
         return _Text([], f"a {state.kind}" if state.kind == "folder" else "no regular file")
     if data is None:
-        return _Text([], state.why or "its content is not kept any more")
+        return _Text([], state.why or "its content is not kept")
     if len(data) > _MOST_SHOWN:
         return _Text([], f"{len(data):,} bytes, too large to compare")
     if b"\0" in data:

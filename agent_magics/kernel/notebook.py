@@ -24,6 +24,7 @@ from agent_magics.kernel.cell.request.pictures import read_pictures
 from agent_magics.kernel.cell.request.setup import CellSetup
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
+from agent_magics.kernel.lab.cell_reviews import CellReviews
 from agent_magics.kernel.lab.document import LabDocument
 from agent_magics.kernel.lab.reviews import answer_review
 from agent_magics.kernel.live.namespace import LiveNamespace
@@ -60,6 +61,7 @@ class NotebookAgents:
         self.live_kernel = LiveNamespace(shell)
         self.live_kernel.document = self.document = LabDocument(settings.lab)
         settings.lab.answers["stop_agent"] = self._stop_sub_agent
+        CellReviews(settings.lab)
         settings.lab.answers["review"] = partial(answer_review, settings.lab)
         self.agents: dict[str, Agent] = {}
         self.views: dict[str, Any] = {}

@@ -25,8 +25,8 @@ class Redactor:
             self._learn(value, sure=bool(SECRET_NAME.search(name)))
         for name, value in config.headers.items():
             self._learn(value.rpartition(" ")[2], sure=bool(SECRET_NAME.search(name)))
-        if config.bearer_token_env_var:
-            self.add(environment.get(config.bearer_token_env_var, ""))
+        for variable in (config.bearer_token_env_var, config.oauth_client_secret_env_var):
+            self.add(environment.get(variable or "", ""))
         if config.url:
             self._learn_address(config.url)
 

@@ -20,6 +20,9 @@ class McpServerConfig:
         url, transport: a server reached over HTTP; "sse" is the older of its two transports.
         headers: sent with each HTTP request.
         bearer_token_env_var: the environment variable that holds a token for the server.
+        oauth_client_id: how the server's login knows us, where a person registered us beforehand.
+        oauth_client_secret_env_var: the environment variable that holds the secret of that.
+        oauth_callback_port: the port on loopback to which that login returns; None is any.
         required: whether a run fails, with one sentence, if the server does not start.
         enabled_tools, disabled_tools: names of tools; None means all of them.
         startup_timeout_sec, tool_timeout_sec: limits in seconds for a start and for a call.
@@ -39,6 +42,9 @@ class McpServerConfig:
     transport: Literal["stdio", "http", "sse"] = "stdio"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     bearer_token_env_var: str | None = None
+    oauth_client_id: str | None = None
+    oauth_client_secret_env_var: str | None = None
+    oauth_callback_port: int | None = None
     enabled: bool = True
     required: bool = False
     enabled_tools: tuple[str, ...] | None = None

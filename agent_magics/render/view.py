@@ -129,7 +129,11 @@ class TurnView:
 
     # -- the turn itself -------------------------------------------------------------------------
 
-    def _show_plan(self, event: PlanUpdated) -> DisplayBlock:
+    def _show_plan(self, event: PlanUpdated) -> list[DisplayBlock]:
+        ended = []
+        if self._plan is not None and self._calls.proposes:  # the new one stands at its question
+            self._plan.done = True
+            ended, self._plan = [self._plan], None
         if self._plan is None:
             self._plan = self.blocks.begin("plan", {})
         self._plan.item = {
@@ -141,14 +145,14 @@ class TurnView:
             ],
             "explanation": event.explanation,
         }
-        return self._plan
+        return [*ended, self._plan, *self._calls.open_proposals()]
 
     def _show_turn(self, event: Event) -> list[DisplayBlock]:
         match event:
             case TurnStarted(output=kind):
                 self._speech.is_typed = bool(kind)
             case PlanUpdated():
-                return [self._show_plan(event)]
+                return self._show_plan(event)
             case SubAgentChanged():
                 return self._agents.follow(event)
             case TurnCompleted():

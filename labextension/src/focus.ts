@@ -5,9 +5,10 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 /** How a question tells that it was answered while it had the focus. */
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
-const KEEPS_KEYS = ':is(.agm-question, .am-foot, .am-stop, .am-review)[data-lm-suppress-shortcuts]';
+const KEEPS_KEYS = 
+  ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark)[data-lm-suppress-shortcuts]';
 /** Those without a field, in which nothing is typed. */
-const BUTTONS = '.am-stop, .am-review';
+const BUTTONS = '.am-stop, .am-review, .am-mark';
 const OPEN = `${QUESTION}:not([data-answered])`;
 
 interface Place {

@@ -5,6 +5,7 @@ import { UUID } from '@lumino/coreutils';
 
 import type { PageTools } from './api.js';
 import type { Around } from './around.js';
+import { CellMarks } from './cell_marks.js';
 import { perform, Refusal, Stale, type Wish } from './document.js';
 import { Feet, type FootData } from './foot.js';
 import { Follow } from './follow.js';
@@ -48,6 +49,7 @@ export class Link {
     this._line.heard.connect(this._hear, this);
     this._feet = new Feet(_panel, data => this._line.send(data));
     this._follow = new Follow(_panel);
+    this._marks = new CellMarks(_panel, fields => this.ask('cells', fields) as Promise<object | null>);
     this.reviews = new Reviews(_panel, fields => this.ask('review', fields) as Promise<object | null>);
     _kernel.iopubMessage.connect(this._onMessage, this);
     _kernel.anyMessage.connect(this._onAnyMessage, this);
@@ -94,6 +96,7 @@ export class Link {
     this._isDisposed = true;
     clearTimeout(this._counting);
     this.reviews.dispose();
+    this._marks.dispose();
     this._panel.node.classList.remove(LINKED);
     this._feet.dispose();
     this._follow.dispose();
@@ -178,6 +181,7 @@ export class Link {
     if (ENDED.includes(status)) {
       settleAll(this._panel);
       this.reviews.dispose();
+      this._marks.dispose();
       this._feet.dispose();
       this._follow.dispose();
       this._work.leave(this._panel);
@@ -221,6 +225,7 @@ export class Link {
         this._sendTools(); // some may have come or gone since the knock
         this.sendSettings();
         this.reviews.look();
+        void this._marks.look();
         this._around.add({ line: this._line, path: this._panel.context.path, panel: this._panel });
         break;
       case 'overview':
@@ -243,6 +248,9 @@ export class Link {
           this._follow.begin(String(data.cell));
           this._work.show(this._panel, data as unknown as FootData);
         }
+        break;
+      case 'cells':
+        void this._marks.look();
         break;
       case 'unheard':
         this._feet.giveBack(String(data.cell), String(data.text));
@@ -288,5 +296,6 @@ export class Link {
   private _line: Line;
   private _redraw: Redraw;
   private _feet: Feet;
+  private _marks: CellMarks;
   private _follow: Follow;
 }

@@ -17,7 +17,7 @@ import {
 } from './document.js';
 
 /** One cell: the text that must stand there and the one to restore; null is for no such cell. */
-interface Way {
+export interface Way {
   cell: string;
   cell_type: string;
   now: string | null;

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from tests.support.lab import Lab, NotebookPage, launch
 
@@ -17,11 +17,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which browsers keep what they have compiled."""
+    return tmp_path_factory.mktemp("profile")
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[BrowserContext]:
+def browser(profile: Path) -> Iterator[BrowserContext]:
     """Return a browser; not for the session, since Playwright keeps a loop on the main thread."""
     with sync_playwright() as playwright:
-        context = launch(playwright)
+        context = launch(playwright, profile)
         yield context
         context.close()
 
@@ -36,8 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
+@pytest.fixture(scope="module")
+def spare() -> list[Page]:
+    """Return the page of JupyterLab that the last test has left, if it left one."""
+    return []
+
+
 @pytest.fixture
-def pages(lab: Lab) -> Iterator[list[NotebookPage]]:
+def pages(lab: Lab, spare: list[Page]) -> Iterator[list[NotebookPage]]:
     """Return the pages of a test, which end with it and must be without errors.
 
     A picture of each is left in the folder that AGENT_MAGICS_PICTURES names.
@@ -50,14 +62,22 @@ def pages(lab: Lab) -> Iterator[list[NotebookPage]]:
             page.page.screenshot(
                 path=Path(folder) / page.name.replace(".ipynb", ".png").replace("/", "_")
             )
-        page.close()
+        left = page.leave()
+        if left and not spare:
+            spare.append(left)
+        elif left:
+            left.close()
     lab.shut_down_kernels()
     assert [error for page in pages for error in page.errors] == []
 
 
 @pytest.fixture
 def notebook(
-    lab: Lab, browser: BrowserContext, pages: list[NotebookPage], request: pytest.FixtureRequest
+    lab: Lab,
+    browser: BrowserContext,
+    pages: list[NotebookPage],
+    spare: list[Page],
+    request: pytest.FixtureRequest,
 ) -> Open:
     """Return a function that opens a new notebook of these cells, with a kernel."""
 
@@ -65,7 +85,8 @@ def notebook(
         folder = re.sub(r"\W+", "_", request.node.name).strip("_")
         name = f"{folder}/{len(pages)}.ipynb"
         lab.write(name, cells)
-        pages.append(NotebookPage(browser, lab, name, without=without))
+        left = spare.pop() if spare and not without else None
+        pages.append(NotebookPage(browser, lab, name, without=without, spare=left))
         return pages[-1].open()
 
     return open_new

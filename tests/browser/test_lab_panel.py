@@ -119,6 +119,7 @@ def test_conversations_are_found_renamed_pinned_forked_and_resumed(notebook: Ope
     press(named, "Resume")
     expect(shown.locator(".am-panel-told").first).to_contain_text("Resumed")
     expect(named).to_contain_text("open: default")
+    shown.get_by_role("searchbox").fill("")
 
 
 def test_the_list_of_what_runs_has_the_agents_at_work(notebook: Open) -> None:

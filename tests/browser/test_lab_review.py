@@ -1,7 +1,9 @@
 """What a turn changed is reviewed in its cell: each change is kept or reverted, by mouse, keys."""
 
+import hashlib
 from collections.abc import Callable
 
+import nbformat
 import pytest
 from playwright.sync_api import expect
 
@@ -77,3 +79,56 @@ def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
     restart(page)
     expect(review).to_have_count(0)
     expect(page.cell(1).get_by_text("Diff", exact=True)).to_be_visible()
+
+
+def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(notebook: Open) -> None:
+    old, new = "a = 1\nb = 2", "a = 1\nb = 3\nc = 4"
+    version = hashlib.sha256(old.encode()).hexdigest()[:8]
+    calls = [
+        "Call('notebook_read', {})",
+        "Call('notebook_insert_cell', {'source': 'made = 1', 'after': 'own'})",
+        *(
+            f"Call('notebook_edit_cell', {{'cell_id': {name!r}, 'source': {new!r}, "
+            f"'version': {version!r}}})"
+            for name in ("one", "two", "three")
+        ),
+    ]
+    named = [nbformat.v4.new_code_cell(old, id=name) for name in ("one", "two", "three")]
+    own = nbformat.v4.new_code_cell("%%agent --approval never\nGo.\n", id="own")
+    page = notebook([scripted(*calls, repr("Done.")), own, *named])
+    page.run(0)
+    page.wait_for_link()
+    page.run(1)
+    marks = page.page.locator(".am-mark")
+    expect(marks).to_have_count(4)
+    expect(page.cell(2).locator(".am-mark summary")).to_contain_text("Made by the agent · +1")
+    mark = page.cell(3).locator(".am-mark")
+    mark.locator("summary").click()
+    expect(mark.locator("pre")).to_contain_text("-b = 2")
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        assert look_at(page, theme) == []
+        page.shoot(f"marks_{theme}")
+
+    # The person has typed in one of them since: it stays.
+    page.cell(4).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(" # mine")
+    page.cell(4).get_by_role("button", name="Revert").click()
+    expect(page.cell(4).get_by_role("status")).to_have_text(
+        "Nothing was reverted, since it was changed since."
+    )
+    page.wait_until(lambda: page.sources()[4] == f"{new} # mine")
+
+    page.save()
+    page.reload()  # the marks come again
+    expect(marks).to_have_count(4)
+    page.cell(3).get_by_role("button", name="Keep: Changed by the agent, a = 1").focus()
+    page.page.keyboard.press("Enter")
+    expect(marks).to_have_count(3)
+    page.cell(5).get_by_role("button", name="Revert").click()
+    expect(marks).to_have_count(2)
+    page.cell(2).get_by_role("button", name="Revert").click()
+    expect(marks).to_have_count(1)
+    page.wait_until(lambda: page.sources()[2:] == [new, f"{new} # mine", old])
+    restart(page)
+    expect(marks).to_have_count(0)

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 
+from agent_magics import Agent, Call, ScriptedModel, tool
 from tests.support.kernels.cells import AGENTS, scripted
 from tests.support.kernels.driver import Kernel
-from tests.support.skills import write_skill
+from tests.support.skills import TOOL, write_skill
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_skills_are_listed_shown_and_trusted(kernel: Kernel, place: Path) -> Non
     (place / ".agent_magics/skills/broken/SKILL.md").write_text("No front matter.")
     listing = shown(kernel, "%agent skills")
     assert "| `sales` | `What sales is for.` | not trusted |" in listing
-    assert "pytest --nbval" in listing and "test.ipynb" in listing
+    assert "`%agent skills test sales` runs its test." in listing
     assert "broken is left out: SKILL.md, name: expected" in listing
     assert "# Hi" in shown(kernel, "%agent skills show sales")
     digest = re.search(r"%agent skills trust ([0-9a-f]{12})", shown(kernel, "%agent skills trust"))
@@ -50,6 +52,62 @@ def test_skills_are_listed_shown_and_trusted(kernel: Kernel, place: Path) -> Non
     assert "| yes |" in shown(kernel, "%agent skills")
     assert kernel.run("%agent skills dance").error == "UsageError"
     assert kernel.run("%agent skills show nothing").error == "UsageError"
+
+
+def notebook_of(*cells: tuple[str, str]) -> str:
+    """Return a notebook of cells and what they printed, as JSON."""
+    made = [
+        nbformat.v4.new_code_cell(
+            source,
+            execution_count=1,
+            outputs=[nbformat.v4.new_output("stream", name="stdout", text=text)],
+        )
+        for source, text in cells
+    ]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=made))
+
+
+PLAYED = (
+    "%load_ext agent_magics\n"
+    "from agent_magics import Agent\n"
+    "print(Agent(replay='auto', approval='never').run_sync('Read it.').text)"
+)
+
+
+def test_the_notebook_of_a_skill_is_its_test(kernel: Kernel, place: Path) -> None:
+    folder = place / ".agent_magics/skills"
+    skill = write_skill(folder, "tested", tools_dot_py=TOOL.format(name="revenue"))
+    (skill / "test.agent.jsonl").write_text(recorded(place))
+    for text, how in (("revenue\n", "passed"), ("other\n", "failed")):
+        (skill / "test.ipynb").write_text(notebook_of((PLAYED, text)))
+        refused = kernel.run("%agent skills test tested")
+        assert "is not trusted, and its test runs code with your rights" in refused.text
+        digest = re.search(r"`tested`.*`([0-9a-f]{12})`", shown(kernel, "%agent skills trust"))
+        assert digest is not None
+        shown(kernel, f"%agent skills trust {digest[1]}")
+        outcome = kernel.run("%agent skills test tested")
+        said = "".join(str(item["text"]) for item in outcome.items)
+        assert f"The test of `tested` {how}" in said, said
+        assert outcome.status == ("ok" if how == "passed" else "error")
+    assert "revenue" in said and "other" in said
+    assert "There is no test of a skill 'nothing'; skills with one: " in (
+        kernel.run("%agent skills test nothing").text
+    )
+
+
+def recorded(place: Path) -> str:
+    """Return the recording of a conversation in which the skill's tool is called."""
+    file = place / "made.agent.jsonl"
+    model = ScriptedModel([Call("revenue"), "revenue"])
+    with Agent(model, [revenue], approval="never", record=file) as agent:
+        agent.run_sync("Read it.")
+    return file.read_text()
+
+
+@tool
+def revenue() -> str:
+    """Stand for the tool of the skill."""
+    return "revenue"
 
 
 def test_a_prompt_is_trusted_completed_and_filled_in(kernel: Kernel, place: Path) -> None:

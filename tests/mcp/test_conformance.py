@@ -41,6 +41,7 @@ CLIENT_SCENARIOS = (
     "auth/resource-mismatch",
     "auth/offline-access-scope",
     "auth/offline-access-not-supported",
+    "auth/pre-registration",
 )
 SERVER_SCENARIOS = (
     "server-initialize",
@@ -67,7 +68,6 @@ NOT_OF_OURS = {
     "auth/basic-cimd": "we have no page on the web that could say who we are; we register instead",
     "auth/scope-step-up": "a call that wants more scopes ends with the sentence that a login is "
     "wanted; a new login asks for what the server names at its door, and not for the call's",
-    "auth/pre-registration": "there is no setting for a client that was registered beforehand",
     "auth/2025-03-26-oauth-metadata-backcompat": "its metadata name another issuer than where they "
     "stand, which the SDK refuses (RFC 8414, section 3.3)",
     "auth/client-credentials-jwt": _MACHINE,

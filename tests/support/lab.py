@@ -16,7 +16,16 @@ from typing import Any
 from urllib.error import URLError
 
 import nbformat
-from playwright.sync_api import BrowserContext, Error, Locator, Page, Playwright, WebSocket, expect
+from playwright.sync_api import (
+    BrowserContext,
+    Error,
+    Locator,
+    Page,
+    Playwright,
+    ViewportSize,
+    WebSocket,
+    expect,
+)
 
 from tests.support.gates import Gate
 from tests.support.items import unfolded
@@ -38,6 +47,7 @@ _SETTINGS = {
     "completer-extension/manager": {"providerTimeout": SLOW},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+_VIEWPORT: ViewportSize = {"width": 1100, "height": 900}
 _CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -50,18 +60,34 @@ _CHROMIUM_FLAGS = (
 )
 # What no test needs of the server, and starts a language server for each notebook.
 _NOT_SERVED = {"jupyter_lsp": False}
+# Closes what is open, and what stands beside it, without a question about saving.
+_CLOSE = """async () => {
+  const {shell} = window.jupyterapp, open = [...shell.widgets('main')];
+  const closed = open.map(each => new Promise(done => each.disposed.connect(done)));
+  for (const each of open) {
+    if (each.context) each.context.model.dirty = false;
+    each.close();
+  }
+  await Promise.all(closed);
+  shell.collapseLeft(), shell.collapseRight();
+}"""
+# Opens a notebook as the file browser does.
+_OPEN = "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => null)"
 EXTENSION = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "agent-magics"
 
 
-def launch(playwright: Playwright) -> BrowserContext:
+def launch(playwright: Playwright, profile: Path) -> BrowserContext:
     """Start the system's Chromium, since Playwright's own would have to be downloaded.
 
-    All pages share one context, and with it the cache: JupyterLab is ten megabytes of script.
+    Args:
+        profile: a folder that the browser keeps for the next one: JupyterLab is ten megabytes of
+            script, which it compiles once.
     """
     require("chromium")
     found = next(filter(None, map(shutil.which, CHROMIUM)))
-    browser = playwright.chromium.launch(executable_path=found, args=list(_CHROMIUM_FLAGS))
-    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    context = playwright.chromium.launch_persistent_context(
+        profile, executable_path=found, args=list(_CHROMIUM_FLAGS), viewport=_VIEWPORT
+    )
     context.set_default_timeout(SLOW)
     return context
 
@@ -145,7 +171,9 @@ class Lab:
         file = self._home / "config" / "labconfig" / "page_config.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         disabled = {extension: True} if extension else {}
-        file.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
+        # To see whether JupyterLab must be built anew, its server runs Node for each page.
+        config = {"disabledExtensions": disabled, "buildCheck": False}
+        file.write_text(json.dumps(config), encoding="utf-8")
 
     def settings_file(self, plugin: str) -> Path:
         """Return the file of what the person has set of a plugin."""
@@ -180,14 +208,24 @@ class NotebookPage:
 
     Args:
         without: an extension that this front end does not have.
+        spare: a page of JupyterLab that an earlier test has left.
     """
 
-    def __init__(self, browser: BrowserContext, lab: Lab, name: str, *, without: str = "") -> None:
+    def __init__(
+        self,
+        browser: BrowserContext,
+        lab: Lab,
+        name: str,
+        *,
+        without: str = "",
+        spare: Page | None = None,
+    ) -> None:
         self.lab = lab
         self.name = name
         self.frames: list[bytes] = []
         self.errors: list[str] = []
-        self.page: Page = browser.new_page()
+        self._loaded = spare is not None
+        self.page: Page = spare or browser.new_page()
         self.page.on("pageerror", self._keep_error)
         self.page.on("websocket", self._listen)
         self._without = without
@@ -200,14 +238,25 @@ class NotebookPage:
 
     def open(self, *, kernel: bool = True) -> "NotebookPage":
         """Open the notebook; with `kernel`, wait until cells can be run."""
+        if self._loaded:
+            self.page.evaluate(_OPEN, self.name)
+            self._wait_for_cells(0, kernel=kernel)
+            return self
         self.lab.disable(self._without)
-        self.go(f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}&reset", kernel=kernel)
+        self.go(f"{self._address}&reset", kernel=kernel)
         return self
+
+    @property
+    def _address(self) -> str:
+        return f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}"
 
     def go(self, address: str, *, kernel: bool) -> None:
         """Load the page of a notebook; with `kernel`, wait until cells can be run."""
         before = len(self.frames)
         self.page.goto(address)
+        self._wait_for_cells(before, kernel=kernel)
+
+    def _wait_for_cells(self, before: int, *, kernel: bool) -> None:
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
             # A cell that is run before the kernel is connected is silently dropped.
@@ -228,7 +277,7 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Reload the page, as the browser's button does, with no wait for the kernel."""
-        self.page.reload()
+        self.page.goto(self._address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
     def shoot(self, name: str) -> None:
@@ -239,6 +288,18 @@ class NotebookPage:
     def close(self) -> None:
         """Close the page; the kernel goes on."""
         self.page.close()
+
+    def leave(self) -> Page | None:
+        """Close the notebook; return the page, for the next test, if it is one that will do."""
+        of_lab = self.page.url.startswith(self.lab.url)
+        if self.page.is_closed() or self._without or self.errors or not of_lab:
+            self.close()
+            return None
+        self.page.remove_listener("pageerror", self._keep_error)
+        self.page.remove_listener("websocket", self._listen)
+        self.page.evaluate(_CLOSE)
+        self.page.set_viewport_size(_VIEWPORT)
+        return self.page
 
     def _keep_error(self, error: Error) -> None:
         # JupyterLab itself gives up what a kernel that restarts has not answered.

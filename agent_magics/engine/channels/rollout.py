@@ -18,8 +18,11 @@ from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, Warned
 from agent_magics.protocol.records import Entry, RecordBegun
+from agent_magics.records.places import PAST
 
 _LEFT_OUT = (TextDelta, ReasoningDelta)
+# Day, month, year, all records, the package's folder, and the one in which that may be new.
+_FOLDERS = 6
 # Read from the end of a record that is written on, to find whole lines.
 _TAIL = 1 << 16
 
@@ -51,6 +54,7 @@ class Rollout:
         self._reason = ""
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
+        self._is_placed = False  # whether its folders were flushed
         self._closing: weakref.finalize[[int], Rollout] | None = None
 
     def begin(self) -> None:
@@ -123,10 +127,18 @@ class Rollout:
             raise
 
     def sync(self) -> None:
-        """Flush the file to the disk (fsync), which takes 2 ms; not on the loop."""
+        """Flush the file to the disk (fsync), which takes 2 ms; not on the loop.
+
+        The first time also its place: the folders, any of which may be new, and what it shares.
+        """
         with self._syncing, suppress(OSError):
             if self._fd is not None:
                 os.fsync(self._fd)
+                if not self._is_placed:
+                    self._is_placed = True
+                    past = self.path.with_suffix(PAST)
+                    for each in (*past.glob("*"), past, *self.path.parents[:_FOLDERS]):
+                        _sync(each)
 
     def close(self) -> None:
         """Close the file; others may then append to it."""
@@ -176,6 +188,16 @@ def _hold(fd: int) -> None:
         ) from None
     except OSError:
         return  # a file system without locks
+
+
+def _sync(path: Path) -> None:
+    """Flush a file, or the list of names in a folder."""
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _release(fd: int) -> None:

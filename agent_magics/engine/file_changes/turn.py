@@ -6,6 +6,7 @@ are named: a workspace that is too large, folders that tools fill, changes outsi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -317,7 +318,11 @@ def describe(
 
 def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     old, new = (content(s.digest) if s.digest else None for s in (change.before, change.after))
-    return file_diff(shown_path(Path(change.path), cwd), change.before, change.after, old, new)
+    diff = file_diff(shown_path(Path(change.path), cwd), change.before, change.after, old, new)
+    # A content may have none to be copied from, or its copy found the disk full.
+    if change.before.can_be_made and (old is not None or not change.before.digest):
+        return diff
+    return replace(diff, note="; ".join(filter(None, (diff.note, "cannot be undone"))))
 
 
 def _is_implied_by_files(change: PathChange, changes: Sequence[PathChange]) -> bool:
@@ -333,10 +338,7 @@ def _changed_file(change: PathChange, diff: FileDiff, cwd: Path, author: str) ->
     if "absent" in kinds:
         kind = "added" if kinds[0] == "absent" else "removed"
     path = shown_path(Path(change.path), cwd) + ("/" if "folder" in kinds else "")
-    note = diff.note
-    if not change.before.can_be_made:
-        note = "; ".join(filter(None, (note, "cannot be undone")))
-    note = "; ".join(filter(None, (note, author)))
+    note = "; ".join(filter(None, (diff.note, author)))
     return ChangedFile(path, kind, diff.added, diff.removed, note)
 
 

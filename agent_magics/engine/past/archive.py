@@ -122,9 +122,10 @@ class Archive:
 
 
 def _write(rollout: Rollout, entries: Sequence[Entry]) -> None:
-    """Append entries to a record, which is created where there is none, and close it."""
+    """Append entries to a record, made where there is none; flush it to the disk and close it."""
     with _opened(rollout):
         rollout.write(entries)
+    rollout.sync()
     rollout.close()
 
 

@@ -1,6 +1,13 @@
-"""Prints a turn in a console, in order of the events, since printed text cannot be updated."""
+"""Prints a turn in a console, in order of the events, since printed text cannot be updated.
 
+Only the last line of a terminal can: it shows what the turn waits for while nothing is printed.
+"""
+
+import os
+import shutil
 import sys
+import time
+import unicodedata
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,13 +15,22 @@ from dataclasses import dataclass, replace
 from agent_magics.exec.output import clean_output
 from agent_magics.kernel.cell.countdown import is_wait
 from agent_magics.kernel.cell.outputs import Publisher
-from agent_magics.protocol.events import Event, ExecCommandOutputDelta, ToolCallRunning
+from agent_magics.protocol.events import (
+    Event,
+    ExecCommandOutputDelta,
+    Question,
+    ToolCallRunning,
+)
 from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import to_bundle
+from agent_magics.render.status import TurnStatus
 from agent_magics.render.text import to_plain
 
 # Characters of one command's output that are printed as they come; of more, both ends at its end.
 _MOST_STREAMED = 20_000
+# Seconds until a stage of the turn is shown, in a terminal and as a printed line.
+_SHOWN_AFTER, _PRINTED_AFTER = 0.3, 1.0
+_CLEAR = "\r\x1b[K"
 
 
 @dataclass
@@ -38,6 +54,33 @@ class ConsoleOutputs:
         self._printed: set[str] = set()
         self._streams: dict[str, _Stream] = {}
         self._current = ""  # the call whose lines are being printed
+        self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._activity = ""  # the one shown last
+
+    def show_activity(self, status: TurnStatus) -> None:
+        """Show what the turn waits for: in the terminal's last line, else a line for each stage.
+
+        Args:
+            status: what it does at present.
+        """
+        age = time.time() - status.since
+        if not self._is_terminal:
+            # The start of a call is printed anyway.
+            is_new = status.phase != self._activity and not status.phase.startswith("Runs ")
+            if is_new and age >= _PRINTED_AFTER:
+                self._activity = status.phase
+                self._write(f"… {status.phase}\n")
+        elif age >= _SHOWN_AFTER:
+            line = _fitting(f"… {status.doing}, {age:.0f} s")
+            if line != self._activity:
+                self._activity = line
+                self._write(f"{_CLEAR}{line}")
+
+    def clear_activity(self) -> None:
+        """Remove the line, before something else is printed."""
+        if self._is_terminal and self._activity:
+            self._activity = ""
+            self._write(_CLEAR)
 
     def show(self, block: DisplayBlock) -> None:
         """Print a block when it is done; a plan or a wait at each change."""
@@ -57,6 +100,8 @@ class ConsoleOutputs:
             calls: the blocks of the calls so far.
         """
         match event:
+            case Question():  # which is asked in this line, or is code that may print there
+                self.clear_activity()
             case ToolCallRunning(call_id=call_id) if call_id in calls:
                 self._print_lines(calls[call_id], "")
             case ExecCommandOutputDelta(call_id=call_id, session_id="") if call_id in calls:
@@ -88,9 +133,24 @@ class ConsoleOutputs:
         if self._current != block.key:
             self._current = block.key
             lines = f"… running {block.item['name']}: {block.item['title']}\n{lines}"
-        sys.stdout.write(clean_output(lines))
+        self.clear_activity()
+        self._write(clean_output(lines))
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
         sys.stdout.flush()
 
     def _print_block(self, block: DisplayBlock) -> None:
         self._current = ""
+        self.clear_activity()
         self._publisher.publish(to_bundle(block), uuid.uuid4().hex)
+
+
+def _fitting(line: str) -> str:
+    """Cut a line to the terminal's width; one that wraps could not be cleared."""
+    room = shutil.get_terminal_size().columns - 1
+    for place, sign in enumerate(line):
+        room -= 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        if room < 0:
+            return line[:place]
+    return line

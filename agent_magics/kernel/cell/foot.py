@@ -28,6 +28,9 @@ class CellFoot:
         cell: the cell's id; "" where no page shows it.
         session: the session whose turn runs there.
         stop: stops the turn; from any thread.
+
+    Attributes:
+        status: the present activity of the turn.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class CellFoot:
         self._cell = cell
         self._session = session
         self.stop = stop
-        self._status = TurnStatus(time.time())
+        self.status = TurnStatus(time.time())
         self._shown_at = 0.0
         self._later: asyncio.TimerHandle | None = None
 
@@ -50,12 +53,12 @@ class CellFoot:
     @property
     def activity(self) -> str:
         """The present activity of the turn in a few words."""
-        return self._status.doing
+        return self.status.doing
 
     @property
     def doing(self) -> str:
         """The present activity of the turn, with its duration in seconds."""
-        return f"{self._status.doing}, {max(0.0, time.time() - self._status.since):.0f} s"
+        return f"{self.status.doing}, {max(0.0, time.time() - self.status.since):.0f} s"
 
     def end(self) -> None:
         """Remove the line."""
@@ -65,7 +68,7 @@ class CellFoot:
 
     def hear(self, event: Event) -> None:
         """Apply an event; on the engine's thread."""
-        self._status.apply(event)
+        self.status.apply(event)
         if isinstance(event, TURN_ENDS) or self._later is not None or not self._cell:
             return
         wait = max(0.0, self._shown_at + INTERVAL - time.monotonic())
@@ -79,7 +82,7 @@ class CellFoot:
 
     def show(self, page: Page) -> None:
         """Show the line on one page."""
-        status, now = self._status, time.time()
+        status, now = self.status, time.time()
         page.say(
             "foot",
             cell=self._cell,

@@ -32,6 +32,7 @@ from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed
 from agent_magics.protocol.events import (
+    CellChanged,
     DynamicToolCallRequest,
     Event,
     ModelInformed,
@@ -178,6 +179,8 @@ class CellRun:
 
     def _hear(self, event: Event) -> None:
         """Apply an event to the status line at once; on the engine's thread."""
+        if isinstance(event, CellChanged):
+            self._lab.on_cell_changed(self.agent, event)
         foot = self._foot
         if foot is not None:
             foot.hear(event)
@@ -195,6 +198,8 @@ class CellRun:
         if self._foot is not None:
             self._foot.end()
             self._foot = None
+        if self._console is not None:
+            self._console.clear_activity()
         self._outputs.finish()
         self._streams.end_calls()
         self._open.close_all()
@@ -296,6 +301,8 @@ class CellRun:
                     page.redraw(self._asker.cell, self._publisher.shown)
 
     def _tick(self) -> bool:
+        if self._console is not None and self._foot is not None and not self._in_background:
+            self._console.show_activity(self._foot.status)
         if self._live:
             self._draw_elsewhere()
             for block in self._countdown.tick():

@@ -29,6 +29,7 @@ from agent_magics.kernel.commands.project.language_servers import manage_languag
 from agent_magics.kernel.commands.project.memory import memory_text
 from agent_magics.kernel.commands.project.overview import project_text
 from agent_magics.kernel.commands.project.prompts import prompts_text
+from agent_magics.kernel.commands.project.skill_tests import run_skill_test
 from agent_magics.kernel.commands.project.skills import skills_text
 from agent_magics.kernel.commands.recordings.report import manage_recordings
 from agent_magics.kernel.commands.serving import serve
@@ -158,9 +159,16 @@ def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 
 
 def show_skills(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the skills and which of them are used; ``show NAME``, ``trust``."""
+    """List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``."""
     agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, skills_text(agent.config.cwd, arguments))
+    match list(arguments):
+        case ["test", name]:
+            passed, text = run_skill_test(agent, name)
+            publish_text(notebook.shell, text)
+            if not passed:
+                raise FatalError(f"The test of the skill {name} failed.")
+        case _:
+            publish_text(notebook.shell, skills_text(agent.config.cwd, arguments))
 
 
 def show_sub_agents(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
@@ -421,7 +429,7 @@ def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 
 
 def manage_maps(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List rows at batch APIs; ``resume`` fetches what has ended, ``cancel BATCH`` ends one."""
+    """List open named maps and batches; ``resume``, ``cancel BATCH``, ``forget NAME``."""
     agent = notebook.agent_named(notebook.settings.name)
     publish_text(notebook.shell, maps_text(agent, arguments))
 

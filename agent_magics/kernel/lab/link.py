@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from agent_magics.kernel.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.events import CellChanged
 from agent_magics.settings.editor import report
 
 # The comm's name, and the control message that does its work where there are no subshells.
@@ -113,6 +114,7 @@ class LabLink:
         askers: the cells of running turns, by turn id.
         feet: the lines at the foot of running cells, by the cell's id.
         on_watch: called when a page begins to watch, on any thread; see ``kernel.overview``.
+        on_cell_changed: called with an agent and its change of a cell, on any thread.
         changing: the turns that have changed files in a cell and their agents, by the cell's id.
         answers: what answers the questions of pages, by their subject; called on any thread.
     """
@@ -126,6 +128,7 @@ class LabLink:
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
         self.on_watch: Callable[[], object] = bool
+        self.on_cell_changed: Callable[[Any, CellChanged], object] = lambda agent, change: None
         self.answers: dict[str, Callable[[Data], Data]] = {}
         self.changing: dict[str, list[tuple[Any, str]]] = {}
         self._ended: dict[str, Mapping[str, Data]] = {}  # outputs of ended cells, by cell

@@ -112,7 +112,8 @@ class Server:
         if self._around.secrets is None:
             raise FatalError("There is nowhere to keep the tokens of a login.")
         oauth = await asyncio.to_thread(load_oauth)
-        return oauth.Tokens(self._around.secrets, self.config, self.redact)
+        around = self._around
+        return oauth.Tokens(around.secrets, self.config, around.environment, self.redact)
 
     async def _end(self, status: McpStatus) -> None:
         async with self._switching:

@@ -24,7 +24,8 @@ _TYPES = {
     "sse": "sse",
 }
 # Keys of other clients that change nothing about how a server is reached.
-_IGNORED = frozenset({"description", "alwaysLoad", "alwaysAllow", "autoApprove", "oauth"})
+_IGNORED = frozenset({"description", "alwaysLoad", "alwaysAllow", "autoApprove"})
+_OAUTH = {"clientId": "oauth_client_id", "callbackPort": "oauth_callback_port"}
 _EXPANDED = ("command", "args", "env", "url", "headers")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -87,6 +88,10 @@ def _as_table(table: Any, environment: Mapping[str, str] | None, place: Any, nam
     if "disabled" in converted:
         disabled = converted.pop("disabled")
         converted["enabled"] = not disabled if isinstance(disabled, bool) else disabled
+    login = converted.pop("oauth", {})
+    if not isinstance(login, dict):
+        raise FatalError(f"{place(name, 'oauth')}: oauth must be a table, such as its clientId.")
+    converted |= {ours: login[key] for key, ours in _OAUTH.items() if key in login}
     if "timeout" in converted:  # in milliseconds in this file
         timeout = converted.pop("timeout")
         plain = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)

@@ -16,7 +16,8 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
 _STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
-_HTTP_KEYS = ("url", "headers", "bearer_token_env_var")
+_OAUTH_KEYS = ("oauth_client_id", "oauth_client_secret_env_var", "oauth_callback_port")
+_HTTP_KEYS = ("url", "headers", "bearer_token_env_var", *_OAUTH_KEYS)
 _COMMON_KEYS = (
     *("transport", "enabled", "required", "enabled_tools", "disabled_tools"),
     *("startup_timeout_sec", "tool_timeout_sec", "timeout_seconds"),
@@ -71,6 +72,9 @@ class TableReader:
             transport=transport,
             headers=self._headers(),
             bearer_token_env_var=self._variable("bearer_token_env_var"),
+            oauth_client_id=self._text("oauth_client_id"),
+            oauth_client_secret_env_var=self._variable("oauth_client_secret_env_var"),
+            oauth_callback_port=self._port("oauth_callback_port"),
             enabled=self._switch("enabled", default=True),
             required=self._switch("required"),
             enabled_tools=self._texts("enabled_tools"),
@@ -104,6 +108,9 @@ class TableReader:
                 self.refuse(
                     str(key), f"{key!r} is not a key of an MCP server; {meant}: {', '.join(KEYS)}"
                 )
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
         if "command" not in self._table and "url" not in self._table:
             self.refuse("", f"MCP server {self._name!r} has neither command nor url")
         if "command" in self._table and "url" in self._table:
@@ -112,6 +119,9 @@ class TableReader:
             self.refuse(
                 "timeout_seconds", "timeout_seconds means tool_timeout_sec; give one of them"
             )
+        if "oauth_client_id" not in self._table:
+            for key in filter(self._table.__contains__, _OAUTH_KEYS):
+                self.refuse(key, f"{key} is only for a server with oauth_client_id")
         stdio = "command" in self._table
         for key in _HTTP_KEYS if stdio else _STDIO_KEYS:
             if key in self._table:
@@ -169,6 +179,12 @@ class TableReader:
             self.refuse(key, f"{key} must be a number of seconds above 0")
         return float(value)
 
+    def _port(self, key: str) -> int | None:
+        value = self._table.get(key)
+        if key in self._table and not (type(value) is int and 0 < value < 1 << 16):
+            self.refuse(key, f"{key} must be a port, from 1 to 65535")
+        return value
+
     def _choice(self, key: str, choices: Sequence[Choice]) -> Choice:
         value = self._table.get(key, choices[0])
         if value not in choices or not isinstance(value, str):
@@ -179,7 +195,7 @@ class TableReader:
         value = self._text(key)
         if value is not None and not _VARIABLE.fullmatch(value):
             self.refuse(
-                key, f"{key} must be the name of an environment variable, not the token itself"
+                key, f"{key} must be the name of an environment variable, not the secret itself"
             )
         return value
 

@@ -74,7 +74,7 @@ class HttpTransport:
                 )
             self._headers["Authorization"] = f"Bearer {token}"
         elif self._around.secrets is not None:
-            tokens = Tokens(self._around.secrets, config, self._redact)
+            tokens = Tokens(self._around.secrets, config, self._around.environment, self._redact)
             if await tokens.load():
                 self._auth = tokens.silent_auth()
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,9 +43,16 @@ class Tokens:
     address.
     """
 
-    def __init__(self, store: SecretStore, config: McpServerConfig, redact: Redactor) -> None:
+    def __init__(
+        self,
+        store: SecretStore,
+        config: McpServerConfig,
+        environment: Mapping[str, str],
+        redact: Redactor,
+    ) -> None:
         self._store = store
         self._config = config
+        self._client_secret = environment.get(config.oauth_client_secret_env_var or "")
         self._redact = redact
         self._name = f"mcp:{config.name}:{config.url}"
         self._kept: dict[str, Any] = {}
@@ -82,9 +89,15 @@ class Tokens:
             FatalError: the login failed.
         """
         config, self._kept = self._config, {}
-        async with RedirectReceiver() as receiver:
+        if (variable := config.oauth_client_secret_env_var) and not self._client_secret:
+            raise FatalError(
+                f"The login to {config.name!r} needs the variable {variable} "
+                "(oauth_client_secret_env_var), which is not set in the kernel."
+            )
+        async with RedirectReceiver(config.oauth_callback_port or 0) as receiver:
 
             async def hand_out(address: str) -> None:
+                self._choose_method()
                 receiver.expect(_state_of(address))
                 show(address)
 
@@ -140,7 +153,14 @@ class Tokens:
         await self._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return our registration at the authorization server."""
+        """Return our registration at the authorization server: the person's, or one of our own."""
+        if self._config.oauth_client_id:
+            return OAuthClientInformationFull(
+                client_id=self._config.oauth_client_id,
+                client_secret=self._client_secret,
+                redirect_uris=self._context.client_metadata.redirect_uris,
+                token_endpoint_auth_method=self._kept.get("method", "none"),
+            )
         client = self._kept.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
@@ -148,6 +168,19 @@ class Tokens:
         """Keep our registration; it is written with the tokens."""
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
         self._hide()
+
+    def _choose_method(self) -> None:
+        """Send the secret of a person's registration as the authorization server wants it.
+
+        Source: RFC 8414, section 2: what names no methods takes ``client_secret_basic``.
+        """
+        if not self._client_secret:
+            return
+        metadata = self._context.oauth_metadata
+        offered = metadata and metadata.token_endpoint_auth_methods_supported
+        basic = "client_secret_basic" in (offered or ["client_secret_basic"])
+        self._kept["method"] = "client_secret_basic" if basic else "client_secret_post"
+        self._context.client_info.token_endpoint_auth_method = self._kept["method"]
 
     async def _keep(self) -> None:
         self._hide()

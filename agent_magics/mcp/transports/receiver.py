@@ -22,19 +22,34 @@ class RedirectReceiver:
 
     The address is numeric as RFC 8252, section 7.3, demands: a name could resolve to another host.
 
+    Args:
+        port: where to listen; 0 is any free one.
+
     Attributes:
         address: the redirect address for the browser.
     """
 
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
+
     async def __aenter__(self) -> Self:
-        """Start listening."""
+        """Start listening.
+
+        Raises:
+            FatalError: another program listens on this port.
+        """
         self._answer: asyncio.Future[tuple[str, str, str | None]] = (
             asyncio.get_running_loop().create_future()
         )
         self._state = ""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, limit=_LONGEST_REQUEST
-        )
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, "127.0.0.1", self._port, limit=_LONGEST_REQUEST
+            )
+        except OSError as error:
+            raise FatalError(
+                f"The login cannot return to port {self._port} of 127.0.0.1: {error.strerror}."
+            ) from None
         port = self._server.sockets[0].getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/callback"
         return self

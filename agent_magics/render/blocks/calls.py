@@ -46,6 +46,7 @@ _CELL_TOOLS = tuple(
 )
 # Their arguments name a session by a number that differs in every run.
 _SESSION_TOOLS = ("write_stdin", "kill_session")
+_PROPOSES = "propose_plan"
 _ARRIVED = {
     "person": "approved by the person",
     "program": "approved by the program",
@@ -64,6 +65,7 @@ class CallBlocks:
         self._denied: set[str] = set()
         self._changed: dict[str, str] = {}  # who changed which call
         self._plans: set[str] = set()
+        self._proposals: dict[str, str] = {}  # calls that are to stand below the plan they propose
         self._titles: dict[str, str] = {}  # titles to which elapsed seconds are added
         self._rich: dict[str, list[Mapping[str, Json]]] = {}
         self._pictures = TurnPictures()
@@ -78,7 +80,20 @@ class CallBlocks:
             # The checklist shows the plan; the call itself is shown only if it fails.
             self._plans.add(event.call_id)
             return []
+        if event.name == _PROPOSES:
+            self._proposals[event.call_id] = event.arguments
+            return []
         return [self._open(event.call_id, event.name, event.arguments)]
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the next plan is proposed by a call whose block is not open yet."""
+        return bool(self._proposals)
+
+    def open_proposals(self) -> list[DisplayBlock]:
+        """Add the blocks of calls whose plan is being shown; their questions come next."""
+        proposals, self._proposals = self._proposals, {}
+        return [self._open(call_id, _PROPOSES, text) for call_id, text in proposals.items()]
 
     def _open(self, call_id: str, name: str, arguments: str) -> DisplayBlock:
         title, arguments = _titled(name, arguments)
@@ -121,7 +136,7 @@ class CallBlocks:
         if block is not None and event.call_id in self._titles:
             block.item["title"] = self._titles.pop(event.call_id)
         if block is None:
-            block = self._open(event.call_id, event.name, "")
+            block = self._open(event.call_id, event.name, self._proposals.pop(event.call_id, ""))
             self._running.pop(event.call_id)
         denied = event.call_id in self._denied or event.details.get("not_run")
         shown = event.details.get("output")

@@ -3,6 +3,7 @@
 It connects, logs in as often as that is required, and calls all listed tools.
 """
 
+import json
 import os
 import sys
 import threading
@@ -89,14 +90,18 @@ def call(world: McpWorld, tool: str) -> Any:
 
 def main(address: str) -> int:
     """Connect, log in and call the tools."""
+    client = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    environment = {**os.environ, "SECRET": client.get("client_secret", "")}
     config = McpServerConfig(
         "conformance",
         url=address,
         transport="http",
         startup_timeout_sec=LIMIT,
         tool_timeout_sec=LIMIT,
+        oauth_client_id=client.get("client_id"),
+        oauth_client_secret_env_var="SECRET" if environment["SECRET"] else None,
     )
-    with McpWorld(config, environment=os.environ, secrets=Store()) as world:
+    with McpWorld(config, environment=environment, secrets=Store()) as world:
         try:
             if settle(world):
                 for tool in world.state.tools:

@@ -6,7 +6,7 @@ import json
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 from urllib.parse import parse_qs, urlencode
 
@@ -125,6 +125,8 @@ class Guard:
         valid: the valid tokens.
         refreshed: the number of refreshed tokens.
         refuse: whether the person refuses the login.
+        client: the only client, as (id, secret); None lets clients register.
+        methods: how a client may send its secret.
     """
 
     def __init__(self, server: HttpServer, lifetime: int = 3600) -> None:
@@ -134,6 +136,8 @@ class Guard:
         self.renewals: set[str] = set()
         self.refreshed = 0
         self.refuse = False
+        self.client: tuple[str, str] | None = None
+        self.methods: list[str] | None = ["none"]
         self._codes: dict[str, str] = {}
         server.gate = self
 
@@ -161,20 +165,35 @@ class Guard:
             "/auth/authorize": self._authorize,
             "/auth/token": self._token,
         }
+        if place == "/auth/token" and not self._knows(headers, fields):
+            return _json({"error": "invalid_client"}, 401)
         found = answers.get(place)
         return (404, {}, "") if found is None else found(fields, body)
 
     def _metadata(self) -> dict[str, Any]:
         auth = f"{self.base}/auth"
-        return {
+        metadata = {
             "issuer": auth,
             "authorization_endpoint": f"{auth}/authorize",
             "token_endpoint": f"{auth}/token",
-            "registration_endpoint": f"{auth}/register",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": ["none"],
         }
+        if self.client is None:
+            metadata["registration_endpoint"] = f"{auth}/register"
+        if self.methods is not None:
+            metadata["token_endpoint_auth_methods_supported"] = self.methods
+        return metadata
+
+    def _knows(self, headers: Mapping[str, str], fields: dict[str, str]) -> bool:
+        """Tell whether a request has the secret of the client, in the way that it is to be sent."""
+        if self.client is None:
+            return True
+        name, secret = self.client
+        if "client_secret_basic" in (self.methods or ["client_secret_basic"]):
+            basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
+            return headers.get("authorization") == f"Basic {basic}"
+        return (fields.get("client_id"), fields.get("client_secret")) == self.client
 
     def _register(self, fields: dict[str, str], body: bytes) -> Any:
         client = json.loads(body)

@@ -85,6 +85,21 @@ def test_the_changes_of_one_are_undone_alone_and_the_model_is_told(tmp_path):
     assert (tmp_path / "b.txt").read_text() == "due\n"
 
 
+def test_what_one_changed_that_a_program_began_is_undone_as_well(tmp_path):
+    model = TreeModel(
+        worker_1=[patch("one", "two"), "Changed."], worker_2=[patch("uno", "due", "b.txt"), "So."]
+    )
+    with agent_in(tmp_path, model) as agent:
+        for task in ("Change a.", "Change b."):
+            assert agent.spawn(task, "worker").result(PATIENCE).status == "completed"
+        assert "-uno\n+due" in agent.diff(1) and "-one\n+two" in agent.diff(2)
+        agent.undo(sub_agent="worker-1")
+        assert (tmp_path / "a.txt").read_text() == "one\n"
+        assert (tmp_path / "b.txt").read_text() == "due\n"
+        assert [turn.title for turn in agent.undo().turns] == ["Change b."]
+    assert (tmp_path / "b.txt").read_text() == "uno\n"
+
+
 def test_the_parent_is_told_before_it_writes_and_may_go_on(tmp_path):
     again = patch("two", "three")
     model = TreeModel(

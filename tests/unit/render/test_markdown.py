@@ -216,6 +216,35 @@ def test_a_formula_that_could_act_is_code():
         assert make_harmless(f"${formula}$") == code_span(f"${formula}$")
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        r"\rule{%s}{1em}",
+        r"\rule[%s]{1em}{1em}",
+        r"\hspace*{%s}x",
+        r"\kern%s x",
+        r"x\raise %s{y}",
+        r"\begin{array}{p{%s}}x\end{array}",
+        r"x\\ [%s]y",
+        r"\genfrac{}{}{ %s }{1}{x}{y}",
+    ],
+)
+def test_a_formula_whose_lengths_reach_far_is_code(form):
+    for length in ("99em", "-99em", "1e", "9999px", "-20.5cm", "800mu", "9in", "0,5em"):
+        formula = f"${form % length}$"
+        kept = length in ("1e", "0,5em")
+        assert make_harmless(formula) == (formula if kept else code_span(formula))
+    many = f"${form % '2em' * 25}$"
+    assert make_harmless(many) == code_span(many)
+
+
+@pytest.mark.parametrize(
+    "formula", [r"d = 250\,\text{mm}", r"x_{99} \in \{3pt\}", r"99 em \cdot 2"]
+)
+def test_numbers_beside_units_are_no_lengths(formula):
+    assert make_harmless(f"${formula}$") == f"${formula}$"
+
+
 def test_what_is_deeper_than_the_parser_reads_is_shown_as_it_is():
     text = "> " * 60 + "deep"
     assert make_harmless(text) == fenced(text)

@@ -8,7 +8,8 @@ from agent_magics.engine.past.rewind import Rewind
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.cell.publishing import publish_text
-from agent_magics.kernel.commands.conversations.cells import CellWay, NotebookCells, ways_of
+from agent_magics.kernel.commands.conversations.cells import NotebookCells
+from agent_magics.kernel.lab.cell_ways import CellWay, ways_of
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.live.changes import Change
 from agent_magics.kernel.notebook import NotebookAgents

@@ -231,9 +231,10 @@ def _file_text(
 
 def _with(server: McpServerConfig) -> str:
     """Return the other settings of a server that a person should know; no values."""
+    secrets = filter(None, [server.bearer_token_env_var, server.oauth_client_secret_env_var])
     named = (
         ("sets", [*server.env]),
-        ("is given", [*server.env_vars, *filter(None, [server.bearer_token_env_var])]),
+        ("is given", [*server.env_vars, *secrets]),
         ("is sent", [*server.headers]),
         ("runs in", [str(server.cwd)] if server.cwd else []),
     )

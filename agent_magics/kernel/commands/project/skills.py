@@ -1,10 +1,10 @@
 """``%agent skills``: lists the skills, shows one, and trusts those that wait for it."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.kernel.commands.project.skill_tests import TEST
 from agent_magics.kernel.commands.table import table
 from agent_magics.project.digests import digest_of_all
 from agent_magics.project.skills import (
@@ -19,8 +19,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
 
-SKILL_WORDS = ("show", "trust")
-TEST = "test.ipynb"
+SKILL_WORDS = ("show", "test", "trust")
 
 
 def skills_text(workspace: Path, arguments: Sequence[str]) -> str:
@@ -41,7 +40,9 @@ def skills_text(workspace: Path, arguments: Sequence[str]) -> str:
             names = ", ".join(code_span(each.name) for each in trust_skills(workspace, digest))
             return f"Used from the next cell on: {names}."
         case _:
-            raise FatalError("%agent skills takes: nothing, show NAME, trust, trust DIGEST.")
+            raise FatalError(
+                "%agent skills takes: nothing, show NAME, test NAME, trust, trust DIGEST."
+            )
 
 
 def _listing(skills: Sequence[Skill]) -> str:
@@ -60,7 +61,7 @@ def _listing(skills: Sequence[Skill]) -> str:
     return "\n\n".join(
         [
             table(("Skill", "What it is for", "Used", "Where"), rows),
-            *(f"The test of {code_span(each.name)}: {_test_command(each)}" for each in tests),
+            *(f"`%agent skills test {each.name}` runs its test." for each in tests),
             *(describe_problem(each) for each in skills if each.problem),
             *(["`%agent skills trust` shows what waits for your trust."] * bool(untrusted(skills))),
         ]
@@ -75,10 +76,6 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
 
 def _place(skill: Skill) -> str:
     return code_span(str(skill.folder))
-
-
-def _test_command(skill: Skill) -> str:
-    return code_span(shlex.join(("pytest", "--nbval", str(skill.folder / TEST))))
 
 
 def _shown(skills: Sequence[Skill], name: str) -> str:

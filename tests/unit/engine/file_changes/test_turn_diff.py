@@ -249,6 +249,18 @@ def test_more_turns_than_there_are_are_refused(work):
     assert (work.root / "a").exists()
 
 
+@pytest.mark.parametrize("before", ["old", "", None], ids=["a text", "empty", "absent"])
+def test_a_copy_that_finds_the_disk_full_is_told_at_once(work, monkeypatch, before):
+    if before is not None:
+        (work.root / "a").write_text(before)
+    work.turn().watch().finish()
+    monkeypatch.setattr(workspace_states.ContentStore, "put", lambda *_: False)
+    with work.command():
+        (work.root / "a").write_text("new")
+    (file,) = work.last.files
+    assert file.note.endswith("cannot be undone") == (before is not None)
+
+
 def test_what_is_not_kept_is_told_and_not_undone(work, monkeypatch):
     monkeypatch.setattr(workspace_states, "MOST_FILE", 10)
     (work.root / "large").write_text("x" * 20)

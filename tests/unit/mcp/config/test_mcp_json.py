@@ -35,7 +35,12 @@ def test_the_three_ways_to_reach_a_server():
     servers, left_out = read(
         {
             "a": {"command": "npx", "args": ["-y", "x"], "env": {"K": "v"}, "timeout": 2500},
-            "b": {"type": "http", "url": "https://a.b/c", "headers": {"H": "v"}},
+            "b": {
+                "type": "http",
+                "url": "https://a.b/c",
+                "headers": {"H": "v"},
+                "oauth": {"clientId": "ours", "callbackPort": 8080, "other": 1},
+            },
             "c": {"type": "sse", "url": "https://a.b/c", "disabled": True},
             "d": {"type": "streamable-http", "url": "https://a.b/c"},
             "e": {"type": "stdio", "command": "x", "alwaysAllow": ["t"], "cwd": "sub"},
@@ -51,6 +56,7 @@ def test_the_three_ways_to_reach_a_server():
     ]
     assert (servers[0].args, servers[0].env) == (("-y", "x"), {"K": "v"})
     assert (servers[0].tool_timeout_sec, servers[4].cwd) == (2.5, Path("/w/sub"))
+    assert (servers[1].oauth_client_id, servers[1].oauth_callback_port) == ("ours", 8080)
     assert servers[0].source == "/w/.mcp.json, line 3"
 
 

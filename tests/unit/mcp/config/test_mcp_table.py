@@ -124,6 +124,21 @@ def test_an_absolute_folder_and_ones_home():
             "approval_mode",
             "approval_mode = 'never' is not one of: auto | prompt | approve",
         ),
+        (
+            {"url": "https://a/b", "oauth_callback_port": 8080},
+            "oauth_callback_port",
+            "oauth_callback_port is only for a server with oauth_client_id",
+        ),
+        (
+            {"url": "https://a/b", "oauth_client_id": "x", "oauth_callback_port": 0},
+            "oauth_callback_port",
+            "must be a port, from 1 to 65535",
+        ),
+        (
+            {"command": "x", "oauth_client_id": "x"},
+            "oauth_client_id",
+            "oauth_client_id is only for a server with url",
+        ),
         ({"url": "ftp://a/b"}, "url", "must be an address such as https://example.org/mcp"),
         ({"url": "https://[bad"}, "url", "must be an address such as https://example.org/mcp"),
     ],
@@ -140,6 +155,7 @@ def test_a_mistake_says_where_and_what(table, key, words):
     [
         {"url": "https://a/b", "bearer_token": "SECRET"},
         {"url": "https://a/b", "bearer_token_env_var": "SECRET-123"},
+        {"url": "https://a/b", "oauth_client_id": "x", "oauth_client_secret_env_var": "SECRET-1"},
         {"url": "https://me:SECRET@a/b"},
         {"url": "https://a/b", "headers": {"A": "SECRET\r\nB: c"}},
         {"url": "https://a/b", "headers": {"A": ["SECRET"]}},

@@ -1,9 +1,11 @@
 """Logging in to a server: the whole way with a real authorization server, but for the browser."""
 
 import json
+import os
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,6 +14,7 @@ from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpStatus
 from tests.support.mcp.http_server import Guard, HttpServer
 from tests.support.mcp.links import LIMIT, McpWorld, words_of
+from tests.support.ports import free_port
 
 
 class Store(dict):
@@ -140,6 +143,50 @@ def test_logging_out_forgets(guarded):
         world.run(world.manager.logout("small"))
         world.until_status(McpStatus.NEEDS_LOGIN)
     assert not store
+
+
+@pytest.mark.parametrize("methods", [None, ["client_secret_basic", "none"], ["client_secret_post"]])
+def test_a_client_that_a_person_registered_is_used(guarded, methods):
+    server, guard = guarded
+    guard.client, guard.methods = ("ours", "sesame-123"), methods
+    given = replace(
+        config(server),
+        oauth_client_id="ours",
+        oauth_client_secret_env_var="SECRET_OF_OURS",
+        oauth_callback_port=free_port(),
+    )
+    environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
+    store, browser = Store(), Browser()
+    with McpWorld(given, environment=environment, secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, browser)
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+        assert "sesame-123" in world.manager.secrets()
+    asked = parse_qs(urlsplit(browser.addresses[0]).query)
+    assert asked["client_id"] == ["ours"]
+    assert asked["redirect_uri"] == [f"http://127.0.0.1:{given.oauth_callback_port}/callback"]
+    ((name, kept),) = store.items()
+    assert "sesame-123" not in kept
+    store[name] = json.dumps({**json.loads(kept), "expires_at": 1.0})
+    guard.valid.clear()
+    with McpWorld(given, environment=environment, secrets=store) as world:
+        assert words_of(world.call("add", a=1, b=2)) == "3"
+    assert guard.refreshed == 1
+    assert not any("/auth/register" in path for _, path, _, _ in server.seen)
+
+
+def test_what_a_login_of_a_registered_client_lacks_is_one_sentence(guarded):
+    server, _ = guarded
+    secret = replace(
+        config(server), oauth_client_id="ours", oauth_client_secret_env_var="NOT_THERE"
+    )
+    taken = urlsplit(server.address).port
+    port = replace(config(server), oauth_client_id="ours", oauth_callback_port=taken)
+    for given, words in ((secret, "needs the variable NOT_THERE"), (port, f"to port {taken} of")):
+        with McpWorld(given, secrets=Store()) as world:
+            world.until_status(McpStatus.NEEDS_LOGIN)
+            with pytest.raises(FatalError, match=words):
+                world.run(world.manager.login("small", print))
 
 
 def test_a_refused_login_is_told(guarded):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_magics.kernel.commands.conversations.cells import ways_of
+from agent_magics.kernel.lab.cell_ways import ways_of
 from agent_magics.protocol.events import CellChanged
 
 

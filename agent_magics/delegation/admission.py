@@ -1,0 +1,102 @@
+"""Decides whether a sub-agent can be started as it was asked for, and under which name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.rights import gets_kernel
+from agent_magics.delegation.types import LONGEST_NAME, NAME, AgentType
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.protocol.errors import RespondToModel
+
+# Sub-agents of one conversation.
+MOST = 50
+# Requests: one to work with, and one for the summary.
+_LEAST_REQUESTS = 2
+
+
+def chosen_type(request: SpawnRequest, types: Mapping[str, AgentType]) -> AgentType:
+    """Return the type that a request names.
+
+    Raises:
+        RespondToModel: there is no such type.
+    """
+    kind = types.get(request.agent_type)
+    if kind is None:
+        raise RespondToModel(
+            f"agent_type: there is no {request.agent_type!r}; there are {', '.join(types)}."
+        )
+    return kind
+
+
+def chosen_name(request: SpawnRequest, kind: AgentType, taken: Sequence[str]) -> str:
+    """Return the name of a new sub-agent; where none is asked for, a new one.
+
+    Args:
+        request: what is asked for.
+        kind: its type.
+        taken: the names of all sub-agents of the conversation.
+
+    Raises:
+        RespondToModel: there are too many, or the name cannot be used.
+    """
+    if len(taken) >= MOST:
+        raise RespondToModel(
+            f"Not started: a conversation has at most {MOST} sub-agents. Use those there are "
+            "(send_input), or do the rest yourself."
+        )
+    if not request.name:
+        stem = kind.name[: LONGEST_NAME - len(f"-{2 * MOST}")]
+        names = (f"{stem}-{number}" for number in count(len(taken) + 1))
+        return next(name for name in names if name not in taken)
+    name = request.name
+    if not NAME.fullmatch(name):
+        raise RespondToModel(
+            f"name: expected at most {LONGEST_NAME} of a-z, 0-9 and -, beginning with a "
+            f"letter; got {name!r}."
+        )
+    if name in taken:
+        raise RespondToModel(f"name: there is a sub-agent {name} already.")
+    return name
+
+
+def check_kernel(
+    kind: AgentType, request: SpawnRequest, others: Iterable[SubAgent], *, of_program: bool = False
+) -> None:
+    """Check that a sub-agent may get the live kernel, where it is to get it.
+
+    Args:
+        kind: its type.
+        request: what is asked for.
+        others: the other sub-agents at work.
+        of_program: whether a program starts it, and no turn.
+
+    Raises:
+        RespondToModel: it may not.
+    """
+    if not gets_kernel(kind, request):
+        return
+    if of_program:
+        raise RespondToModel(
+            "Only a turn can give a sub-agent the live kernel, since its code runs while the "
+            "turn's cell does; a program runs such code itself."
+        )
+    for agent in others:
+        if gets_kernel(agent.kind, agent.request):
+            raise RespondToModel(
+                f"{agent.name} has the live kernel, which one sub-agent at a time may have: "
+                "wait for its end, or start one without it."
+            )
+
+
+def checked_budget(budget: AgentBudget) -> AgentBudget:
+    """Return a budget that can be kept.
+
+    Raises:
+        RespondToModel: a limit is not above zero.
+    """
+    limits = (budget.requests, budget.tokens, budget.cost, budget.seconds)
+    if any(limit is not None and not limit > 0 for limit in limits):
+        raise RespondToModel(f"budget: every limit must be above 0; got {budget}.")
+    return replace(budget, requests=max(budget.requests or _LEAST_REQUESTS, _LEAST_REQUESTS))
