@@ -22,7 +22,9 @@ from agent_magics.protocol.ops import Answer, DynamicToolResponse
 # Answers a question where no turn of the parent is there to ask in.
 AnswerBlocking = Callable[[Any], Answer]
 
-_TURN_ENDED = "Not run: it needs the person's own thread, and the run that lent it has ended."
+_TURN_ENDED = (
+    "Not run to its end: it needs the person's own thread, and the run that lent it has ended."
+)
 
 
 @dataclass(slots=True)

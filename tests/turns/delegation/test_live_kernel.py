@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agent_magics import Call
+from agent_magics import Call, tool
 from agent_magics.config_files.places import config_folder
 from agent_magics.dispatch.turn.live import LiveResult
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
@@ -154,6 +154,32 @@ def test_its_code_waits_while_that_of_its_parent_awaits(kernel):
     with agent:
         assert asyncio.run(agent.run("Go.")).text == "Done."
     assert kernel.ran == [("default", "hold"), ("default/worker-1", "x = 1")]
+
+
+def test_its_code_is_stopped_with_the_run_whose_thread_it_uses(kernel):
+    begun, ended = threading.Event(), threading.Event()
+
+    @tool(mutating=False, parallel=True)
+    def see() -> str:
+        """Return when the code runs."""
+        assert begun.wait(PATIENCE)
+        return ""
+
+    async def held(context):
+        begun.set()
+        await asyncio.Event().wait()
+
+    def last(request):
+        ended.set()
+        return "I see."
+
+    kernel.held = held
+    hold = Call("python", {"code": "hold"})
+    model = TreeModel(main=[spawn(**SHARED), Call("see"), "On its way."], worker_1=[hold, last])
+    with agent_with(model, "python", see) as agent:
+        assert asyncio.run(agent.run("Go.")).text == "On its way."
+        assert ended.wait(PATIENCE)
+    assert said_to(model, "worker_1")[0].startswith("Not run to its end: it needs the person's own")
 
 
 @pytest.mark.parametrize(

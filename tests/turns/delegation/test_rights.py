@@ -11,6 +11,7 @@ from agent_magics.approval.rules import RuleBook
 from agent_magics.delegation.types import BUILT_IN
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.events import ApprovalRequested
+from agent_magics.protocol.ops import Compact, new_turn_id
 from tests.support.models.tree import TreeModel
 from tests.support.turns import PATIENCE, outputs
 from tests.turns.delegation.test_spawning import reports, spawn, wait
@@ -190,8 +191,12 @@ def test_results_are_shared_and_brought_back():
         """Return a long text."""
         return "row\n" * 20_000
 
+    brought = []
     model = TreeModel(
-        main=[Call("table"), spawn(share=["@r1", "conversation"]), wait(), "Done."],
+        main=[
+            *(Call("table"), spawn(share=["@r1", "conversation"]), wait(), "Done."),
+            *("A summary.", lambda request: Call("read_file", {"path": brought[0]}), "Read."),
+        ],
         explore_1=[Call("look"), Call("table"), "The rows are in @r2; @r9 is no result."],
     )
     with Agent(model, ["coding", look, table], approval="never") as agent:
@@ -203,4 +208,9 @@ def test_results_are_shared_and_brought_back():
         assert "@r9 of explore-1 is no result" in said
         name = said.partition("The rows are in ")[2].partition(";")[0]
         assert agent.session.conversation.handles.value_of(name) == "row\n" * 20_000
+        brought.append(name)
+        op = Compact(turn_id=new_turn_id())
+        agent.foreground().wait_blocking(op, agent.setup())
+        agent.run_sync("Read it.")  # it outlives the sub-agent and what was summarised
+        assert "row" in outputs(agent)[-1][1]
     assert not [text for _, text in outputs(agent) if "There is no @r" in str(text)]
