@@ -65,6 +65,35 @@ class Size(NamedTuple):
 _Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
 
 
+@contextmanager
+def open_answers(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file of answers for something short, and make it where it is not there.
+
+    Raises:
+        FatalError: it cannot be used.
+    """
+    try:
+        _make(path)
+        file = sqlite3.connect(path, isolation_level=None, timeout=30)
+        try:
+            yield file
+        finally:
+            file.close()
+    except (OSError, sqlite3.Error) as error:
+        raise FatalError(UNUSABLE.format(path=path, error=error)) from None
+
+
+def _make(path: Path) -> None:
+    """Make the file where it is not there, for this user only.
+
+    One that is there is not opened: closing it would take away the locks of every connection that
+    this process has to it (POSIX), and a second process could then damage it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
 class AnswerStore:
     """A file of answers by key; made and used on one event loop.
 
@@ -161,10 +190,9 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, model: str = "") -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        _make(path)
         self._model = model
-        self._file, self._log = path, path.with_name(f"{path.name}-wal")
+        self._log: Path | None = path.with_name(f"{path.name}-wal")
         self._synced, self.is_unsynced = time.monotonic(), False
         self._until_look = 0
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -179,7 +207,7 @@ class AnswerFile:
         # Not every file system can share the memory that the log needs; then there is none.
         with suppress(sqlite3.OperationalError):
             mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            self._log = self._log if mode == "wal" else self._file
+            self._log = self._log if mode == "wal" else None
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA wal_autocheckpoint = 8000")
         self._connection.execute("PRAGMA cache_size = -32000")
@@ -213,11 +241,12 @@ class AnswerFile:
 
     def sync(self) -> None:
         """Wait until what was written is on the disk."""
-        descriptor = os.open(self._log, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self._log is not None:  # without a log, each transaction waits for the disk
+            descriptor = os.open(self._log, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         self._synced, self.is_unsynced = time.monotonic(), False
 
     def size(self) -> Size:

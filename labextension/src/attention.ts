@@ -3,6 +3,7 @@
 import { Notification as LabNotification } from '@jupyterlab/apputils';
 
 import { keyOf, news, type Run, type Work } from './work.js';
+import { trans } from './translation.js';
 
 /** Milliseconds that the page is out of sight before the system's notifications are used. */
 const AWAY = 30_000;
@@ -33,7 +34,7 @@ export function callAttention(work: Work, go: (run: Run) => void): void {
       work.runs.some(each => keyOf(each.panel, each.cell) === key && each.questions > 0);
     away.whenLong(() => waiting() && tellSystem(words, key, () => go(run)));
     if (!run.panel.isVisible) {
-      const actions = [{ label: 'Show', callback: (): void => go(run) }];
+      const actions = [{ label: trans.__('Show'), callback: (): void => go(run) }];
       const options = { actions, autoClose: change.ended ? 10_000 : (false as const) };
       shown.set(key, LabNotification.emit(words, change.ended ? 'success' : 'info', options));
     }

@@ -19,6 +19,7 @@ import type {
   UnknownItem,
   UsageItem
 } from './items.js';
+import { asJson } from './items.js';
 import { drawTable } from './table.js';
 import { colouredRuns, type Run } from './colours.js';
 import { drawMarkdown } from './markdown.js';
@@ -28,20 +29,22 @@ import {
   countLines,
   diffLines,
   fenced,
+  numeral,
   prettyArguments,
   showInvisible
 } from './plain.js';
+import { trans } from './translation.js';
 
 /** Longer outputs start folded, so that a turn can be read at a glance. */
 const OPEN_LINES = 15;
 const OPEN_DIFF_LINES = 40;
 const OPEN_CODE_LINES = 25;
 
-const STATUS_WORDS: Record<Status, string> = {
-  running: 'running',
-  completed: 'ran',
-  failed: 'failed',
-  denied: 'not run'
+const STATUS_WORDS: Record<Status, () => string> = {
+  running: () => trans.__('running'),
+  completed: () => trans.__('ran'),
+  failed: () => trans.__('failed'),
+  denied: () => trans.__('not run')
 };
 const STATUS_ICONS: Record<Status, string> = {
   running: '…',
@@ -54,10 +57,15 @@ const STEP_ICONS: Record<StepStatus, string> = {
   in_progress: '◐',
   completed: '☑'
 };
-const STEP_WORDS: Record<StepStatus, string> = {
-  pending: 'to do',
-  in_progress: 'in progress',
-  completed: 'done'
+const STEP_WORDS: Record<StepStatus, () => string> = {
+  pending: () => trans.__('to do'),
+  in_progress: () => trans.__('in progress'),
+  completed: () => trans.__('done')
+};
+const CHANGE_WORDS: Record<ChangedFile['change'], () => string> = {
+  added: () => trans.__('added'),
+  changed: () => trans.__('changed'),
+  removed: () => trans.__('removed')
 };
 
 /** How a block of changed files tells that it stands in the page, where it can be reviewed. */
@@ -130,10 +138,10 @@ async function drawReasoning(
 ): Promise<HTMLElement> {
   const body = make('div', 'am-body');
   if (item.leftOut > 0) {
-    body.append(make('div', 'am-empty', `… ${item.leftOut} characters left out …`));
+    body.append(make('div', 'am-empty', trans.__('… %1 characters left out …', numeral(item.leftOut))));
   }
   body.append(await drawMarkdown(item.text, options));
-  const card = fold(key, 'Thinking', body);
+  const card = fold(key, trans.__('Thinking'), body);
   card.classList.add('am-thoughts');
   return card;
 }
@@ -156,18 +164,22 @@ function drawSources(sources: Source[]): HTMLElement {
     }
     items.append(line);
   }
-  box.append(make('div', 'am-sources-head', 'Sources'), items);
+  box.append(make('div', 'am-sources-head', trans.__('Sources')), items);
   return box;
 }
 
 function drawNotice(item: NoticeItem): HTMLElement {
-  const word = { info: 'Note', warning: 'Warning', error: 'Error' }[item.level];
+  const level = {
+    info: trans.__('Note'),
+    warning: trans.__('Warning'),
+    error: trans.__('Error')
+  }[item.level];
   const notice = make('div', `am-notice am-${item.level}`);
   notice.setAttribute('role', 'note');
   const words = make('span', '');
   const pieces = item.text.split(/`([^`\n]+)`/);
   words.append(...pieces.map((piece, index) => (index % 2 ? make('code', '', piece) : piece)));
-  notice.append(make('strong', '', `${word}: `), words);
+  notice.append(make('strong', '', `${level}: `), words);
   return notice;
 }
 
@@ -188,32 +200,33 @@ async function drawTool(
   if (item.diff !== '') {
     body.append(drawDiff(item.diff));
     if (output.length > 0) {
-      body.append(fold(`${key}.output`, 'Output', drawOutput(output, item.name)));
+      body.append(fold(`${key}.output`, trans.__('Output'), drawOutput(output, item.name)));
     }
   } else if (output.length > 0) {
     body.append(drawOutput(output, item.name));
   } else if (item.status !== 'denied' && code === null) {
-    body.append(make('div', 'am-empty', item.status === 'running' ? 'Running' : 'No output'));
+    body.append(make('div', 'am-empty', item.status === 'running' ? trans.__('Running') : trans.__('No output')));
   }
   const others = parts?.rest ?? item.arguments;
   if (others !== '') {
     const shown = showInvisible(prettyArguments(others));
-    body.append(fold(`${key}.arguments`, 'Arguments', drawPre(shown, `Arguments of ${item.name}`)));
+    const pre = drawPre(shown, trans.__('Arguments of %1', item.name));
+    body.append(fold(`${key}.arguments`, trans.__('Arguments'), pre));
   }
   // The next call may take over this one's output, but not what the person did with its card.
   const call = `${key} ${item.name} ${item.arguments.slice(0, 200)}`;
   const card = fold(call, drawHead(item), body, startsOpen(item, output, code));
   card.classList.add('am-card', `am-${item.status}`);
-  const title = showInvisible(item.title);
-  card.setAttribute('aria-label', `Tool ${item.name}, ${STATUS_WORDS[item.status]}: ${title}`);
+  const status = STATUS_WORDS[item.status]();
+  card.setAttribute('aria-label', trans.__('Tool %1, %2: %3', item.name, status, item.title));
   return item.status === 'running' && item.stop !== '' ? withStop(card, item) : card;
 }
 
 /** A sub-agent's row with its button; a page without a line to the kernel hides it. */
 function withStop(card: HTMLElement, item: ToolItem): HTMLElement {
-  const stop = make('button', 'am-stop', 'Stop') as HTMLButtonElement;
+  const stop = make('button', 'am-stop', trans.__('Stop')) as HTMLButtonElement;
   stop.type = 'button';
-  stop.setAttribute('aria-label', `Stop ${showInvisible(item.name)}`);
+  stop.setAttribute('aria-label', trans.__('Stop %1', item.name));
   stop.dataset.lmSuppressShortcuts = 'true'; // Enter would edit the cell
   stop.addEventListener('click', () => {
     stop.dispatchEvent(new CustomEvent(STOP_AGENT, { bubbles: true, detail: item.stop }));
@@ -227,10 +240,10 @@ function drawHead(item: ToolItem): HTMLElement[] {
   const icon = make('span', 'am-icon', STATUS_ICONS[item.status]);
   icon.setAttribute('aria-hidden', 'true');
   const status = make('span', 'am-status');
-  status.append(icon, ` ${STATUS_WORDS[item.status]}`);
+  status.append(icon, ` ${STATUS_WORDS[item.status]()}`);
   const facts = [];
   if (item.exitCode !== null && item.exitCode !== 0) {
-    facts.push(`exit ${item.exitCode}`);
+    facts.push(trans.__('exit %1', item.exitCode));
   }
   if (item.note !== '') {
     facts.push(item.note);
@@ -238,7 +251,7 @@ function drawHead(item: ToolItem): HTMLElement[] {
   return [
     status,
     make('span', 'am-name', item.name),
-    make('code', 'am-title', showInvisible(item.title)),
+    make('code', 'am-title', item.title),
     make('span', 'am-facts', facts.join(' · '))
   ];
 }
@@ -257,7 +270,7 @@ function startsOpen(item: ToolItem, output: Run[], code: string | null): boolean
   return (output.length > 0 || code !== null) && lines <= OPEN_LINES;
 }
 
-export function drawDiff(diff: string, label = 'Changes'): HTMLElement {
+export function drawDiff(diff: string, label = trans.__('Changes')): HTMLElement {
   const pre = drawPre('', label);
   pre.classList.add('am-diff');
   const tags = { add: 'ins', remove: 'del', head: 'span', same: 'span' } as const;
@@ -270,25 +283,25 @@ export function drawDiff(diff: string, label = 'Changes'): HTMLElement {
 function drawChanges(item: ChangesItem, key: string): HTMLElement {
   const changes = make('div', 'am-plan am-changes');
   changes.setAttribute('role', 'group');
-  const count = `${countFiles(item.files.map(file => file.path))} changed`;
+  const count = trans.__('%1 changed', countFiles(item.files.map(file => file.path)));
   changes.setAttribute('aria-label', count);
   changes.append(make('div', 'am-plan-head', count));
   const files = make('ul', 'am-steps');
   for (const file of item.files) {
     const line = make('li', '');
-    line.append(make('code', '', showInvisible(file.path)), ` ${fileFacts(file)}`);
+    line.append(make('code', '', file.path), ` ${fileFacts(file)}`);
     files.append(line);
   }
   changes.append(files);
   for (const words of item.runs) {
-    changes.append(drawNotice({ kind: 'notice', level: 'warning', text: showInvisible(words) }));
+    changes.append(drawNotice({ kind: 'notice', level: 'warning', text: words }));
   }
   for (const words of item.notes) {
     changes.append(drawNotice({ kind: 'notice', level: 'info', text: words }));
   }
   if (item.diff !== '') {
     const open = countLines(item.diff) <= OPEN_DIFF_LINES;
-    changes.append(fold(`${key}.diff`, 'Diff', drawDiff(item.diff), open));
+    changes.append(fold(`${key}.diff`, trans.__('Diff'), drawDiff(item.diff), open));
   }
   return changes;
 }
@@ -296,11 +309,11 @@ function drawChanges(item: ChangesItem, key: string): HTMLElement {
 function fileFacts(file: ChangedFile): string {
   const counts =
     file.added === null || file.removed === null
-      ? 'lines not counted'
-      : `+${file.added} −${file.removed}`;
+      ? trans.__('lines not counted')
+      : `+${numeral(file.added)} −${numeral(file.removed)}`;
   const words = file.path.endsWith('/') ? [] : [counts];
   if (file.change !== 'changed') {
-    words.push(file.change);
+    words.push(CHANGE_WORDS[file.change]());
   }
   if (file.note !== '' && file.note !== 'folder') {
     words.push(file.note);
@@ -312,8 +325,10 @@ function drawPlan(item: PlanItem): HTMLElement {
   const done = item.steps.filter(step => step.status === 'completed').length;
   const plan = make('div', 'am-plan');
   plan.setAttribute('role', 'group');
-  plan.setAttribute('aria-label', `Plan, ${done} of ${item.steps.length} steps done`);
-  plan.append(make('div', 'am-plan-head', `Plan · ${done} of ${item.steps.length} done`));
+  plan.setAttribute('aria-label', trans.__('Plan, %1 of %2 steps done', done, item.steps.length));
+  plan.append(
+    make('div', 'am-plan-head', trans.__('Plan · %1 of %2 done', done, item.steps.length))
+  );
   if (item.explanation !== '') {
     plan.append(make('div', 'am-plan-why', item.explanation));
   }
@@ -322,7 +337,7 @@ function drawPlan(item: PlanItem): HTMLElement {
     const line = make('li', `am-${step.status}`);
     const icon = make('span', 'am-icon', STEP_ICONS[step.status]);
     icon.setAttribute('role', 'img');
-    icon.setAttribute('aria-label', STEP_WORDS[step.status]);
+    icon.setAttribute('aria-label', STEP_WORDS[step.status]());
     line.append(icon, make('span', '', step.description));
     if (step.status === 'in_progress') {
       line.setAttribute('aria-current', 'step');
@@ -334,13 +349,13 @@ function drawPlan(item: PlanItem): HTMLElement {
 }
 
 function drawUsage(item: UsageItem): HTMLElement {
-  const number = (value: number): string => value.toLocaleString('en');
-  const cached = item.cachedTokens > 0 ? ` (${number(item.cachedTokens)} cached)` : '';
-  const reasoning = item.reasoningTokens > 0 ? ` (${number(item.reasoningTokens)} reasoning)` : '';
+  const part = (count: number, words: string): string => (count > 0 ? ` (${words})` : '');
+  const cached = trans.__('%1 cached', numeral(item.cachedTokens));
+  const reasoning = trans.__('%1 reasoning', numeral(item.reasoningTokens));
   const facts = [
-    `${number(item.inputTokens)} tokens in${cached}`,
-    `${number(item.outputTokens)} out${reasoning}`,
-    `${number(item.requests)} request${item.requests === 1 ? '' : 's'}`,
+    trans.__('%1 tokens in', numeral(item.inputTokens)) + part(item.cachedTokens, cached),
+    trans.__('%1 out', numeral(item.outputTokens)) + part(item.reasoningTokens, reasoning),
+    trans._n('%2 request', '%2 requests', item.requests, numeral(item.requests)),
     item.cost
   ];
   return make('div', 'am-usage', facts.filter(fact => fact !== '').join(' · '));
@@ -380,13 +395,13 @@ function drawGroup(
   options: IRenderMime.IRendererOptions,
   key: string
 ): HTMLElement {
-  const title = showInvisible(item.title);
+  const { title } = item;
   const body = make('div', 'am-body');
   const icon = make('span', 'am-icon', STATUS_ICONS.completed);
   icon.setAttribute('aria-hidden', 'true');
   const group = fold(`${key}.group`, [icon, make('span', 'am-name', title)], body);
   group.classList.add('am-group');
-  group.setAttribute('aria-label', `Finished: ${title}`);
+  group.setAttribute('aria-label', trans.__('Finished: %1', title));
   folded.set(group, async () => {
     body.append(await drawBlock(item.items, options, `${key}.group`));
   });
@@ -406,15 +421,19 @@ export async function unfold(group: HTMLDetailsElement): Promise<void> {
 function drawUnknown(item: UnknownItem): HTMLElement {
   const box = make('div', 'am-unknown');
   box.append(
-    make('div', 'am-empty', 'Written by another version of agent-magics; shown as it is.'),
-    drawPre(showInvisible(JSON.stringify(item.data, null, 2) ?? ''), 'Unknown item')
+    make(
+      'div',
+      'am-empty',
+      trans.__('Written by another version of agent-magics; shown as it is.')
+    ),
+    drawPre(showInvisible(asJson(item.data, 2)), trans.__('Unknown item'))
   );
   return box;
 }
 
 /** A command's output in its colours; foreign text becomes nothing but text. */
 function drawOutput(runs: Run[], name: string): HTMLElement {
-  const pre = drawPre('', `Output of ${name}`);
+  const pre = drawPre('', trans.__('Output of %1', name));
   for (const { text, look } of runs) {
     const span = make('span', look.on.map(name => `am-${name}`).join(' '), text);
     if (look.fg !== null) {

@@ -1,6 +1,7 @@
 /** Keeps the newest output of a running cell in sight, until the reader scrolls away. */
 
 import type { NotebookPanel } from '@jupyterlab/notebook';
+import { trans } from './translation.js';
 
 /** Milliseconds in which a scroll belongs to what the reader just did. */
 const BY_READER = 700;
@@ -15,8 +16,8 @@ export class Follow {
   constructor(private _panel: NotebookPanel) {
     this._button.type = 'button';
     this._button.className = 'am-follow';
-    this._button.textContent = '↓ Follow';
-    this._button.title = 'Show the newest output of the agent, and keep it in sight';
+    this._button.textContent = `↓ ${trans.__('Follow')}`;
+    this._button.title = trans.__('Show the newest output of the agent, and keep it in sight');
     this._button.hidden = true;
     this._button.addEventListener('click', () => this._resume());
     this._resized = new ResizeObserver(() => this._keep());

@@ -3,7 +3,8 @@
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
 import { make } from './elements.js';
-import { dollars } from './plain.js';
+import { dollars, numeral } from './plain.js';
+import { trans } from './translation.js';
 
 interface Queued {
   id: string;
@@ -29,9 +30,11 @@ export interface FootData {
 
 /** Seconds after which a call may be slow. */
 const SLOW = 30;
-const ADVICE =
-  'This may take long. Stop ends the turn and the command; a message is read when the call has ' +
-  'ended. %%agent --background leaves the notebook free for other cells.';
+const advice = (): string =>
+  trans.__(
+    'This may take long. Stop ends the turn and the command; a message is read when the call has ended. %1 leaves the notebook free for other cells.',
+    '%%agent --background'
+  );
 
 const SAFE = ':not(.agm-dangerous)';
 
@@ -51,7 +54,7 @@ export class Feet {
   show(data: FootData): void {
     let foot = this._feet.get(data.cell);
     if (foot === undefined || foot.isOver) {
-      foot?.remove();
+      // What was not sent in an earlier turn stays above, until the person puts it away.
       foot = this._make(data.cell);
       this._feet.set(data.cell, foot);
     }
@@ -124,15 +127,18 @@ class Foot {
     private _leave: () => void,
     private _save: () => void
   ) {
-    this.node.setAttribute('aria-label', 'Agent at work');
+    this.node.setAttribute('aria-label', trans.__('Agent at work'));
     // The notebook's own keys (Enter edits the cell, Esc leaves it) must not take ours.
     this.node.dataset.lmSuppressShortcuts = 'true';
     this._doing.setAttribute('role', 'status');
     this._field.type = 'text';
-    this._field.placeholder = 'Add a message: Enter now, Alt+Enter after the answer';
-    this._field.setAttribute('aria-label', 'Add a message. Enter: now. Alt+Enter: after the answer');
+    this._field.placeholder = trans.__('Add a message: Enter now, Alt+Enter after the answer');
+    this._field.setAttribute(
+      'aria-label',
+      trans.__('Add a message. Enter: now. Alt+Enter: after the answer')
+    );
     this._field.addEventListener('keydown', event => this._onKey(event));
-    const stop = button('Stop', () => this._send('stop', {}));
+    const stop = button(trans.__('Stop'), () => this._send('stop', {}));
     stop.classList.add('am-foot-stop');
     const line = make('div', 'am-foot-line');
     line.append(this._doing, this._phase, this._spent);
@@ -140,8 +146,8 @@ class Foot {
     more.append(this._field, stop);
     this._bar.append(
       this._asked,
-      button('Approve all', () => this._answerAll('approve')),
-      button('Deny all', () => this._answerAll('deny'))
+      button('', () => this._answerAll('approve')),
+      button('', () => this._answerAll('deny'))
     );
     this._advice.setAttribute('role', 'status');
     this.node.append(line, this._advice, this._bar, this._queue, more);
@@ -177,10 +183,12 @@ class Foot {
     clearInterval(this._timer);
     this.isOver = true;
     this._field.value = '';
-    const words = make('p', 'am-foot-left', `Not sent, since the agent has ended its turn: ${text}`);
+    const said = trans.__('Not sent, since the agent has ended its turn: %1', text);
+    const words = make('p', 'am-foot-left', said);
     words.setAttribute('role', 'status');
     this._kept.push(words);
-    this.node.replaceChildren(...this._kept, button('Put away', () => this.remove()));
+    this.node.setAttribute('aria-label', trans.__('Words that were not sent'));
+    this.node.replaceChildren(...this._kept, button(trans.__('Put away'), () => this.remove()));
   }
 
   remove(): void {
@@ -210,12 +218,17 @@ class Foot {
     const safe = this._open(SAFE);
     this._bar.hidden = open.length < 2;
     const others = open.length - safe.length;
-    const aside = others ? `, ${others} of them dangerous: not approved from here` : '';
-    this._asked.textContent = `${open.length} questions are open${aside}.`;
+    this._asked.textContent = others
+      ? trans.__(
+          '%1 questions are open, %2 of them dangerous: not approved from here.',
+          open.length,
+          others
+        )
+      : trans.__('%1 questions are open.', open.length);
     const [approve, deny] = [...this._bar.querySelectorAll('button')];
-    approve.textContent = `Approve all ${safe.length}`;
+    approve.textContent = trans.__('Approve all %1', safe.length);
     approve.disabled = safe.length === 0;
-    deny.textContent = `Deny all ${open.length}`;
+    deny.textContent = trans.__('Deny all %1', open.length);
   }
 
   private _answerAll(decision: string): void {
@@ -244,12 +257,12 @@ class Foot {
     const isSlow = call !== null && questions === 0 && call + passed >= SLOW;
     this._advice.hidden = !isSlow;
     if (isSlow !== (this._advice.textContent !== '')) {
-      this._advice.textContent = isSlow ? ADVICE : '';
+      this._advice.textContent = isSlow ? advice() : '';
     }
     this._phase.textContent = seconds(phase + passed);
     this._spent.textContent = [
-      `${seconds(elapsed + passed)} in all`,
-      tokens ? `${tokens.toLocaleString()} tokens` : '',
+      trans.__('%1 in all', seconds(elapsed + passed)),
+      tokens ? trans._n('%2 token', '%2 tokens', tokens, numeral(tokens)) : '',
       cost ? dollars(cost) : ''
     ]
       .filter(Boolean)
@@ -262,12 +275,14 @@ class Foot {
     }
     this._queue.hidden = said.length + queued.length === 0;
     this._queue.replaceChildren(
-      ...said.map(text => make('li', 'am-foot-words', `Sent, read when the running calls end: ${text}`)),
+      ...said.map(text =>
+        make('li', 'am-foot-words', trans.__('Sent, read when the running calls end: %1', text))
+      ),
       ...queued.map(({ id, text }) => {
         const row = make('li', 'am-foot-queued');
-        const remove = button('Remove', () => this._send('drop', { id }));
-        remove.setAttribute('aria-label', `Remove: ${text}`);
-        row.append(make('span', 'am-foot-words', `Next: ${text}`), remove);
+        const remove = button(trans.__('Remove'), () => this._send('drop', { id }));
+        remove.setAttribute('aria-label', trans.__('Remove: %1', text));
+        row.append(make('span', 'am-foot-words', trans.__('Next: %1', text)), remove);
         return row;
       })
     );
@@ -292,7 +307,8 @@ class Foot {
 export function seconds(value: number): string {
   const whole = Math.max(0, Math.floor(value));
   const minutes = Math.floor(whole / 60);
-  return minutes ? `${minutes} min ${String(whole % 60).padStart(2, '0')} s` : `${whole} s`;
+  const rest = (whole % 60).toLocaleString(undefined, { minimumIntegerDigits: minutes ? 2 : 1 });
+  return minutes ? trans.__('%1 min %2 s', numeral(minutes), rest) : trans.__('%1 s', rest);
 }
 
 function button(label: string, act: () => void): HTMLButtonElement {

@@ -24,6 +24,7 @@ import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
+import { translate } from './translation.js';
 import { type Run, Work } from './work.js';
 
 export * from './api.js';
@@ -46,8 +47,14 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
   description: 'Lets agents reach the open notebook, and answers reach a busy kernel.',
   autoStart: true,
   requires: [INotebookTracker],
+  optional: [ITranslator],
   provides: IAgentMagics,
-  activate: (_: JupyterFrontEnd, tracker: INotebookTracker): IAgentMagics => {
+  activate: (
+    _: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    translator: ITranslator | null
+  ): IAgentMagics => {
+    translate((translator ?? nullTranslator).load('agent_magics'));
     const tools = new PageTools();
     const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);

@@ -1,5 +1,7 @@
 /** What a saved item may hold, and the one place where foreign JSON becomes a typed item. */
 
+import { showInvisible } from './plain.js';
+
 export const MIME_TYPE = 'application/vnd.agent-magics.item+json';
 export const VERSION = 1;
 
@@ -137,8 +139,14 @@ type Fields = Record<string, unknown>;
 
 const WEB_PAGE = /^https?:\/\/[^\s@\\]+$/i;
 
+/** How deep items stand in items: a block holds groups, a group holds calls. */
+export const MOST_DEPTH = 8;
+
 /** Read `data` as an item; whatever does not fit becomes an `UnknownItem`, never an exception. */
-export function parseItem(data: unknown): Item {
+export function parseItem(data: unknown, depth = 0): Item {
+  if (depth > MOST_DEPTH) {
+    return { kind: 'unknown', data: '…' };
+  }
   if (!isFields(data) || data.version !== VERSION) {
     return { kind: 'unknown', data };
   }
@@ -155,7 +163,7 @@ export function parseItem(data: unknown): Item {
       return {
         kind: 'notice',
         level: oneOf(data.level, ['info', 'warning', 'error'], 'info'),
-        text: text(data.text)
+        text: words(data.text)
       };
     case 'tool':
     case 'patch':
@@ -165,14 +173,14 @@ export function parseItem(data: unknown): Item {
         kind: 'changes',
         files: list(data.files).filter(isFields).map(parseFile),
         diff: text(data.diff),
-        runs: list(data.runs).map(text),
-        notes: list(data.notes).map(text)
+        runs: list(data.runs).map(words),
+        notes: list(data.notes).map(words)
       };
     case 'plan':
       return {
         kind: 'plan',
         steps: list(data.steps).filter(isFields).map(parseStep),
-        explanation: text(data.explanation)
+        explanation: words(data.explanation)
       };
     case 'usage':
       return {
@@ -182,7 +190,7 @@ export function parseItem(data: unknown): Item {
         cachedTokens: count(data.cached_tokens),
         reasoningTokens: count(data.reasoning_tokens),
         requests: count(data.requests),
-        cost: text(data.cost)
+        cost: words(data.cost)
       };
     case 'picture':
       return { kind: 'picture', alt: text(data.alt) };
@@ -197,25 +205,29 @@ export function parseItem(data: unknown): Item {
         width: count(data.width)
       };
     case 'group':
-      return { kind: 'group', title: text(data.title), items: list(data.items).map(parseItem) };
+      return { kind: 'group', title: words(data.title), items: parseItems(data.items, depth) };
     case 'block':
-      return { kind: 'block', items: list(data.items).map(parseItem) };
+      return { kind: 'block', items: parseItems(data.items, depth) };
     default:
       return { kind: 'unknown', data };
   }
 }
 
+function parseItems(data: unknown, depth: number): Item[] {
+  return list(data).map(item => parseItem(item, depth + 1));
+}
+
 function parseTool(kind: 'tool' | 'patch', data: Fields): ToolItem {
   return {
     kind,
-    name: text(data.name),
-    title: text(data.title),
+    name: words(data.name),
+    title: words(data.title),
     status: oneOf(data.status, ['running', 'completed', 'failed', 'denied'], 'completed'),
     arguments: text(data.arguments),
     language: text(data.language),
     output: text(data.output),
     exitCode: typeof data.exit_code === 'number' ? data.exit_code : null,
-    note: text(data.note),
+    note: words(data.note),
     diff: text(data.diff),
     stop: text(data.stop)
   };
@@ -229,17 +241,17 @@ function parseSource(source: Fields): Source {
 
 function parseFile(file: Fields): ChangedFile {
   return {
-    path: text(file.path),
+    path: words(file.path),
     change: oneOf(file.change, ['added', 'changed', 'removed'], 'changed'),
     added: typeof file.added === 'number' ? file.added : null,
     removed: typeof file.removed === 'number' ? file.removed : null,
-    note: text(file.note)
+    note: words(file.note)
   };
 }
 
 function parseStep(step: Fields): PlanItem['steps'][number] {
   return {
-    description: text(step.description),
+    description: words(step.description),
     status: oneOf(step.status, ['pending', 'in_progress', 'completed'], 'pending')
   };
 }
@@ -259,7 +271,21 @@ function list(value: unknown): unknown[] {
 }
 
 function text(value: unknown): string {
-  return typeof value === 'string' ? value : value == null ? '' : JSON.stringify(value);
+  return typeof value === 'string' ? value : value == null ? '' : asJson(value);
+}
+
+/** Text that is shown as it is: what would be drawn as nothing, or turn it around, is written out. */
+function words(value: unknown): string {
+  return showInvisible(text(value));
+}
+
+/** A value as JSON text; "…" where it is nested too deeply. */
+export function asJson(value: unknown, indent = 0): string {
+  try {
+    return JSON.stringify(value, null, indent) ?? '';
+  } catch {
+    return '…';
+  }
 }
 
 function count(value: unknown): number {

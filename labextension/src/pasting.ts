@@ -7,6 +7,7 @@ import { UUID } from '@lumino/coreutils';
 
 import type { Link } from './link.js';
 import { isPrompt } from './prompt_text.js';
+import { trans } from './translation.js';
 
 /** Bytes of the largest file, and of one message. */
 const MOST = 20 * 1024 * 1024;
@@ -47,7 +48,12 @@ async function insertAll(view: EditorView, files: File[], link: Link | undefined
       const isPicture = PICTURES.includes(file.type);
       view.dispatch(view.state.replaceSelection(isPicture ? `![](${path})` : path));
       if (!isPicture && file.type.startsWith('image/')) {
-        tell(`${path} is saved, but the model gets only its path: it sees PNG, JPEG, GIF and WebP.`);
+        tell(
+          trans.__(
+            '%1 is saved, but the model gets only its path: it sees PNG, JPEG, GIF and WebP.',
+            path
+          )
+        );
       }
     } catch (error) {
       tell(error instanceof Error ? error.message : String(error));
@@ -57,11 +63,14 @@ async function insertAll(view: EditorView, files: File[], link: Link | undefined
 
 /** Send a file to the kernel, a part at a time, and return its path in the workspace. */
 async function save(file: File, link: Link | undefined): Promise<string> {
-  const size = `${(file.size / 1024 / 1024).toFixed(1)} MiB`;
+  const size = (file.size / 1024 / 1024).toLocaleString(undefined, { maximumFractionDigits: 1 });
   if (file.size > MOST) {
     throw new Error(
-      `${file.name} has ${size}, and files of up to 20 MiB are taken: copy it into the workspace ` +
-        'and write its path.'
+      trans.__(
+        '%1 has %2 MiB, and files of up to 20 MiB are taken: copy it into the workspace and write its path.',
+        file.name,
+        size
+      )
     );
   }
   const bytes = await read(file);
@@ -72,8 +81,10 @@ async function save(file: File, link: Link | undefined): Promise<string> {
     const answer = await link?.ask('paste', { key, name: file.name, start, data, last }, LIMIT);
     if (!answer) {
       throw new Error(
-        `${file.name} was not saved, since agent_magics is not loaded in this kernel: run the ` +
-          'cell with %load_ext agent_magics first.'
+        trans.__(
+          '%1 was not saved, since agent_magics is not loaded in this kernel: run the cell with %load_ext agent_magics first.',
+          file.name
+        )
       );
     }
     if (answer.refused !== undefined) {
@@ -83,14 +94,16 @@ async function save(file: File, link: Link | undefined): Promise<string> {
       return String(answer.path);
     }
   }
-  throw new Error(`${file.name} was not saved.`);
+  throw new Error(trans.__('%1 was not saved.', file.name));
 }
 
 async function read(file: File): Promise<Uint8Array> {
   try {
     return new Uint8Array(await file.arrayBuffer());
   } catch {
-    throw new Error(`${file.name} is a folder or cannot be read; drop the files that are in it.`);
+    throw new Error(
+      trans.__('%1 is a folder or cannot be read; drop the files that are in it.', file.name)
+    );
   }
 }
 

@@ -1,5 +1,7 @@
 /** Text as it may be shown: no escape sequences, nothing invisible, and the lines of a diff. */
 
+import { trans } from './translation.js';
+
 // CSI and OSC sequences, then the two-character ones.
 const ANSI = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
 
@@ -30,11 +32,13 @@ export function countLines(text: string): number {
 /** "1 file and 2 folders"; the paths of folders end with a slash. */
 export function countFiles(paths: string[]): string {
   const folders = paths.filter(path => path.endsWith('/')).length;
-  const named = [[paths.length - folders, 'file'], [folders, 'folder']] as const;
-  const words = named.flatMap(([many, word]) =>
-    many === 0 ? [] : [`${many} ${word}${many === 1 ? '' : 's'}`]
-  );
-  return words.join(' and ') || '0 files';
+  const files = paths.length - folders;
+  const words = trans._n('%2 file', '%2 files', files, numeral(files));
+  if (folders === 0) {
+    return words;
+  }
+  const others = trans._n('%2 folder', '%2 folders', folders, numeral(folders));
+  return files === 0 ? others : trans.__('%1 and %2', words, others);
 }
 
 /** JSON text with one field per line; any other text as it is. */
@@ -86,6 +90,11 @@ export function diffLines(diff: string): DiffLine[] {
       const kinds = { '+': 'add', '-': 'remove', '\\': 'head' } as const;
       return { kind: kinds[mark as keyof typeof kinds] ?? 'same', text };
     });
+}
+
+/** A number as the person's language writes it. */
+export function numeral(value: number): string {
+  return value.toLocaleString();
 }
 
 /** Money as the person's language writes it; small sums with more digits. */

@@ -124,7 +124,7 @@ class Review {
     const facts = undone
       ? [trans.__('undone; %agent redo makes the changes again')]
       : [
-          trans._n('%1 change', '%1 changes', changes.length, changes.length),
+          trans._n('%1 change', '%1 changes', changes.length),
           ...(['kept', 'reverted'] as const).flatMap(state =>
             count(state) === 0 ? [] : [`${count(state)} ${STATES[state]()}`]
           ),

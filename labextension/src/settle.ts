@@ -2,7 +2,7 @@
 
 import type { Json, NotebookPanel, Output } from '@jupyterlab/notebook';
 
-import { MIME_TYPE } from './items.js';
+import { MIME_TYPE, MOST_DEPTH } from './items.js';
 
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const ENDED = 'the kernel ended';
@@ -45,13 +45,13 @@ export function settled(data: Data): Data | null {
 }
 
 /** An item whose calls do not run any more; null where none ran. */
-function endedItem(item: Data): Data | null {
+function endedItem(item: Data, depth = 0): Data | null {
   if (item.status === 'running') {
     const note = [item.note, ENDED].filter(Boolean).join(', ');
     return { ...item, status: 'failed', note };
   }
-  const before = Array.isArray(item.items) ? (item.items as Data[]) : [];
-  const items = before.map(each => endedItem(each) ?? each);
+  const before = depth < MOST_DEPTH && Array.isArray(item.items) ? (item.items as Data[]) : [];
+  const items = before.map(each => endedItem(each, depth + 1) ?? each);
   return items.some((each, index) => each !== before[index]) ? { ...item, items } : null;
 }
 

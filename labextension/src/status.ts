@@ -3,6 +3,7 @@
 import { Widget } from '@lumino/widgets';
 
 import { summary, type Work } from './work.js';
+import { trans } from './translation.js';
 
 /** A button that says what agents do; a press goes to what waits for the person. */
 export class StatusItem extends Widget {
@@ -10,7 +11,7 @@ export class StatusItem extends Widget {
     super({ node: document.createElement('button') });
     this.addClass('am-status-item');
     this.node.setAttribute('aria-live', 'polite');
-    this.node.title = 'Go to the next question, or to the agent at work';
+    this.node.title = trans.__('Go to the next question, or to the agent at work');
     this.node.addEventListener('click', go);
     const draw = (): void => {
       const words = summary(work);

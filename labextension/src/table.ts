@@ -1,8 +1,9 @@
 /** Draws the first rows of a table: sortable, scrollable by keys, more rows on demand. */
 
 import type { Cell, TableItem } from './items.js';
-import { showInvisible } from './plain.js';
+import { numeral, showInvisible } from './plain.js';
 import { isNumeric, NEXT, sortRows, type Direction } from './table_rows.js';
+import { trans } from './translation.js';
 
 /** Rows that are drawn at first, and more at each press: a thousand rows of many columns take long. */
 const SOME = 50;
@@ -16,7 +17,7 @@ export function drawTable(item: TableItem): HTMLElement {
   // What scrolls must be reachable by keys.
   scroller.tabIndex = 0;
   scroller.setAttribute('role', 'region');
-  scroller.setAttribute('aria-label', `Table of ${size}`);
+  scroller.setAttribute('aria-label', trans.__('Table of %1', size));
   const table = make('table', '');
   const body = make('tbody', '');
   const more = make('button', 'am-table-more');
@@ -29,7 +30,8 @@ export function drawTable(item: TableItem): HTMLElement {
     body.append(...order.slice(drawn, until).map(row => drawRow(row, numeric)));
     drawn = until;
     more.hidden = drawn >= order.length;
-    more.textContent = `Show ${Math.min(MORE, order.length - drawn)} more rows`;
+    const next = Math.min(MORE, order.length - drawn);
+    more.textContent = trans._n('Show %2 more row', 'Show %2 more rows', next, numeral(next));
   };
   const sort = (column: number, direction: Direction): void => {
     order = sortRows(item.rows, column, direction);
@@ -52,14 +54,15 @@ export function drawTable(item: TableItem): HTMLElement {
 }
 
 function describeSize({ columns, rows, total, width }: TableItem): string {
-  const count = (number: number, what: string): string =>
-    `${number.toLocaleString()} ${what}${number === 1 ? '' : 's'}`;
-  const words = [count(total, 'row'), count(width, 'column')];
+  const inRows = (count: number): string => trans._n('%2 row', '%2 rows', count, numeral(count));
+  const inColumns = (count: number): string =>
+    trans._n('%2 column', '%2 columns', count, numeral(count));
+  const words = [inRows(total), inColumns(width)];
   if (rows.length < total) {
-    words.push(`the first ${count(rows.length, 'row')} here`);
+    words.push(trans.__('the first %1 here', inRows(rows.length)));
   }
   if (columns.length < width) {
-    words.push(`the first ${count(columns.length, 'column')} here`);
+    words.push(trans.__('the first %1 here', inColumns(columns.length)));
   }
   return words.join(', ');
 }
@@ -78,7 +81,7 @@ function drawHead(
     button.setAttribute('type', 'button');
     const arrow = make('span', '');
     arrow.setAttribute('aria-hidden', 'true');
-    const shown = showInvisible(name) || '(no name)';
+    const shown = showInvisible(name) || trans.__('(no name)');
     button.append(shown, arrow, make('span', 'am-table-type', showInvisible(type)));
     button.addEventListener('click', () => {
       const direction = NEXT[head.getAttribute('aria-sort') as Direction];

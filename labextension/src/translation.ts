@@ -8,10 +8,10 @@ function fill(text: string, values: (string | number)[]): string {
 
 let bundle: TranslationBundle = {
   __: (text, ...values) => fill(text, values),
-  _n: (one, many, count, ...values) => fill(count === 1 ? one : many, values)
+  _n: (one, many, count, ...values) => fill(count === 1 ? one : many, [count, ...values])
 };
 
-/** JupyterLab's bundle for this extension; English until `translate` was called. */
+/** JupyterLab's bundle for this extension; English until then. In `_n` the count itself is %1. */
 export const trans: TranslationBundle = {
   __: (text, ...values) => bundle.__(text, ...values),
   _n: (one, many, count, ...values) => bundle._n(one, many, count, ...values)

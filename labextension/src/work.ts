@@ -4,6 +4,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { FootData } from './foot.js';
+import { trans } from './translation.js';
 
 /** Milliseconds of a run after which its end is told; as jupyterlab-notify has it. */
 const LONG = 30_000;
@@ -86,17 +87,23 @@ export function summary(work: Pick<Work, 'runs' | 'questions'>): string {
   if (agents === 0) {
     return '';
   }
-  const running = agents === 1 ? '1 agent at work' : `${agents} agents at work`;
+  const running = trans._n('%1 agent at work', '%1 agents at work', agents, agents);
   const { questions } = work;
-  const waiting = questions === 1 ? '1 question waits' : `${questions} questions wait`;
-  return questions === 0 ? running : `${running} · ${waiting} for you`;
+  const waiting = trans._n(
+    '%1 question waits for you',
+    '%1 questions wait for you',
+    questions,
+    questions
+  );
+  return questions === 0 ? running : `${running} · ${waiting}`;
 }
 
 /** What a change is worth telling in words; "" where it is not. */
 export function news({ run, before, ended }: Change): string {
   const notebook = run.panel.context.path.split('/').pop() ?? '';
   if (ended) {
-    return Date.now() - run.began >= LONG ? `The agent in ${notebook} has ended its turn.` : '';
+    return Date.now() - run.began >= LONG
+      ? trans.__('The agent in %1 has ended its turn.', notebook) : '';
   }
-  return run.questions > before ? `The agent in ${notebook} waits for your answer.` : '';
+  return run.questions > before ? trans.__('The agent in %1 waits for your answer.', notebook) : '';
 }

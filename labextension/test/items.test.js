@@ -47,3 +47,30 @@ test('thoughts are read as what they are', () => {
 test('a picture has words, whatever stands in their place', () => {
   assert.deepEqual(parseItem({ version: 1, kind: 'picture' }), { kind: 'picture', alt: '' });
 });
+
+test('what would be drawn as nothing is written out, in all that people read at a glance', () => {
+  const [hidden, shown] = ['a\u202eb\u200b', 'a⟨U+202E⟩b⟨U+200B⟩'];
+  const read = fields => parseItem({ version: 1, ...fields });
+  assert.equal(read({ kind: 'notice', text: hidden }).text, shown);
+  const plan = read({ kind: 'plan', explanation: hidden, steps: [{ description: hidden }] });
+  assert.deepEqual([plan.explanation, plan.steps[0].description], [shown, shown]);
+  const tool = read({ kind: 'tool', name: hidden, title: hidden, note: hidden });
+  assert.deepEqual([tool.name, tool.title, tool.note], [shown, shown, shown]);
+  assert.equal(read({ kind: 'group', title: hidden }).title, shown);
+  const files = [{ path: hidden, note: hidden }];
+  const changes = read({ kind: 'changes', files, runs: [hidden], notes: [hidden] });
+  const found = [changes.files[0].path, changes.files[0].note, ...changes.runs, ...changes.notes];
+  assert.deepEqual(found, [shown, shown, shown, shown]);
+});
+
+test('items that are nested without end are read to some depth', () => {
+  let item = { version: 1, kind: 'text', text: 'deep' };
+  let value = 'deep';
+  for (let depth = 0; depth < 50_000; depth++) {
+    item = { version: 1, kind: 'block', items: [item] };
+    value = [value];
+  }
+  assert.equal(parseItem(item).kind, 'block');
+  assert.equal(parseItem({ version: 1, kind: 'notice', text: value }).text, '…');
+  assert.equal(parseItem({ version: 1, kind: 'plan', explanation: value }).explanation, '…');
+});

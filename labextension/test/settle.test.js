@@ -53,3 +53,11 @@ test('calls that ran in a block have failed; what others printed stays', () => {
   assert.equal(after['text/plain'], '[shell] b (failed, the kernel ended)');
   assert.equal(settled({ [ITEM]: { ...item, items: [ran, ran] } }), null);
 });
+
+test('items that are nested without end are settled to some depth', () => {
+  let item = { version: 1, kind: 'tool', status: 'running' };
+  for (let depth = 0; depth < 50_000; depth++) {
+    item = { version: 1, kind: 'block', items: [item] };
+  }
+  assert.equal(settled({ [ITEM]: item }), null);
+});

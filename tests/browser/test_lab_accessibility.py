@@ -99,6 +99,18 @@ def look_at(page: NotebookPage, theme: str) -> list[list[str]]:
     return found
 
 
+# What is wider than its place: it would be cut, or need scrolling in two directions. Tables may,
+# and titles of folded calls, which are whole when unfolded.
+WIDE = """ours => [...document.querySelectorAll(ours)].flatMap(own => {
+  const { right } = own.closest('.jp-Notebook').getBoundingClientRect();
+  return [own, ...own.querySelectorAll('*:not(table *, summary .am-title)')].filter(part =>
+    part.getBoundingClientRect().right > right + 1 ||
+    (part.scrollWidth > part.clientWidth + 1 && getComputedStyle(part).overflowX !== 'visible' &&
+      part.querySelector('table') === null)
+  ).map(part => part.outerHTML.slice(0, 200));
+})"""
+
+
 @THEMES
 def test_nothing_serious_stands_in_any_saved_item(lab: Lab, reopen: Open, theme: str) -> None:
     outputs = [
@@ -111,6 +123,12 @@ def test_nothing_serious_stands_in_any_saved_item(lab: Lab, reopen: Open, theme:
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
     expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
     assert look_at(page, theme) == []
+    # A screen of 1,280 pixels at 400 %.
+    page.page.set_viewport_size({"width": 320, "height": 900})
+    page.page.wait_for_function("document.querySelector('.am-item').clientWidth < 280")
+    assert page.page.evaluate(WIDE, ", ".join(OURS)) == []
+    assert look_at(page, theme) == []
+    page.shoot(f"items_320_{theme}")
 
 
 @THEMES
@@ -134,6 +152,13 @@ def test_nothing_serious_stands_in_a_turn(notebook: Open, theme: str) -> None:
     page.start(3)
     page.wait_for_question()
     assert look_at(page, theme) == []
+    page.page.set_viewport_size({"width": 320, "height": 900})
+    page.page.wait_for_function("document.querySelector('.agm-question').clientWidth < 280")
+    assert page.page.evaluate(WIDE, ", ".join([*OURS, ".am-foot", ".am-mark"])) == []
+    assert look_at(page, theme) == []
+    page.questions.first.scroll_into_view_if_needed()
+    page.shoot(f"question_320_{theme}")
+    page.page.set_viewport_size({"width": 1100, "height": 900})
     page.answer("Deny")
     page.answer("Approve")
     expect(page.cell(3).locator(".agm-stream")).to_contain_text("begun")

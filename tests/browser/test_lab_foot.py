@@ -121,7 +121,7 @@ def test_a_page_that_is_loaded_anew_has_it_again(notebook: Open) -> None:
 
 
 def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
-    page = notebook([scripted(WAIT, repr("Done.")), CELL, ""])
+    page = notebook([scripted(WAIT, repr("Done."), repr("Again.")), CELL, ""])
     gate = page.make_gate()
     page.run(0)
     page.start(1)
@@ -129,7 +129,11 @@ def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
     foot(page, 1).get_by_role("textbox").fill("Half a th")
     gate.open()
     page.wait_for_end(1)
-    expect(foot(page, 1)).to_contain_text("Not sent, since the agent has ended its turn: Half a th")
+    left = "Not sent, since the agent has ended its turn: Half a th"
+    expect(foot(page, 1)).to_contain_text(left)
+    page.run(1)  # another turn in the same cell leaves them there
+    page.wait_for_text(1, "Again.")
+    expect(foot(page, 1)).to_contain_text(left)
     foot(page, 1).get_by_role("button", name="Put away").click()
     expect(foot(page, 1)).to_have_count(0)
 

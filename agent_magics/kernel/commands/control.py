@@ -429,7 +429,7 @@ def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 
 
 def manage_maps(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List rows at batch APIs; ``resume`` fetches what has ended, ``cancel BATCH`` ends one."""
+    """List open named maps and batches; ``resume``, ``cancel BATCH``, ``forget NAME``."""
     agent = notebook.agent_named(notebook.settings.name)
     publish_text(notebook.shell, maps_text(agent, arguments))
 

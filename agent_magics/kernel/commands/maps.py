@@ -1,4 +1,4 @@
-"""``%agent map``: lists what maps have sent to batch APIs, looks at it, ends it."""
+"""``%agent map``: lists named maps that are not whole, and batches; fetches and ends these."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,29 +6,39 @@ from pathlib import Path
 
 from agent_magics.app import Agent
 from agent_magics.kernel.commands.table import table
+from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED
 from agent_magics.rows.batches.runs import cancel, refresh
 from agent_magics.rows.mapping import cache_file
+from agent_magics.rows.runs import RUNNING, Run, Runs
 
+RUNS = ("Run", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
+GO_ON = (
+    "Calling the map of that name again, in any kernel, asks only what has no answer. "
+    "`%agent map forget NAME` removes a run from this list; its answers stay."
+)
 HEAD = ("Batch", "Sent", "Model", "Rows", "Answered", "State")
-NONE = "No batch is under way; `agent.map(..., batch=True)` sends them."
+NONE = (
+    "No named run is open, and no batch is under way; `agent.map(..., name=...)` names one, "
+    "`agent.map(..., batch=True)` sends batches."
+)
 NEXT = (
     "`%agent map resume` looks at them and fetches the results of those that have ended; calling "
     "the same map again takes them in. `%agent map cancel BATCH` ends one."
 )
-USAGE = "%agent map takes nothing, resume, or cancel BATCH, and then --cache FILE."
+USAGE = "%agent map takes nothing, resume, cancel BATCH, or forget NAME, and then --cache FILE."
 
 
 def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
-    """Return the batches that were not taken in yet, as Markdown.
+    """Return the named runs that are not whole and the batches not taken in yet, as Markdown.
 
     Args:
         agent: its settings name the server and the key.
-        arguments: nothing, ``resume`` (looks at them first) or ``cancel BATCH``; after that
-            ``--cache FILE`` for a file of answers that is not the user's.
+        arguments: nothing, ``resume`` (looks at batches first), ``cancel BATCH`` or
+            ``forget NAME``; after that ``--cache FILE`` for another file than the user's.
 
     Raises:
         FatalError: the arguments do not fit, the file is not there, or the server does not answer.
@@ -42,27 +52,51 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
                 raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
     match arguments:
         case []:
-            sent = Ledger(path).all() if path.exists() else []
+            pass
         case ["resume"]:
             problems = agent.session.engine.spawn(refresh(settings, path)).result()
-            sent = Ledger(path).all()
         case ["cancel", token]:
             agent.session.engine.spawn(cancel(settings, path, token)).result()
-            sent = Ledger(path).all()
+        case ["forget", name]:
+            if not (path.exists() and Runs(path).forget(name)):
+                raise FatalError(f"There is no run {name!r}; %agent map lists them.")
         case _:
             raise FatalError(USAGE)
-    if not sent:
-        return NONE
-    rows = [_row(each, problems.get(each.token, "")) for each in sent]
-    return f"{table(HEAD, rows)}\n\n{NEXT}"
+    sent, runs = (Ledger(path).all(), Runs(path).all()) if path.exists() else ([], [])
+    parts = []
+    if runs:
+        parts += [table(RUNS, [_run_row(run) for run in runs]), GO_ON]
+    if sent:
+        rows = [_row(each, problems.get(each.token, "")) for each in sent]
+        parts += [table(HEAD, rows), NEXT]
+    return "\n\n".join(parts) or NONE
+
+
+def _run_row(run: Run) -> tuple[str, ...]:
+    state = run.state
+    if state == RUNNING:
+        state = "under way" if run.is_alive else "its kernel ended"
+    return (
+        code_span(run.name),
+        _time(run.began),
+        _time(run.seen),
+        code_span(run.model),
+        "not known" if run.rows is None else f"{run.rows:,}",
+        f"{run.answered:,}",
+        "not known" if run.cost is None else dollars(run.cost),
+        code_span(state),
+    )
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _row(sent: Sent, problem: str) -> tuple[str, ...]:
-    at = datetime.fromtimestamp(sent.at).astimezone().strftime("%Y-%m-%d %H:%M")
     state = "ended, its results are here" if sent.state == FETCHED else sent.state
     return (
         code_span(sent.token[:8]),
-        at,
+        _time(sent.at),
         code_span(sent.model),
         f"{sent.rows:,}",
         f"{sent.completed:,}",

@@ -4,17 +4,15 @@ A batch is written down before it is sent, with the keys of its rows. So a kerne
 moment loses none: the next call finds it by what it wrote down.
 """
 
-import os
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.exec.temporary_files import is_locked
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.store import UNUSABLE
+from agent_magics.rows.store import UNUSABLE, open_answers
 
 KEY_BYTES = 16
 # Seconds after which a file that nobody has locked is in nobody's use.
@@ -70,7 +68,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._open() as file:
+        with open_answers(self._path) as file:
             file.execute(_SCHEMA)
 
     def folder(self) -> Path:
@@ -85,12 +83,12 @@ class Ledger:
     def add(self, sent: Sent, keys: Sequence[bytes]) -> None:
         """Write down a batch that is about to be sent."""
         row = (*sent[:-1], len(keys), b"".join(keys))
-        with self._open() as file:
+        with open_answers(self._path) as file:
             file.execute(f"INSERT INTO batches VALUES ({','.join('?' * 11)})", row)
 
     def update(self, token: str, batch_id: str, state: str, completed: int) -> None:
         """Write down what is new about a batch."""
-        with self._open() as file:
+        with open_answers(self._path) as file:
             file.execute(
                 "UPDATE batches SET id = ?, state = ?, completed = ? WHERE token = ?",
                 (batch_id, state, completed, token),
@@ -98,7 +96,7 @@ class Ledger:
 
     def remove(self, token: str) -> None:
         """Forget a batch whose results were taken in, and remove its files."""
-        with self._open() as file:
+        with open_answers(self._path) as file:
             file.execute("DELETE FROM batches WHERE token = ?", (token,))
         for path in self.folder().glob(f"{token}.*"):
             path.unlink(missing_ok=True)
@@ -122,29 +120,16 @@ class Ledger:
 
     def all(self) -> list[Sent]:
         """Return the batches that were not taken in yet, the oldest first."""
-        with self._open() as file:
+        with open_answers(self._path) as file:
             rows = file.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY at, token")
             return [Sent(*row) for row in rows]
 
     def keys(self, token: str) -> list[bytes]:
         """Return the keys of a batch's rows."""
-        with self._open() as file:
+        with open_answers(self._path) as file:
             found = file.execute("SELECT keys FROM batches WHERE token = ?", (token,)).fetchone()
         keys: bytes = found[0] if found else b""
         return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
-            try:
-                yield file
-            finally:
-                file.close()
-        except (OSError, sqlite3.Error) as error:
-            raise FatalError(UNUSABLE.format(path=self._path, error=error)) from None
 
 
 def now() -> int:

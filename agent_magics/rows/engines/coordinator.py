@@ -21,6 +21,7 @@ from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Answer, Pace, Question
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
 from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
+from agent_magics.rows.remote.client import CONCURRENCY
 from agent_magics.rows.remote.gate import FIRST
 from agent_magics.rows.remote.limits import Limits, Report, Stated
 
@@ -84,7 +85,9 @@ class Worker:
 
     Attributes:
         link: the connection to it.
-        held: the numbers of the questions that it has been given and has not answered.
+        held: the numbers of the questions that it has been given and has not answered, oldest
+            first; it asks them in this order.
+        most: how many of them it may have begun.
         answered: questions that it has answered.
         rate: answers a second.
         pace: how fast it says that it goes.
@@ -92,7 +95,8 @@ class Worker:
     """
 
     link: Link
-    held: set[int] = field(default_factory=set)
+    held: dict[int, None] = field(default_factory=dict)
+    most: int = CONCURRENCY
     answered: int = 0
     rate: float = 0.0
     pace: Pace = field(default_factory=lambda: Pace(0, FIRST))
@@ -283,7 +287,7 @@ class Coordinator:
                 worker.count(len(answers))
                 worker.pace = Pace(in_flight, allowed, limit)
                 for number, *answer in answers:
-                    worker.held.discard(number)
+                    worker.held.pop(number, None)
                     self._settle(number, decoded(answer))
                 self._deal_soon()
             case ["limits", report]:
@@ -302,15 +306,19 @@ class Coordinator:
             return
         each, more = divmod(self._concurrency, len(self._workers))
         for place, worker in enumerate(self._workers):
-            worker.link.send("most", each + (place < more))
+            worker.most = each + (place < more)
+            worker.link.send("most", worker.most)
 
     def _take_back(self, worker: Worker) -> None:
-        """Let the questions wait again that a worker has not answered."""
-        for number in sorted(worker.held, reverse=True):
+        """Let the questions wait again that a worker has not answered.
+
+        Only those that it may have begun can be what ended it.
+        """
+        for place, number in reversed(list(enumerate(worker.held))):
             waiting = self._waiting.get(number)
             if waiting is None:
                 continue
-            waiting.lost += 1
+            waiting.lost += place < worker.most
             if waiting.lost >= MOST_LOST:
                 error = LOST.format(count=waiting.lost)
                 self._settle(number, Answer(error=error, kind="its worker ended"))
@@ -360,7 +368,7 @@ class Coordinator:
             number = self._queue.popleft()
             waiting = self._waiting.get(number)
             if waiting is not None:
-                worker.held.add(number)
+                worker.held[number] = None
                 questions.append((number, _given(waiting.question)))
         if questions:
             worker.link.send("ask", questions)
@@ -369,10 +377,11 @@ class Coordinator:
         """Tell the workers which questions nobody waits for any more."""
         dropped, self._dropped = self._dropped, set()
         for worker in self._workers:
-            mine = dropped & worker.held
+            mine = [number for number in worker.held if number in dropped]
             if mine:
-                worker.held -= mine
-                worker.link.send("drop", list(mine))
+                for number in mine:
+                    del worker.held[number]
+                worker.link.send("drop", mine)
 
 
 def _given(question: Question) -> Any:

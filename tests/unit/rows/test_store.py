@@ -11,7 +11,7 @@ import pytest
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import store
-from agent_magics.rows.store import AnswerFile, AnswerStore, Stored
+from agent_magics.rows.store import AnswerFile, AnswerStore, Stored, open_answers
 
 WRITER = """
 import asyncio, sys
@@ -50,6 +50,26 @@ def test_answers_are_found_by_their_keys(tmp_path):
     found, later, newest = asyncio.run(run())
     assert list(found) == [b"1"] and found[b"1"][:3] == (b'"a"', 3, 0.5)
     assert later[b"2"].answer == b'"a"' and newest == 2
+
+
+OPEN_AND_CLOSE = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM answers").fetchall()
+"""
+
+
+def test_a_second_look_in_this_process_takes_no_lock_away(tmp_path):
+    """The last to close a file removes its log, so it must know of who else has it open."""
+    path = tmp_path / "a.sqlite"
+    kept = AnswerFile(path)
+    kept.write([(b"1", Stored(b'"a"', 1, 0.5))])
+    with open_answers(path):
+        pass
+    subprocess.run([sys.executable, "-c", OPEN_AND_CLOSE, path], check=True)
+    assert path.with_name("a.sqlite-wal").exists()
+    kept.write([(b"2", Stored(b'"a"', 1, 0.5))])
+    kept.close()
+    assert AnswerFile(path).find([b"1", b"2"]).keys() == {b"1", b"2"}
 
 
 def test_only_the_person_may_read_it(tmp_path):

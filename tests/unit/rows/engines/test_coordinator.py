@@ -106,6 +106,25 @@ def test_a_row_that_takes_all_its_workers_with_it_is_given_up():
     run(play)
 
 
+def test_a_row_that_no_worker_had_begun_is_not_given_up():
+    async def play(coordinator, engine):
+        asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(2)]
+        for _ in range(MOST_LOST):
+            link = await join(engine)
+            assert await link.read() == ["most", 1]
+            assert len((await link.read())[1]) == 2
+            await link.end()
+        assert (await asks[0]).kind == "its worker ended"
+        link = await join(engine)
+        assert await link.read() == ["most", 1]
+        _, ((number, said),) = await link.read()
+        link.send("answers", [(number, *encoded(Answer(said)))], PACE)
+        assert (await asks[1]).text == "row 1"
+        await link.end()
+
+    run(play, concurrency=1)
+
+
 def test_a_limit_of_requests_is_shared_out():
     async def play(coordinator, engine):
         first = await join(engine)

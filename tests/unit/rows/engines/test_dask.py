@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.row_server import RowServer
-from tests.support.rows.clusters import cluster, kill_worker
+from tests.support.rows.clusters import cluster, mortal_workers
 from tests.support.rows.watchers import When, wait_until
 
 KEY = "sk-canary-4711-never-shown"
@@ -89,27 +88,37 @@ def test_both_workers_ask(client):
     assert [worker.answered >= 10 for worker in workers] == [True, True]
 
 
-def test_no_row_is_lost_with_its_worker(client):
-    check_kills(client, kills=2, number=500)
+def test_no_row_is_lost_with_its_worker():
+    check_kills(kills=2, number=500)
 
 
-def check_kills(client, kills, number):
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_no_row_is_lost_with_thirty_workers():
+    check_kills(kills=30, number=3000)
+
+
+def check_kills(kills, number):
     """Kill workers while they ask; each row has its answer, and few were asked twice."""
     at_once, killed = 16, []
     part = number // (2 * kills)
 
     def kill(job):
-        """Kill a worker when both are there: its nanny replaces none that is still starting."""
-        workers = job.asker._workers
-        wait_until(lambda: len(workers) == len(client.nthreads()) == 2)
-        before = list(workers)
-        kill_worker(client, random.randrange(2))
-        wait_until(lambda: workers != before)
+        """Kill a worker that asks; the server answers nothing more until it is gone."""
+        wait_until(lambda: asking(job))
+        before = list(job.asker._workers)
+        kill_worker()
+        wait_until(lambda: job.asker._workers != before)
         killed.append(1)
         # The killed one's requests take some of these with them.
         server.answer_more(part + at_once if len(killed) < kills else 2 * number)
 
-    with RowServer(holds=part) as server, agent_for(server) as agent:
+    with (
+        cluster(0) as client,
+        mortal_workers(client) as kill_worker,
+        RowServer(holds=part) as server,
+        agent_for(server) as agent,
+    ):
         when = When([part * n for n in range(1, kills + 1)], kill)
         done = run(agent, rows(number), client, when, concurrency=at_once)
         asked = prompts(server)

@@ -1,0 +1,154 @@
+"""Keeps how far named maps are, beside their answers, in the same SQLite file.
+
+A kernel that dies leaves the record: `%agent map` lists it, and the same call goes on from it.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.job import Job
+from agent_magics.rows.store import open_answers
+
+# Seconds between two notes of how far a map is.
+EVERY = 1.0
+
+RUNNING = "running"
+ANOTHER = (
+    "The run {name!r} asks {model} something else and has {answered:,} answers: choose another "
+    "name=, or forget it with %agent map forget {name}."
+)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    name TEXT PRIMARY KEY, map BLOB NOT NULL, model TEXT NOT NULL, began INTEGER NOT NULL,
+    seen INTEGER NOT NULL, rows INTEGER, answered INTEGER NOT NULL, cost REAL, state TEXT NOT NULL
+)
+"""
+
+
+class Run(NamedTuple):
+    """A named map that has not asked about all its rows yet.
+
+    Attributes:
+        name: as its caller calls it.
+        map: digest of what it asks.
+        model: the model's name.
+        began, seen: when it was first called, and when it last said how far it was (seconds since
+            the epoch).
+        rows: the number of its rows; None while that is not known.
+        answered: rows that have an answer.
+        cost: USD of all its calls; None where the price is not known.
+        state: `RUNNING`, or why it ended early.
+    """
+
+    name: str
+    map: bytes
+    model: str
+    began: int
+    seen: int
+    rows: int | None = None
+    answered: int = 0
+    cost: float | None = 0.0
+    state: str = RUNNING
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a kernel has said lately how far it is."""
+        return self.state == RUNNING and time.time() - self.seen < 10 * EVERY
+
+
+class Runs:
+    """The named maps of one file of answers; each method waits for the disk.
+
+    Args:
+        path: the file of answers.
+
+    Raises:
+        FatalError: the file cannot be used; so do all methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with open_answers(path) as file:
+            file.execute(_SCHEMA)
+
+    def all(self) -> list[Run]:
+        """Return the maps that have not ended whole, the oldest first."""
+        with open_answers(self._path) as file:
+            return [Run(*row) for row in file.execute("SELECT * FROM runs ORDER BY began, name")]
+
+    def keep(self, run: Run) -> None:
+        """Note how far a map is."""
+        with open_answers(self._path) as file:
+            file.execute(f"REPLACE INTO runs VALUES ({','.join('?' * len(run))})", run)
+
+    def forget(self, name: str) -> bool:
+        """Remove a map's record, not its answers; return whether there was one."""
+        with open_answers(self._path) as file:
+            return bool(file.execute("DELETE FROM runs WHERE name = ?", (name,)).rowcount)
+
+    def find(self, new: Run) -> Run:
+        """Return the map of this name as it was left; `new` where there is none.
+
+        Raises:
+            FatalError: the one of this name asks something else.
+        """
+        known = next((run for run in self.all() if run.name == new.name), new)
+        if known.map != new.map:
+            raise FatalError(ANOTHER.format(**known._asdict()))
+        return known
+
+
+@asynccontextmanager
+async def noted(path: Path, name: str, job: Job, template: str) -> AsyncIterator[None]:
+    """Note each second how far a map is, until it ends; a whole one is forgotten.
+
+    Args:
+        path: the file of answers.
+        name: the run's.
+        job: the map.
+        template: the text of its prompt; "" of a function.
+
+    Raises:
+        FatalError: a run of this name asks something else, or the file cannot be used.
+    """
+    runs, now = await asyncio.to_thread(Runs, path), int(time.time())
+    digest = blake2b(template.encode(), digest_size=16, key=job.plan.digest).digest()
+    found = await asyncio.to_thread(runs.find, Run(name, digest, job.plan.terms.model, now, now))
+
+    async def note(state: str = RUNNING) -> None:
+        progress = job.progress
+        costs = (found.cost, progress.known_cost)
+        await asyncio.to_thread(
+            runs.keep,
+            found._replace(
+                seen=int(time.time()),
+                rows=progress.total,
+                answered=progress.done - progress.failed,
+                cost=None if None in costs else sum(filter(None, costs)),
+                state=state,
+            ),
+        )
+
+    async def note_often() -> None:
+        while True:
+            await note()
+            await asyncio.sleep(EVERY)
+
+    await note()
+    noting = asyncio.create_task(note_often())
+    try:
+        yield
+    except BaseException as error:
+        job.stopped = job.stopped or str(error) or "it was interrupted"
+        raise
+    finally:
+        noting.cancel()
+        await asyncio.wait({noting})
+        await note(job.stopped) if job.stopped else await asyncio.to_thread(runs.forget, name)

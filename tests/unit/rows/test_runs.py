@@ -1,0 +1,89 @@
+"""Named maps: one that did not end whole is listed, and goes on by the same call."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from agent_magics import Agent
+from agent_magics.kernel.commands.maps import NONE, maps_text
+from agent_magics.protocol.errors import FatalError
+from agent_magics.rows import runs
+from agent_magics.rows.runs import Runs
+from tests.support.models.row_server import RowServer
+from tests.support.rows.watchers import When, wait_until
+
+KEY = "sk-map-0123456789abcdefghij"
+ROWS = [f"row {number}" for number in range(40)]
+MAP = """
+import sys
+from agent_magics import Agent
+
+agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key=sys.argv[3])
+rows = [f"row {number}" for number in range(40)]
+agent.map_sync("{{text}}", rows, name="mine", ask_above=None, cache=sys.argv[2], concurrency=1)
+"""
+
+
+def opened(server):
+    return Agent("gpt-4o-mini", base_url=server.base_url, api_key=KEY)
+
+
+def answered(path):
+    """Return how many answers the one open run has noted, -1 where there is none."""
+    known = Runs(path).all()
+    return known[0].answered if known else -1
+
+
+def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
+    cache = tmp_path / "answers.sqlite"
+    with RowServer(holds=10) as server, opened(server) as agent:
+        command = [sys.executable, "-c", MAP, server.base_url, str(cache), KEY]
+        with subprocess.Popen(command) as killed:
+            wait_until(lambda: answered(cache) == 10)
+            assert "under way" in maps_text(agent, ["--cache", str(cache)])
+            killed.send_signal(signal.SIGKILL)
+        monkeypatch.setattr(runs, "EVERY", 0.0)
+        listed = maps_text(agent, ["--cache", str(cache)])
+        assert "mine" in listed and "| 40 | 10 |" in listed and "its kernel ended" in listed
+        server.answer_more()
+        monkeypatch.undo()
+        with pytest.raises(FatalError, match="'mine' asks gpt-4o-mini something else and has 10"):
+            agent.map_sync("Not {{text}}", ROWS, name="mine", cache=cache)
+        done = agent.map_sync("{{text}}", ROWS, name="mine", ask_above=None, cache=cache)
+        assert done.progress.kept == 10 and not len(done.failed)
+        assert maps_text(agent, ["--cache", str(cache)]) == NONE
+
+
+def test_a_stopped_run_is_listed_with_the_reason_until_it_is_forgotten():
+    with RowServer() as server, opened(server) as agent:
+        agent.map_sync("{{text}}", ROWS, name="mine", max_tokens=300)
+        assert "max_tokens=300 is reached" in maps_text(agent, [])
+        assert maps_text(agent, ["forget", "mine"]) == NONE
+        with pytest.raises(FatalError, match="There is no run 'mine'"):
+            maps_text(agent, ["forget", "mine"])
+
+
+def test_the_cost_is_that_of_all_calls(tmp_path):
+    cache = tmp_path / "answers.sqlite"
+    with RowServer(holds=10) as server, opened(server) as agent:
+        options = {"name": "mine", "ask_above": None, "cache": cache, "concurrency": 1}
+
+        def stop(job):
+            agent.session.engine.post(job.stop)
+            server.answer_more(10)
+
+        for most in (10, 20):
+            mapping = agent.mapping("{{text}}", ROWS, output=None, options=options)
+            done = mapping.wait_sync(When([most], stop))
+            assert done.stopped
+        (run,) = Runs(cache).all()
+        assert run.cost == pytest.approx(run.answered * done.frame["cost"].max())
+        assert run.answered > done.progress.answered > 0
+
+
+def test_a_name_needs_the_cache():
+    refused = pytest.raises(FatalError, match="name= needs a server and the cache")
+    with RowServer() as server, opened(server) as agent, refused:
+        agent.map_sync("{{text}}", ROWS, name="mine", cache=False)
