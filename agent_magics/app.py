@@ -254,7 +254,9 @@ class Agent(ComposedAgent):
                 path is another file for the answers); engine (a `distributed.Client` or an
                 executor of processes, whose workers send the requests); batch (by the provider's
                 batch API: cheaper, within a day, taken up again by the same call); name (what the
-                run is called in `%agent map`, which lists runs that did not end whole).
+                run is called in `%agent map`, which lists what did not end whole); tools (True:
+                all of this agent's that only read, or a list; each row is then a small agent run)
+                and requests (the most of such a run).
 
         Returns:
             The result: `frame` has the answers, and for rows without one the error.

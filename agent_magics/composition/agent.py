@@ -59,6 +59,9 @@ from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
 
+# What holds for runs of rows, whatever the agent's settings are: nobody is there to be asked.
+_OF_ROWS = {"approval": "never"}
+
 if TYPE_CHECKING:  # which stands above
     from agent_magics.serve.loopback import Serving
 
@@ -266,7 +269,11 @@ class ComposedAgent:
         """
         settings = self._held.resolve(cell).settings
         hosts = self._host if host is None else lambda: host
-        asking = Asking(settings, self._models, hosts, self.session.engine, self._map_watcher)
+
+        def setup(tools: ToolList) -> TurnConfig:
+            return self.setup(tools=tools, more=tools is None, **{**(cell or {}), **_OF_ROWS})
+
+        asking = Asking(settings, self._models, hosts, self.session, setup, self._map_watcher)
         return RowMapping(asking, prompt, rows, output, options)
 
     def _map_watcher(self, blocks: bool) -> Watcher:

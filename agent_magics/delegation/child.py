@@ -26,7 +26,7 @@ from agent_magics.protocol.events import (
     TurnCompleted,
     TurnFailed,
 )
-from agent_magics.protocol.items import AssistantMessage
+from agent_magics.protocol.items import AssistantMessage, Content
 from agent_magics.protocol.ops import Interrupt, StartTurn, Steer
 
 # Seconds between reports of its progress, and characters of a call in them.
@@ -119,7 +119,7 @@ class SubAgent:
     async def work(
         self,
         places: asyncio.Semaphore,
-        prompt: str,
+        prompt: Content,
         make_session: Callable[[], Session] | None = None,
     ) -> None:
         """Wait for a place, and work on a prompt to its end, whatever that is.
@@ -148,7 +148,7 @@ class SubAgent:
             raise
         self.session = session
 
-    async def _run(self, prompt: str) -> None:
+    async def _run(self, prompt: Content) -> None:
         ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
         def hear(event: Event) -> None:

@@ -9,7 +9,7 @@ import json
 import queue
 import threading
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +18,8 @@ from typing import Any, TypedDict
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.engine.foreground.host import Host
-from agent_magics.engine.thread import EngineThread
+from agent_magics.engine.session import Session
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.model_clients import ModelClients, recording_path
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.providers.catalog import find_model
@@ -27,6 +28,8 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested
 from agent_magics.protocol.ops import Answer
+from agent_magics.rows import agent_asker
+from agent_magics.rows.agent_asker import AgentAsker, described
 from agent_magics.rows.asking import Asker, Terms
 from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
@@ -66,6 +69,8 @@ NO_NAME = (
     "name= needs a server and the cache of answers, in which it is kept: leave out cache=False, or "
     "name= (answers of recordings and of a program's own model are not kept)."
 )
+NO_TOOLS = "Rows with tools= are agent runs, of which {what} knows nothing: leave one of them out."
+REQUESTS = "requests={given!r}: it takes a number of requests of each row from 2, with tools=."
 NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
@@ -83,6 +88,8 @@ class MapOptions(TypedDict, total=False):
     batch: bool
     engine: Any
     name: str
+    tools: Any
+    requests: int
 
 
 def cache_file() -> Path:
@@ -111,14 +118,16 @@ class Asking:
         settings: its settings.
         models: opens its model.
         host: returns what asks the person.
-        engine: the thread that runs the job.
+        session: the agent's; its engine runs the job.
+        setup: returns the configuration of runs with these tools; None stands for its own.
         watcher: makes what shows the progress of a map, which may block the calling thread.
     """
 
     settings: Settings
     models: ModelClients
     host: Callable[[], Host]
-    engine: EngineThread
+    session: Session
+    setup: Callable[[Any], TurnConfig]
     watcher: Callable[[bool], Watcher] = lambda blocks: Watcher()
 
 
@@ -149,7 +158,9 @@ class RowMapping:
             source = source.held()
         columns = AnswerColumns(output)
         terms = _terms(settings, columns)
-        digest = _digest(settings, terms)
+        self._setup, self._requests = self._agent_setup(options)
+        asked = None if self._setup is None else described(self._setup, self._requests)
+        digest = _digest(settings, terms, asked)
         concurrency = options.get("concurrency")
         if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
             raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
@@ -174,10 +185,30 @@ class RowMapping:
                 options.get("deadline"),
             ),
             options.get("ask_above", ASK_ABOVE),
-            concurrency or (CONCURRENCY if self._is_live else AT_ONCE),
+            concurrency or self._at_once,
             window * _CHARACTERS_PER_TOKEN or _MOST_CHARACTERS,
         )
         self._engine = self._engine_of(options.get("engine"))
+
+    def _agent_setup(self, options: MapOptions) -> tuple[TurnConfig | None, int]:
+        """Return the configuration of the runs of rows with tools, and the requests of each."""
+        tools, requests = options.get("tools"), options.get("requests", agent_asker.REQUESTS)
+        if not tools:
+            if "requests" in options:
+                raise FatalError(REQUESTS.format(given=requests))
+            return None, 0
+        for name in ("engine", "batch"):
+            if options.get(name):
+                raise FatalError(NO_TOOLS.format(what=f"{name}="))
+        if isinstance(requests, bool) or not (isinstance(requests, int) and requests >= 2):
+            raise FatalError(REQUESTS.format(given=requests))
+        return self._asking.setup(None if tools is True else tools), requests
+
+    @property
+    def _at_once(self) -> int:
+        if self._setup is not None:
+            return agent_asker.AT_ONCE
+        return CONCURRENCY if self._is_live else AT_ONCE
 
     def _engine_of(self, given: Any) -> Engine | None:
         if given is None:
@@ -223,6 +254,15 @@ class RowMapping:
 
     async def _asker(self) -> Asker:
         settings, at_once = self._asking.settings, self._options.get("concurrency")
+        if self._setup is not None:
+            return AgentAsker(
+                self._asking.session,
+                self._setup,
+                reads_only=self._options.get("tools") is True,
+                output=self.plan.columns.output,
+                requests=self._requests,
+                at_once=self.plan.at_once,
+            )
         if self._engine is not None:
             return await self._coordinator(self._engine, at_once)
         if self._is_live:
@@ -280,7 +320,7 @@ class RowMapping:
             deciding = asyncio.run_coroutine_threadsafe(self._decide(quote), loop)
             return await asyncio.wrap_future(deciding)
 
-        running = asyncio.wrap_future(self._asking.engine.spawn(self._run(ask, watcher)))
+        running = asyncio.wrap_future(self._asking.session.engine.spawn(self._run(ask, watcher)))
         try:
             while not (await asyncio.wait({running}, timeout=INTERVAL))[0]:
                 watcher.draw()
@@ -302,7 +342,7 @@ class RowMapping:
             asked.put((quote, decided))
             return await asyncio.wrap_future(decided)
 
-        running = self._asking.engine.spawn(self._run(ask, watcher))
+        running = self._asking.session.engine.spawn(self._run(ask, watcher))
         running.add_done_callback(lambda _: asked.put(None))
         try:
             while True:
@@ -381,12 +421,13 @@ def _terms(settings: Settings, columns: AnswerColumns) -> Terms:
     )
 
 
-def _digest(settings: Settings, terms: Terms) -> bytes:
+def _digest(settings: Settings, terms: Terms, tools: Mapping[str, object] | None) -> bytes:
     """Return a digest of all that decides answers, but for the rows."""
     asked = {
         "server": server_address(settings.base_url),
         "features": dict(settings.features or {}),
         **asdict(terms),
+        **(tools or {}),
     }
     text = json.dumps(asked, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=32).digest()

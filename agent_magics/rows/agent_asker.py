@@ -1,0 +1,126 @@
+"""Asks each row by a small agent run: a conversation of its own, in which the model may call tools.
+
+A run is that of a sub-agent, without a place among those of the agent and without a record.
+"""
+
+import asyncio
+from typing import Any
+
+from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.clock import WorkClock
+from agent_magics.delegation.parent import ParentLink, PresentTurns
+from agent_magics.delegation.rights import narrowed
+from agent_magics.delegation.types import AgentType
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.engine.results.structured import OutputType
+from agent_magics.engine.session import Session
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.items import UserMessage
+from agent_magics.protocol.ops import Answer as Reply
+from agent_magics.rows.asking import Answer, Pace, Question
+
+# Runs side by side, and requests of one.
+AT_ONCE, REQUESTS = 16, 10
+# Seconds of one.
+LONGEST = 900.0
+
+ABOUT = "You answer about one row of a table. Your last message is the answer, and nothing else."
+
+
+class AgentAsker:
+    """Asks by runs of agents; see `Asker`. Made and used on one event loop.
+
+    Args:
+        parent: the session of the agent whose map it is; requests are charged to it.
+        setup: the configuration that bounds the rights of the runs.
+        reads_only: whether they get only tools that change nothing.
+        output: the type of the answers; None is text.
+        requests: the most requests of one run.
+        at_once: the most runs side by side.
+
+    Raises:
+        FatalError: `setup` allows no such runs.
+    """
+
+    def __init__(
+        self,
+        parent: Session,
+        setup: TurnConfig,
+        *,
+        reads_only: bool,
+        output: OutputType | None,
+        requests: int,
+        at_once: int,
+    ) -> None:
+        self._parent, self._setup, self._output = parent, setup, output
+        self._kind = AgentType("row", "", reads_only=reads_only, instructions=ABOUT)
+        self._budget = AgentBudget(requests=requests)
+        self._places, self._allowed = asyncio.Semaphore(at_once), at_once
+        self._in_flight = 0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def ask(self, question: Question) -> Answer:
+        """See `Asker.ask`: the run itself asks again for an answer that does not fit."""
+        first = question.items[0]
+        assert isinstance(first, UserMessage)  # see `Question.items`
+        agent = self._made()
+        self._in_flight += 1
+        working = asyncio.ensure_future(agent.work(self._places, first.content))
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            agent.stop("the map has ended")
+            if agent.status == "queued":
+                working.cancel()
+            raise
+        finally:
+            self._in_flight -= 1
+            self._close_soon(agent, working)
+        usage, cost = agent.spending.usage, agent.spending.cost
+        if agent.status == "completed" and not agent.problem:
+            return Answer(agent.text, usage, cost)
+        kind = "its run was not whole" if agent.status == "completed" else f"its run {agent.status}"
+        return Answer(usage=usage, cost=cost, error=agent.problem, kind=kind)
+
+    def _made(self) -> SubAgent:
+        session = Session(self._parent.engine, f"{self._parent.agent}/row", None)
+        clock = WorkClock(LONGEST, lambda: agent.stop(f"it took more than {LONGEST:g} seconds"))
+        link = ParentLink(
+            session.agent, self._parent.conversation, PresentTurns(), clock, _answer_nobody
+        )
+        request = SpawnRequest(task="")
+        own = narrowed(
+            self._setup, self._kind, request, self._budget, session.agent, link, self._output
+        )
+        agent = SubAgent("row", self._kind, request, self._budget, link, clock, session, own)
+        return agent
+
+    def _close_soon(self, agent: SubAgent, working: "asyncio.Future[None]") -> None:
+        async def close() -> None:
+            await asyncio.wait({working})
+            await agent.close()
+
+        task = asyncio.create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def pace(self) -> Pace:
+        """See `Asker.pace`."""
+        running = min(self._in_flight, self._allowed)
+        return Pace(running, self._allowed, "your limit" if running == self._allowed else "")
+
+    async def close(self) -> None:
+        """Wait until all runs have released what they held."""
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+
+def _answer_nobody(question: Any) -> Reply:
+    """Deny what a run would ask a person: rows run under the policy "never"."""
+    return Reply(question_id=question.question_id, decision="deny", by="policy")
+
+
+def described(setup: TurnConfig, requests: int) -> dict[str, object]:
+    """Return what of the tools decides answers; neither the workspace nor its instructions."""
+    offered = setup.specs if setup.offer is None else setup.offer.all
+    return {"requests": requests, "tools": [repr(each.spec) for each in offered]}

@@ -1,0 +1,144 @@
+"""Rows that are small agent runs: `agent.map(..., tools=...)`."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_magics import Agent, tool
+from agent_magics.models.base import ItemDone, ResponseDone
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import AssistantMessage, FunctionCall, ToolCallOutput, Usage
+from tests.support.rows.echo import Echo
+from tests.support.rows.watchers import When, wait_until
+
+
+class Caller:
+    """A model that calls a tool with a row's text, `calls` times, and answers with the output.
+
+    Attributes:
+        requests: all requests.
+    """
+
+    name, source = "caller-1", "caller"
+
+    def __init__(self, name, argument, calls=1, say=str):
+        self._call, self._calls, self._say, self.requests = (name, argument), calls, say, []
+
+    async def stream(self, request):
+        self.requests.append(request)
+        await asyncio.sleep(0)
+        name, argument = self._call
+        if request.number <= self._calls and request.tools:
+            arguments = json.dumps({argument: request.prompt})
+            yield ItemDone(FunctionCall(f"c{request.number}", name, arguments))
+        else:
+            items = reversed(request.history.items)
+            output = next(each.output for each in items if isinstance(each, ToolCallOutput))
+            yield ItemDone(AssistantMessage(self._say(output)))
+        yield ResponseDone(Usage(100, 20))
+
+    async def close(self):
+        """Hold nothing."""
+
+
+def written(count):
+    for number in range(count):
+        Path(f"{number}.txt").write_text(f"content {number}\n")
+    return [f"{number}.txt" for number in range(count)]
+
+
+def test_the_model_reads_with_the_tools_of_the_agent():
+    model = Caller("read_file", "path")
+    with Agent(model, ["coding"]) as agent:
+        done = agent.map_sync("{{text}}", [*written(20), "missing.txt"], tools=True)
+    answers = list(done.frame["answer"])
+    assert all(f"content {number}" in answers[number] for number in range(20))
+    assert "missing.txt" in answers[20]
+    assert not len(done.failed) and set(done.frame["tokens"]) == {240}
+    offered = {each.spec.name for each in model.requests[0].tools}
+    assert "read_file" in offered and not offered & {"apply_patch", "exec_command", "shell"}
+    # Each row's run has its own conversation, and the agent's has none of it.
+    assert all(request.number <= 2 for request in model.requests)
+    assert not agent.session.conversation.history.items
+
+
+def test_functions_are_tools_too_and_answers_are_typed():
+    @tool
+    def length(text: str) -> str:
+        """Return how long a text is."""
+        return json.dumps({"value": len(text)})
+
+    model = Caller("length", "text", say=lambda output: output)
+    with Agent(model) as agent:
+        done = agent.map_sync("{{text}}", ["a", "bb"], tools=[length], output=int)
+    assert list(done.frame["answer"]) == [1, 2]
+    assert [each.spec.name for each in model.requests[0].tools] == ["length"]
+
+
+def test_what_needs_a_question_is_refused_whatever_the_policy_of_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    key = tmp_path / ".ssh" / "id_rsa"
+    key.parent.mkdir()
+    key.write_text("secret-4711")
+    with Agent(Caller("read_file", "path"), ["coding"], approval="on-request") as agent:
+        done = agent.map_sync("{{text}}", [str(key)], tools=True)
+    (answer,) = done.frame["answer"]
+    assert "4711" not in answer and "never" in answer
+
+
+def test_a_row_that_needs_too_many_requests_is_an_error_of_its_own():
+    files = written(3)
+    with Agent(Caller("read_file", "path", calls=9), ["coding"]) as agent:
+        done = agent.map_sync("{{text}}", files, tools=True, requests=3)
+    assert done.frame["error"].str.contains("budget").all()
+    assert set(done.frame["tokens"]) == {360}
+
+
+def test_answers_are_kept_by_what_was_asked_and_with_which_tools(tmp_path):
+    model, files = Caller("read_file", "path"), written(5)
+    with Agent(model, ["coding"]) as agent:
+        options = {"tools": True, "cache": tmp_path / "answers.sqlite"}
+        agent.map_sync("{{text}}", files, **options)
+        again = agent.map_sync("{{text}}", files, **options)
+        asked = len(model.requests)
+        other = agent.map_sync("{{text}}", files, **{**options, "tools": ["read_file"]})
+    assert asked == 10 and again.progress.kept == 5
+    assert other.progress.kept == 0 and len(model.requests) == 20
+
+
+def test_stop_ends_the_runs_under_way(monkeypatch):
+    monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
+    began = []
+
+    class Never(Echo):
+        async def stream(self, request):
+            began.append(request)
+            await asyncio.Event().wait()
+            yield
+
+    with Agent(Never(), ["coding"]) as agent:
+
+        def stop(job):
+            wait_until(lambda: len(began) == 2)
+            agent.session.engine.post(job.stop)
+
+        options = {"tools": True, "concurrency": 2}
+        mapping = agent.mapping("{{text}}", ["a", "b", "c"], output=None, options=options)
+        done = mapping.wait_sync(When([0], stop))
+    assert done.stopped == "you stopped it" and len(done.failed) == 3 and len(began) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"requests": 3}, "requests=3: it takes"),
+        ({"tools": True, "requests": 1}, "requests=1: it takes"),
+        ({"tools": True, "batch": True, "cache": "a.sqlite"}, "of which batch= knows nothing"),
+        ({"tools": ["nope"]}, "nope"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(options, words):
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match=words):
+        agent.map_sync("{{text}}", ["a"], **options)
