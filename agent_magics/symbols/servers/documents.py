@@ -66,7 +66,6 @@ class Documents:
         self._open: dict[Path, Document] = {}  # the one asked about last is the last
         self._seen: dict[str, _Stamp] | None = None
         self._unsettled: set[str] = set()  # whose next change may not be seen by its status
-        self.is_partial = False
         self.changed = 0.0  # when the server was last sent a change, in seconds
 
     # -- one file ----------------------------------------------------------------------------------
@@ -193,7 +192,6 @@ class Documents:
                 for entry in entries:
                     count += 1
                     if count > _MOST_FILES:
-                        self.is_partial = True
                         return
                     if entry.is_dir(follow_symlinks=False):
                         if not (entry.name.startswith(".") or entry.name in _SKIPPED):

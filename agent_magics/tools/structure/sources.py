@@ -131,7 +131,7 @@ def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
         os.close(descriptor)
 
 
-def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
+def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
     """Read a file that a server names in an answer; None where the call may not read it."""
     if ctx is not None and judge_of(ctx)(str(path)):
         return None
@@ -143,7 +143,7 @@ def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
 
 
 def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
-    """Read each of several files once, as `read_result` does, and as fast as a search reads."""
+    """Read each of several files once, as `_read_result` does, and as fast as a search reads."""
     wanted, cwd = sorted(set(paths)), folder_of(ctx)
     walk = begin_walk(".", ctx)
     files, found = _files_of(walk, ctx, can_parse), dict[Path, SourceFile | None]()
@@ -155,7 +155,7 @@ def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, S
                 decoded = _decoded(path, shown_path(path, cwd), data)
                 if decoded is not None and len(data) <= _MOST_BYTES:
                     found[path] = decoded
-    return {path: found[path] if path in found else read_result(path, ctx) for path in wanted}
+    return {path: found[path] if path in found else _read_result(path, ctx) for path in wanted}
 
 
 def scan(
