@@ -125,6 +125,10 @@ docs: $(VENV)/docs.stamp  ## Build the documentation into build/docs.
 	@$(BIN)/sphinx-build --fail-on-warning --quiet docs build/docs
 	@echo "build/docs/index.html"
 
+.PHONY: pictures
+pictures: $(VENV)/test.stamp labextension  ## Take the pictures of the guides anew, in a real browser.
+	@$(BIN)/python docs/make_pictures.py
+
 .PHONY: labextension
 labextension: $(VENV)/test.stamp  ## Build the JupyterLab extension and link it into the environment.
 	@$(NODE_WILL_DO) || $(MAKE) $(VENV)/node.stamp

@@ -80,7 +80,8 @@ class TurnStatus:
             case MainThreadWork():
                 pass  # it waits for no person
             case Question(question_id=which, call_id=call_id):
-                self._questions[which] = self._calls.get(call_id, "")
+                asker = call_id.rpartition("/")[0]  # of a sub-agent, whose calls are not seen here
+                self._questions[which] = self._calls.get(call_id, asker)
             case QuestionResolved(question_id=which):
                 self._questions.pop(which, None)
             case _:

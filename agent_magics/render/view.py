@@ -7,6 +7,8 @@ still. Nothing volatile (ids, times, durations) goes into it.
 
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.events import (
+    ApprovalRequested,
+    ElicitationRequested,
     Event,
     ExecCommandBegin,
     ExecCommandEnd,
@@ -124,8 +126,18 @@ class TurnView:
             case PatchApplyEnd() | LiveOutput() | NamespaceChanged():
                 return self._calls.show_work(event)
             case Question() | QuestionResolved():
-                return self._calls.follow_question(event)
+                return self._follow_question(event)
         return self._show_turn(event)
+
+    def _follow_question(self, event: Question | QuestionResolved) -> list[DisplayBlock]:
+        match event:
+            case QuestionResolved() if ended := self._agents.end_question(event):
+                return ended
+            case ApprovalRequested() | ElicitationRequested() if not self._calls.running(
+                event.call_id
+            ):
+                return [self._agents.begin_question(event)]
+        return self._calls.follow_question(event)
 
     # -- the turn itself -------------------------------------------------------------------------
 

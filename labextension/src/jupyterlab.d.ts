@@ -296,6 +296,7 @@ declare module '@jupyterlab/notebook' {
     readonly context: {
       readonly path: string;
       readonly ready: Promise<void>;
+      readonly saveState: ISignal<unknown, string>;
       save(): Promise<void>;
       readonly model: {
         readonly readOnly: boolean;

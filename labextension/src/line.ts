@@ -131,8 +131,9 @@ export class Line {
   }
 
   private async _enter(welcome: Data): Promise<void> {
+    // Each cell that was run before the first welcome has knocked; the kernel knows the page by the
+    // last comm that it has let in, and so does the page.
     const comm = this._comms.get(String(welcome.comm));
-    this._comms.clear();
     if (comm !== undefined) {
       this._comm = comm;
       await this._findWay(comm);

@@ -106,6 +106,7 @@ export class Link {
     this._kernel.statusChanged.disconnect(this._onStatus, this);
     if (!this._panel.isDisposed) {
       this._panel.context.model.cells.changed.disconnect(this._onCells, this);
+      this._panel.context.saveState.disconnect(this._onSaved, this);
     }
     this._tools.changed.disconnect(this._sendTools, this);
     this._around.remove(this._line);
@@ -123,6 +124,7 @@ export class Link {
     }
     this._cells = this._cellIds();
     this._panel.context.model.cells.changed.connect(this._onCells, this);
+    this._panel.context.saveState.connect(this._onSaved, this);
     if (this._mentions()) {
       await this._line.begin();
     }
@@ -140,6 +142,7 @@ export class Link {
     const id = (msg as Message & { metadata?: { cellId?: string } }).metadata?.cellId;
     if (id !== undefined) {
       this._redraw.end(id);
+      this._kept.delete(id);
     }
     if (MENTIONED.test(String(msg.content.code))) {
       // Now, and so behind that cell and in front of the next one, which may be an agent's.
@@ -202,6 +205,16 @@ export class Link {
     }, MOVING);
   }
 
+  /** Tell of ended cells whose outputs the person has cleared, and saved so: they stay away. */
+  private _onSaved(_: unknown, state: string): void {
+    const isCleared = (id: string): boolean => this._redraw.isEmpty(id);
+    const cleared = state === 'completed' ? [...this._kept].filter(isCleared) : [];
+    if (cleared.length > 0) {
+      cleared.forEach(id => this._kept.delete(id));
+      this._line.send({ type: 'cleared', cells: cleared });
+    }
+  }
+
   private _cellIds(): Set<string> {
     return new Set(this._panel.context.model.sharedModel.cells.map(cell => cell.id));
   }
@@ -231,7 +244,13 @@ export class Link {
       case 'overview':
         this._around.show(this._line, data);
         break;
+      case 'kept':
+        this._kept.add(String(data.cell));
+        break;
       case 'redraw':
+        if (data.ended) {
+          this._kept.add(String(data.cell));
+        }
         this._redraw[data.ended ? 'restore' : 'begin'](
           String(data.cell),
           data.outputs as { display_id: string; data: unknown }[]
@@ -289,6 +308,8 @@ export class Link {
     }
   }
 
+  /** Ended cells whose outputs the kernel keeps for pages that were away. */
+  private _kept = new Set<string>();
   private _asked = new Map<string, (answer: Wish) => void>();
   private _cells = new Set<string>();
   private _counting: ReturnType<typeof setTimeout> | undefined;

@@ -36,6 +36,11 @@ export class Redraw {
     }
   }
 
+  /** Whether a cell of this notebook shows nothing. */
+  isEmpty(id: string): boolean {
+    return this._cell(id)?.outputs?.length === 0;
+  }
+
   /** Apply an output of a run that is drawn here; JupyterLab itself drops it. */
   apply(message: Message): void {
     const { data, transient } = message.content as {

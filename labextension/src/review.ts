@@ -57,6 +57,9 @@ export class Reviews {
       const review = new Review(data, fields => this._ask({ ...about, ...fields }));
       block.append(review.node);
       block.classList.add('am-reviewed');
+      if (block.querySelector(':scope > [data-key$=".diff"]') === null) {
+        foldPatch(cell.node);
+      }
     }
   }
 
@@ -70,6 +73,15 @@ export class Reviews {
   }
 
   private _kernels = 0;
+}
+
+/** Fold the patch that shows the lines of a review already, unless the person has unfolded it. */
+function foldPatch(cell: HTMLElement): void {
+  for (const card of cell.querySelectorAll<HTMLDetailsElement>('.am-card[data-initial=true]')) {
+    if (card.querySelector(':scope > .am-body > .am-diff') !== null) {
+      card.open = false;
+    }
+  }
 }
 
 function isReview(data: Partial<ReviewData> | null): data is ReviewData {

@@ -61,7 +61,7 @@ function obstacleOf(model: CellModel | undefined, way: Way, asker: string): stri
     return '';
   }
   if (source !== way.now || (model !== undefined && model.sharedModel.cell_type !== way.cell_type)) {
-    return model === undefined ? 'it was deleted since' : 'it was changed since';
+    return model === undefined ? 'you have deleted it' : 'you have changed it';
   }
   if (model === undefined) {
     return '';

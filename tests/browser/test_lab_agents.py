@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.kernels.delegation import CHILDREN, DELEGATING
+from tests.support.kernels.delegation import CHILDREN, DELEGATING, SHARING
 from tests.support.lab import NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
@@ -60,3 +60,18 @@ def test_the_focus_stays_on_the_button_while_the_row_is_drawn_anew(notebook: Ope
     expect(stop).to_be_focused()
     stop.press("Enter")
     expect(stop).to_have_count(0)
+
+
+def test_its_questions_are_drawn_and_answered_in_the_cell_of_its_parent(notebook: Open) -> None:
+    page = notebook([SHARING, "%%agent\nGo.\n"])
+    page.run(0)
+    page.start(1)
+    shown = ("give a sub-agent your kernel", "worker-1 asks: it runs", "worker-1 asks: it runs")
+    for text in (*shown, "worker-1 asks: the code"):
+        expect(page.questions).to_contain_text(text)
+        page.answer("Approve")
+    page.wait_for_end(1)
+    assert page.value("total") == "9"
+    notes = [item["text"] for item in items_of(page.save().cells[1]) if item["kind"] == "notice"]
+    assert [note.endswith("(approved by the person)") for note in notes] == [True] * 3
+    assert all(note.startswith("default/worker-1 asks: ") for note in notes)

@@ -174,11 +174,11 @@ def test_a_rewind_restores_cells_and_a_redo_brings_them_again(notebook: Open) ->
     page.page.keyboard.type("  # mine")
     page.run(6)
     page.wait_until(lambda: page.sources()[1:5] == [agent, old, victim, "c = 2  # mine"])
-    said = "Cells: brought back b = 1; earlier text of a = 2 … (2 lines); removed total = 42."
-    page.wait_for_text(6, said, "Left alone: the cell c = 2, since it was changed since.")
+    said = "Cells: b = 1 (back), a = 2 … (2 lines) (text), total = 42 (gone)."
+    page.wait_for_text(6, said, "Left alone: the cell c = 2, since you have changed it.")
     expect(page.outputs(2)).to_have_text("1")
     page.run(7)
     page.wait_until(lambda: page.sources()[1:5] == [*after[:3], "c = 2  # mine"])
-    page.wait_for_text(7, "Variables: a.", "removed b = 1")
+    page.wait_for_text(7, "Variables: a.", "b = 1 (gone)")
     expect(page.outputs(2)).to_have_text("2")
     assert page.value("a") == "2"

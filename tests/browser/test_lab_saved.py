@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from agent_magics.render.blocks.display import VERSION
 from agent_magics.render.mime import item_bundle
-from tests.support.kernels.cells import scripted
+from tests.support.kernels.cells import AGENTS, scripted
 from tests.support.lab import ITEM, Lab, NotebookPage, items_of
 
 Open = Callable[..., NotebookPage]
@@ -209,3 +209,48 @@ def test_neither_a_diagram_nor_a_formula_leads_elsewhere(notebook: Open) -> None
     expect(item.locator("pre", has_text="flowchart")).to_be_visible()
     expect(item.locator("a")).to_have_count(0)
     assert not [url for url in asked if ":9/" in url]
+
+
+def test_a_notebook_names_its_conversation_wherever_it_is_moved(
+    notebook: Open, reopen: Open
+) -> None:
+    page = notebook([scripted("'One.'"), "%%agent\nCount.\n", ""])
+    page.run(0)
+    page.run(1)
+    page.wait_for_text(1, "One.")
+    conversation = page.value(f"{AGENTS}['default'].session.conversation.id")
+    saved = page.save()
+    named = [output.metadata.get("agent_magics") for output in saved.cells[1].outputs]
+    assert [each for each in named if each] == [named[0]] == [{"conversation": conversation}]
+    page.close()
+    # Elsewhere the path in the index finds nothing; what the page reads in the metadata does.
+    moved = f"moved_{page.name}"
+    page.lab.write(moved, saved.cells)
+    again = reopen(moved).open()
+    again.run(0)
+    again.wait_for_link()
+    again.run(1)
+    again.wait_for_text(1, "This notebook has an earlier conversation (Count., 1 turn)")
+    again.wait_for_text(1, f"%agent resume {conversation[:8]} goes on with it.")
+
+
+def test_outputs_that_were_cleared_and_saved_stay_away(notebook: Open, reopen: Open) -> None:
+    page = notebook([scripted("'One.'", "'Two.'"), "%%agent\nCount.\n", "%%agent\nOn.\n", ""])
+    page.run(0)
+    for number, text in ((1, "One."), (2, "Two.")):
+        page.run(number)
+        page.wait_for_text(number, text)
+    page.cell(1).locator(".jp-InputPrompt").click()
+    page.page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-cell-output')")
+    expect(page.outputs(1)).to_have_count(0)
+    saved = page.save()
+    assert not saved.cells[1].outputs and saved.cells[2].outputs
+    kept = "get_ipython().magics_manager.registry['AgentMagics'].lab._ended"
+    page.wait_until(lambda: page.value(f"len({kept})") == "1")
+    page.close()
+    # As it was before the run: only the kernel has the outputs of both.
+    saved.cells[2].outputs.clear()
+    page.lab.write(page.name, saved.cells)
+    again = reopen(page.name)
+    again.wait_for_text(2, "Two.")  # after all that the page was sent of the cell above
+    expect(again.outputs(1)).to_have_count(0)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kernels.cells import AGENTS
-from tests.support.kernels.delegation import CHILDREN, DELEGATING
+from tests.support.kernels.delegation import CHILDREN, DELEGATING, SHARING
 from tests.support.kernels.driver import Kernel
 
 CELL = "%%agent --approval never\nGo.\n"
@@ -117,29 +117,6 @@ def test_its_changes_are_undone_by_its_name(kernel: Kernel) -> None:
     assert "No change of files by a sub-agent" in kernel.run("%agent undo worker-1").text
     assert kernel.run("%agent undo").status == "ok"
     assert kernel.value(there) == "[]"
-
-
-SHARING = f"""
-%load_ext agent_magics
-from agent_magics import Agent, Call, ScriptedModel
-
-CODE = "rows = [1, 2]; text = await read_file.aio('note.txt'); total = sum(given) + len(rows)"
-
-
-def answer(request):
-    if "You are the sub-agent" in request.instructions:
-        return child.pop(0)
-    return parent.pop(0)
-
-
-share = {{"task": "Sum.", "agent_type": "worker", "share": ["kernel"]}}
-wait = Call("wait", {{"timeout_ms": 60000}})
-parent = [Call("spawn_agent", share), wait, "Done."]
-child = [Call("python", {{"code": CODE}}), Call("python", {{"code": "!true"}}), "Summed."]
-{AGENTS}["default"] = Agent(ScriptedModel([answer] * 9))
-given = [3, 4]
-open("note.txt", "w").write("Hello.")
-"""
 
 
 @pytest.mark.parametrize("wrapper", ["", "%%time\n"], ids=["awaiting", "blocking"])

@@ -216,3 +216,16 @@ def test_without_a_page_or_a_cell_the_notebook_tools_refuse(kernel: Kernel) -> N
     no_page, console = eval(kernel.value(outputs()))
     assert "There is no open notebook to work on" in no_page
     assert "runs in a console" in console
+
+
+def test_without_a_page_a_rewind_says_that_the_cells_stay(kernel: Kernel) -> None:
+    read = "Call('notebook_read', {})"
+    edit = "Call('notebook_edit_cell', {'cell_id': 'c', 'source': 'x = 2', 'version': '8ff436de'})"
+    kernel.run(scripted(read, edit, DONE))
+    with LabPage(kernel) as page:
+        page.cells["c"] = "x = 1"
+        kernel.run("%%agent --approval never\nGo.\n", on_message=page, **NOTEBOOK)
+    shown = kernel.run("%agent rewind --yes", **NOTEBOOK).text
+    told = "Cells stay as they are, since no page of JupyterLab with the agent-magics extension"
+    assert shown.count(told) == 2 and "can be reached: `x = 2`." in shown
+    assert "Cells" not in kernel.run("%agent redo", **NOTEBOOK).text

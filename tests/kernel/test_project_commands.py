@@ -9,7 +9,7 @@ import pytest
 
 from agent_magics import Agent, Call, ScriptedModel, tool
 from tests.support.kernels.cells import AGENTS, scripted
-from tests.support.kernels.driver import Kernel
+from tests.support.kernels.driver import LIMIT, Kernel
 from tests.support.skills import TOOL, write_skill
 
 
@@ -74,6 +74,7 @@ PLAYED = (
 )
 
 
+@pytest.mark.timeout(600)
 def test_the_notebook_of_a_skill_is_its_test(kernel: Kernel, place: Path) -> None:
     folder = place / ".agent_magics/skills"
     skill = write_skill(folder, "tested", tools_dot_py=TOOL.format(name="revenue"))
@@ -85,7 +86,7 @@ def test_the_notebook_of_a_skill_is_its_test(kernel: Kernel, place: Path) -> Non
         digest = re.search(r"`tested`.*`([0-9a-f]{12})`", shown(kernel, "%agent skills trust"))
         assert digest is not None
         shown(kernel, f"%agent skills trust {digest[1]}")
-        outcome = kernel.run("%agent skills test tested")
+        outcome = kernel.run("%agent skills test tested", limit=3 * LIMIT)  # starts pytest
         said = "".join(str(item["text"]) for item in outcome.items)
         assert f"The test of `tested` {how}" in said, said
         assert outcome.status == ("ok" if how == "passed" else "error")

@@ -82,3 +82,18 @@ def test_a_rename_names_what_notebooks_still_call_it(agent, shop):
     assert "Renamed price to cost in 2 places of 1 file." in found
     assert "still has the old name: nb.ipynb cell 1 (c0):2; nb.ipynb cell 1 (c0):6" in found
     assert (shop / "nb.ipynb").read_bytes() == before
+
+
+def test_an_edit_names_its_new_errors_alone_and_at_most_twenty(agent, work, monkeypatch):
+    monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.BEFORE_LIMIT", 60.0)
+    monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.AFTER_LIMIT", 60.0)
+    path = work / "late.py"
+    path.write_text("old = nothing\n")
+    told(agent, "diagnostics", paths=["late.py"])
+    text = "import os\n1\nold = nothing\nnew: int = 'x'\n"
+    found = told(agent, "write_file", path="late.py", content=text).partition("Errors since")
+    assert found[2].startswith(" this edit:\nlate.py:4:12: Type")
+    assert found[2].count("late.py:") == 1  # neither warnings nor what was wrong before
+    found = told(agent, "write_file", path="late.py", content=text + "gone()\n" * 30)
+    assert found.count("late.py:") == 20 and found.rstrip().endswith("(10 more)")
+    path.unlink()

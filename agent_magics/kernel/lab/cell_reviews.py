@@ -15,6 +15,7 @@ from agent_magics.protocol.events import CellChanged
 from agent_magics.protocol.items import Json
 
 _MOST_DIFF = 50_000  # characters
+_MOST_CHANGES = 1_000
 
 
 class CellReviews:
@@ -34,6 +35,8 @@ class CellReviews:
     def _hear(self, agent: Agent, change: CellChanged) -> None:
         with self._lock:
             self._changes.append((agent, change))
+            if len(self._changes) > _MOST_CHANGES:
+                self._forget(self._changes[0][1].cell)
         self._tell_pages()
 
     def _tell_pages(self) -> None:
@@ -56,7 +59,7 @@ class CellReviews:
     def _settle(self, cell: str, *, is_reverted: bool) -> None:
         with self._lock:
             agents = {id(agent): agent for agent, each in self._changes if each.cell == cell}
-            self._changes = [pair for pair in self._changes if pair[1].cell != cell]
+            self._forget(cell)
         if is_reverted:
             for agent in agents.values():
                 agent.session.conversation.tell(
@@ -64,6 +67,9 @@ class CellReviews:
                     "it again unless asked, and read the notebook before you change it."
                 )
         self._tell_pages()
+
+    def _forget(self, cell: str) -> None:
+        self._changes = [pair for pair in self._changes if pair[1].cell != cell]
 
 
 def _described(way: CellWay) -> dict[str, Json]:

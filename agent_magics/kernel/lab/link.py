@@ -211,9 +211,11 @@ class LabLink:
         self._ended[cell] = outputs
         if len(self._ended) > MOST_KEPT:
             self.forget(next(iter(self._ended)))
+        for page in self.pages:
+            page.say("kept", cell=cell)
 
     def forget(self, cell: str) -> None:
-        """Forget a cell's outputs: it is run again."""
+        """Forget a cell's outputs: it is run again, or they were cleared."""
         self._ended.pop(cell, None)
         self.changing.pop(cell, None)
 
@@ -242,7 +244,7 @@ class LabLink:
                 self._hear_foot(page, cell, data)
             case {"type": "gone", "cells": [*cells]}:
                 self._stop_in(cells, page.client)
-            case {"type": "tools" | "watch" | "settings"}:
+            case {"type": "tools" | "watch" | "settings" | "cleared"}:
                 self._learn(page, data)
             case {"type": "question", "id": str(which), "content": dict(content)}:
                 receive = self._questions.get(which)
@@ -262,12 +264,15 @@ class LabLink:
                 finish(data)
 
     def _learn(self, page: Page, data: Data) -> None:
-        """Take what a page offers, what the person has set in it, or what it wants to be told."""
+        """Take what a page offers or wants to be told, or what the person has done in it."""
         match data:
             case {"type": "tools"}:
                 page.tools = _tools_of(data)
             case {"type": "settings", "values": dict(values)}:
                 report(values)
+            case {"type": "cleared", "cells": [*cells]}:  # by the person, and saved so
+                for each in cells:
+                    self.forget(str(each))
             case {"type": "watch", "words": str() | None as words}:
                 page.watching, page.watches_until = words, time.monotonic() + WATCH_LIMIT
                 self.on_watch()

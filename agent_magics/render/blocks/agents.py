@@ -1,10 +1,17 @@
-"""Builds the blocks of sub-agents: one row each, with what it did unfolded below it."""
+"""Builds the blocks of sub-agents: a row each, with what it did below it, and their questions."""
 
 from agent_magics.models.providers.catalog import dollars
-from agent_magics.protocol.events import SubAgentChanged
+from agent_magics.protocol.events import (
+    ApprovalRequested,
+    ElicitationRequested,
+    QuestionResolved,
+    SubAgentChanged,
+)
+from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.display import Blocks, DisplayBlock
-from agent_magics.render.describe import one_line, shorten
+from agent_magics.render.describe import describe_form_answer, one_line, shorten
 
+_DECIDED = {"approve": "approved", "deny": "denied", "abort": "stopped"}
 _STATUS = {"completed": "completed", "failed": "failed", "stopped": "failed"}
 
 
@@ -14,11 +21,38 @@ class AgentBlocks:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self._rows: dict[str, tuple[DisplayBlock, list[str]]] = {}
+        self._questions: dict[str, tuple[DisplayBlock, bool]] = {}
 
     @property
     def going_on(self) -> list[DisplayBlock]:
         """The blocks of those at work."""
         return [block for block, _ in self._rows.values()]
+
+    def begin_question(self, event: ApprovalRequested | ElicitationRequested) -> DisplayBlock:
+        """Add a line for a question of a sub-agent, whose call has no block in this turn."""
+        if is_form := isinstance(event, ElicitationRequested):
+            said = event.message
+        else:
+            said = f"{event.reason}: {event.tool} {event.target}"
+        item: dict[str, Json] = {"kind": "notice", "level": "info", "text": one_line(said)}
+        block = self._blocks.begin(f"call:{event.call_id}", item)
+        self._questions[event.question_id] = block, is_form
+        return block
+
+    def end_question(self, event: QuestionResolved) -> list[DisplayBlock]:
+        """Add the answer to the line of a question, where it is one of a sub-agent."""
+        if event.question_id not in self._questions:
+            return []
+        block, is_form = self._questions.pop(event.question_id)
+        if is_form:
+            how = describe_form_answer(event)
+        else:
+            by = {"policy": "", "beforehand": " beforehand"}.get(event.by, f" by the {event.by}")
+            decision = "approve" if event.decision.startswith("approve") else event.decision
+            how = f"{_DECIDED.get(decision, 'not answered')}{by}"
+        block.item["text"] = f"{block.item['text']} ({how})"
+        block.done = True
+        return [block]
 
     def follow(self, event: SubAgentChanged) -> list[DisplayBlock]:
         """Show what a sub-agent does now, and at its end what it did and said."""

@@ -3,8 +3,10 @@
 A server counts characters in its own units (mostly UTF-16), we count code points.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -45,6 +47,14 @@ class Positions:
         self._width = _WIDTHS.get(encoding, _WIDTHS["utf-16"])
         self._text_of = text_of
         self._texts: dict[Path, SourceText | None] = {}
+        # An answer may name a file a thousand times; links are resolved once for each folder.
+        self._real_folder = cache(real_path)
+        self.path_of = cache(partial(path_of, real=self._real))
+
+    def _real(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        joined = f"{self._real_folder(folder)}/{name}"
+        return real_path(path) if name in ("", "..") or os.path.islink(joined) else joined
 
     def sent(self, path: Path, position: Position) -> types.Position:
         """Return a position in the server's units."""
@@ -75,7 +85,7 @@ class Positions:
         return source.line(number) if source and number < source.line_count else ""
 
 
-def path_of(uri: str) -> Path | None:
+def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
     """Return the file that a URI names, without symlinks; None where it names no local file.
 
     One with a fragment is a cell of a notebook that basedpyright has read by itself, as it was
@@ -85,7 +95,7 @@ def path_of(uri: str) -> Path | None:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.fragment:
         return None
     path = unquote(parts.path)
-    return Path(real_path(path)) if path.startswith("/") and "\0" not in path else None
+    return Path(real(path)) if path.startswith("/") and "\0" not in path else None
 
 
 def symbols_of(found: Any, path: Path, positions: Positions) -> tuple[Symbol, ...]:
@@ -128,7 +138,7 @@ def found_symbols(found: Any, positions: Positions) -> tuple[Symbol, ...]:
 
 def _of_information(found: Iterable[Any], positions: Positions) -> Iterable[Symbol]:
     for item in found:
-        path = path_of(item.location.uri)
+        path = positions.path_of(item.location.uri)
         place = getattr(item.location, "range", None)
         if path is not None and place is not None:
             where = positions.range(path, place)
@@ -182,7 +192,7 @@ def locations_of(found: Any, positions: Positions) -> tuple[Location, ...]:
 
 def _location(item: Any, positions: Positions) -> Location | None:
     is_link = isinstance(item, types.LocationLink)
-    path = path_of(item.target_uri if is_link else item.uri)
+    path = positions.path_of(item.target_uri if is_link else item.uri)
     place = item.target_selection_range if is_link else item.range
     return None if path is None else Location(path, positions.range(path, place))
 
@@ -191,7 +201,7 @@ def call_of(
     item: types.CallHierarchyItem, ranges: Any, at: Path | None, positions: Positions
 ) -> Call | None:
     """Return one call of a call hierarchy; `at` is the file of the ranges, None for the item's."""
-    path = path_of(item.uri)
+    path = positions.path_of(item.uri)
     if path is None:
         return None
     symbol = Symbol(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from agent_magics.files.plain_files import NotPlain, read_with_status
+from agent_magics.files.plain_files import NotPlain, read_plain, read_with_status
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.servers.connection import Connection
 from agent_magics.symbols.servers.languages import concerns, language_id
@@ -66,7 +66,6 @@ class Documents:
         self._open: dict[Path, Document] = {}  # the one asked about last is the last
         self._seen: dict[str, _Stamp] | None = None
         self._unsettled: set[str] = set()  # whose next change may not be seen by its status
-        self.is_partial = False
         self.changed = 0.0  # when the server was last sent a change, in seconds
 
     # -- one file ----------------------------------------------------------------------------------
@@ -133,8 +132,8 @@ class Documents:
         document = self._open.get(path)
         if document is not None:
             return document.source
-        with suppress(RespondToModel):
-            return _read(path)[0]
+        with suppress(OSError):
+            return _decoded(read_plain(path, MOST_BYTES))
         return None
 
     # -- all files ---------------------------------------------------------------------------------
@@ -193,7 +192,6 @@ class Documents:
                 for entry in entries:
                     count += 1
                     if count > _MOST_FILES:
-                        self.is_partial = True
                         return
                     if entry.is_dir(follow_symlinks=False):
                         if not (entry.name.startswith(".") or entry.name in _SKIPPED):
@@ -214,8 +212,11 @@ def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:
     except OSError as error:
         raise RespondToModel(f"{path} cannot be read: {error.strerror}.") from None
     stamp = _stamp(status)
-    source = SourceText(data.decode("utf-8", "replace").removeprefix("\ufeff"))
-    return source, stamp, not _is_recent(stamp, now) and stamp == _stamp_of(path)
+    return _decoded(data), stamp, not _is_recent(stamp, now) and stamp == _stamp_of(path)
+
+
+def _decoded(data: bytes) -> SourceText:
+    return SourceText(data.decode("utf-8", "replace").removeprefix("\ufeff"))
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

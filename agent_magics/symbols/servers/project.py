@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.provider import (
@@ -28,6 +28,7 @@ from agent_magics.symbols.servers.specs import (
 if TYPE_CHECKING:
     from agent_magics.symbols.servers.session import Session
 
+Answer = TypeVar("Answer")
 ANSWER_LIMIT = 60.0  # seconds for the start of a server and its answer
 
 
@@ -64,7 +65,7 @@ class ServerProvider:
         """Return the provider with the code of notebooks; see `SymbolProvider`."""
         return replace(self, texts={**self.texts, **texts})
 
-    async def _ask(self, question: "Callable[[Session], Awaitable[Any]]") -> Any:
+    async def _ask(self, question: "Callable[[Session], Awaitable[Answer]]") -> Answer:
         server = self.manager.get(self.spec, self.language, self.root)
         if server is None and not self.starts:
             raise RespondToModel(f"The language server {self.name} does not run.")
@@ -72,64 +73,52 @@ class ServerProvider:
             which = (self.spec, self.language, self.root)
             server = await self.manager.get_or_start(*which, self.place)
 
-        def ask(session: "Session") -> Awaitable[Any]:
+        def ask(session: "Session") -> Awaitable[Answer]:
             session.give(self.texts)
             return question(session)
 
-        return await server.ask(ask, self.limit, starts=self.starts)
+        found: Answer = await server.ask(ask, self.limit, starts=self.starts)
+        return found
 
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
         """Return the symbols of a file as a tree; see `SymbolProvider`."""
-        found: tuple[Symbol, ...] = await self._ask(lambda each: each.document_symbols(path))
-        return found
+        return await self._ask(lambda each: each.document_symbols(path))
 
     async def find(self, query: str) -> tuple[Symbol, ...]:
         """Return the symbols of the project whose name fits; see `SymbolProvider`."""
-        found: tuple[Symbol, ...] = await self._ask(lambda each: each.find(query))
-        return found
+        return await self._ask(lambda each: each.find(query))
 
     async def references(
         self, path: Path, position: Position, declaration: bool = True
     ) -> tuple[Location, ...]:
         """Return where a symbol is used; see `SymbolProvider`."""
-        found: tuple[Location, ...] = await self._ask(
-            lambda each: each.references(path, position, declaration)
-        )
-        return found
+        return await self._ask(lambda each: each.references(path, position, declaration))
 
     async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
         """Return where a symbol is defined; see `SymbolProvider`."""
-        found: tuple[Location, ...] = await self._ask(lambda each: each.definition(path, position))
-        return found
+        return await self._ask(lambda each: each.definition(path, position))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
         """Return the callers; see `SymbolProvider`."""
-        found: tuple[Call, ...] = await self._ask(lambda each: each.incoming_calls(path, position))
-        return found
+        return await self._ask(lambda each: each.incoming_calls(path, position))
 
     async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
         """Return what is called; see `SymbolProvider`."""
-        found: tuple[Call, ...] = await self._ask(lambda each: each.outgoing_calls(path, position))
-        return found
+        return await self._ask(lambda each: each.outgoing_calls(path, position))
 
     async def rename(
         self, path: Path, position: Position, new_name: str
     ) -> Mapping[Path, Sequence[TextEdit]]:
         """Return the edits of a rename; see `SymbolProvider`."""
-        found: Mapping[Path, Sequence[TextEdit]] = await self._ask(
-            lambda each: each.rename(path, position, new_name)
-        )
-        return found
+        return await self._ask(lambda each: each.rename(path, position, new_name))
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
         """Return what the checker reports; see `SymbolProvider`."""
-        found: tuple[Diagnostic, ...] = await self._ask(lambda each: each.diagnostics(path))
-        return found
+        return await self._ask(lambda each: each.diagnostics(path))
 
     async def hover(self, path: Path, position: Position) -> str:
         """Return what is known of a symbol; see `SymbolProvider`."""
-        found: str = await self._ask(lambda each: each.hover(path, position))
-        return found
+        return await self._ask(lambda each: each.hover(path, position))
 
 
 class ProjectServers:

@@ -144,16 +144,22 @@ class Session:
         name = types.TextDocumentIdentifier(path.as_uri())
         return positions, name, positions.sent(path, position)
 
-    async def _scanned(self) -> None:
+    async def _scanned(self, file: types.TextDocumentIdentifier | None = None) -> None:
         """Wait until a Pyright has found the project's files, also after some came or went.
 
-        Before that its references and renames silently leave out the files that are not open.
+        Before that its references and renames silently leave out the files that are not open; and
+        names in texts, such as ``bound="Shape"``, in a `file` that it has not checked.
         """
-        if self._scan_limit and any("pyright" in word for word in self._server.spec.argv):
+        if not any("pyright" in word for word in self._server.spec.argv):
+            return
+        if self._scan_limit:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._scan_limit):
                     await self.connection.has_scanned.wait()
         self._scan_limit = 0.0
+        if file is not None and self.connection.pulls:
+            params = types.DocumentDiagnosticParams(file)
+            await self._ask(types.TEXT_DOCUMENT_DIAGNOSTIC, params)
 
     def _require(self, ability: str, what: str) -> None:
         if not getattr(self._can, ability):
@@ -186,7 +192,7 @@ class Session:
         """Return where a symbol is used; see `SymbolProvider`."""
         self._require("references_provider", "find references")
         _, name, at = await self._at(path, position)
-        await self._scanned()
+        await self._scanned(name)
         context = types.ReferenceContext(include_declaration=declaration)
         params = types.ReferenceParams(context, name, at)
         found = await self._ask(types.TEXT_DOCUMENT_REFERENCES, params)
@@ -237,7 +243,7 @@ class Session:
         """Return the edits of a rename; see `SymbolProvider`."""
         self._require("rename_provider", "rename")
         _, name, at = await self._at(path, position)
-        await self._scanned()
+        await self._scanned(name)
         params = types.RenameParams(name, at, new_name)
         found = await self._ask(types.TEXT_DOCUMENT_RENAME, params)
         return dict(answers.edits_of(found, self._positions()))

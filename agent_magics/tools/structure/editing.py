@@ -32,7 +32,7 @@ from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
 from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
-from agent_magics.tools.structure.sources import SourceFile, read_result, server_for
+from agent_magics.tools.structure.sources import SourceFile, read_results, server_for
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
@@ -152,15 +152,12 @@ async def _renaming(
     edits = {path: each for path, each in edits.items() if not is_notebook(path.name)}
     if not any(edits.values()):
         raise RespondToModel(f"{server.name} renames nothing for {named}.")
-    found: list[tuple[SourceFile, Sequence[TextEdit]]] = []
-    for path, changes in edits.items():
-        each = await run_on_thread(read_result, path, ctx)
-        if each is None or not each.text:
-            raise RespondToModel(
-                f"{named.name_path} was not renamed: it is used in a file that may not be read."
-            )
-        found.append((each, changes))
-    return found, left
+    files = await run_on_thread(read_results, edits, ctx)
+    if not all(each is not None and each.text for each in files.values()):
+        raise RespondToModel(
+            f"{named.name_path} was not renamed: it is used in a file that may not be read."
+        )
+    return [(files[path], changes) for path, changes in edits.items()], left
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

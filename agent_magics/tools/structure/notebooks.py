@@ -50,7 +50,8 @@ async def read_notebook(path: str, ctx: ToolContext | None) -> SourceFile:
     opened = await read_open_notebook(ctx)
     if opened is not None and opened.path == resolve_path(path, folder_of(ctx)):
         return opened
-    return await run_on_thread(_read_saved, path, ctx)  # type: ignore[no-any-return]
+    found: SourceFile = await run_on_thread(lambda: _of_json(read_source(path, ctx)))
+    return found
 
 
 async def read_open_notebook(ctx: ToolContext | None) -> SourceFile | None:
@@ -107,10 +108,6 @@ async def notebooks_with(
 def texts_of(notebooks: Mapping[Path, SourceFile]) -> dict[Path, str]:
     """Return the code of notebooks, for a language server."""
     return {path: file.text for path, file in notebooks.items()}
-
-
-def _read_saved(path: str, ctx: ToolContext | None) -> SourceFile:
-    return _of_json(read_source(path, ctx))
 
 
 def _of_json(file: SourceFile) -> SourceFile:

@@ -1,7 +1,7 @@
 """``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -28,7 +28,6 @@ from agent_magics.tools.structure.sources import (
     Listing,
     SourceFile,
     provider_for,
-    read_result,
     read_results,
     read_source,
     server_for,
@@ -96,20 +95,6 @@ class Places(Listing[Place]):
         return "\n".join((self.heading, *lines[:count], *notes))
 
 
-def _readable(
-    locations: Sequence[Location], notebooks: Notebooks, ctx: ToolContext | None
-) -> tuple[list[tuple[SourceFile, Location]], int]:
-    """Return the locations in files that the call may read, in order, and how many others."""
-    others = {each.path for each in locations if each.path not in notebooks}
-    files = {**read_results(others, ctx), **notebooks}
-    found = []
-    for each in sorted(set(locations)):
-        file = files[each.path]
-        if file is not None:
-            found.append((file, each))
-    return found, len(set(locations)) - len(found)
-
-
 async def _places(
     locations: Sequence[Location],
     heading: str,
@@ -117,10 +102,12 @@ async def _places(
     ctx: ToolContext | None,
     notebooks: Notebooks = MappingProxyType({}),
 ) -> Places:
-    readable, withheld = await run_on_thread(_readable, locations, notebooks, ctx)
+    others = {each.path for each in locations if each.path not in notebooks}
+    files = {**await run_on_thread(read_results, others, ctx), **notebooks}
+    ordered = sorted(set(locations))
+    readable = [Place(file, each) for each in ordered if (file := files[each.path]) is not None]
     page, _ = guard.cap_items(readable)
-    shown = [Place(file, each) for file, each in page]
-    return Places(shown, len(readable), withheld, heading, guard)
+    return Places(page, len(readable), len(ordered) - len(readable), heading, guard)
 
 
 # -- the tools ------------------------------------------------------------------------------------
@@ -325,12 +312,14 @@ class _CallWalk:
         """Add the calls of a function of a file, and theirs up to `depth`."""
         self._seen.add((symbol.path, symbol.selection.start))
         notebooks = await notebooks_with(symbol.name, file, self._ctx)
-        for call in await self._calls(symbol, notebooks):
+        calls = await self._calls(symbol, notebooks)
+        others = {each.symbol.path for each in calls if each.symbol.path not in notebooks}
+        files = {**await run_on_thread(read_results, others, self._ctx), **notebooks}
+        for call in calls:
             if len(self.lines) >= _MOST_CALLS:
                 return
             other = call.symbol
-            found = notebooks.get(other.path)
-            found = found or await run_on_thread(read_result, other.path, self._ctx)
+            found = files[other.path]
             if found is None:
                 self.withheld += 1
                 continue
@@ -340,11 +329,11 @@ class _CallWalk:
             if level < depth and not again:
                 await self.follow(other, found, level + 1, depth)
 
-    async def _calls(self, symbol: Symbol, notebooks: Notebooks) -> Iterator[Call]:
+    async def _calls(self, symbol: Symbol, notebooks: Notebooks) -> Sequence[Call]:
         server = self._server.given(texts_of(notebooks))
         ask = server.incoming_calls if self._direction == "callers" else server.outgoing_calls
         calls = await ask(symbol.path, symbol.selection.start)
-        return (each for each in calls if _is_shown(each.symbol.path, notebooks))
+        return [each for each in calls if _is_shown(each.symbol.path, notebooks)]
 
 
 def _call_line(call: Call, file: SourceFile, caller: SourceFile) -> str:

@@ -30,6 +30,7 @@ Item = TypeVar("Item")
 
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
 _SECONDS = 30.0  # of one walk over a folder
+_MOST_AT_ONCE = 100  # files open
 
 # Sixty files are what a question about a few symbols meets again in the next ones.
 _parse = lru_cache(maxsize=60)(parse_symbols)
@@ -130,7 +131,7 @@ def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
         os.close(descriptor)
 
 
-def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
+def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
     """Read a file that a server names in an answer; None where the call may not read it."""
     if ctx is not None and judge_of(ctx)(str(path)):
         return None
@@ -142,8 +143,19 @@ def read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
 
 
 def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
-    """Read each of several files once, as `read_result` does."""
-    return {path: read_result(path, ctx) for path in sorted(set(paths))}
+    """Read each of several files once, as `_read_result` does, and as fast as a search reads."""
+    wanted, cwd = sorted(set(paths)), folder_of(ctx)
+    walk = begin_walk(".", ctx)
+    files, found = _files_of(walk, ctx, can_parse), dict[Path, SourceFile | None]()
+    plain = [os.path.split(path) for path in wanted if not (walk.judge and walk.judge(str(path)))]
+    for first in range(0, len(plain), _MOST_AT_ONCE):
+        with files.opened(plain[first : first + _MOST_AT_ONCE]) as opened:
+            for descriptor, name in opened.items():
+                path, data = Path(name), os.read(descriptor, _MOST_BYTES + 1)
+                decoded = _decoded(path, shown_path(path, cwd), data)
+                if decoded is not None and len(data) <= _MOST_BYTES:
+                    found[path] = decoded
+    return {path: found[path] if path in found else _read_result(path, ctx) for path in wanted}
 
 
 def scan(

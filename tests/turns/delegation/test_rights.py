@@ -1,5 +1,6 @@
 """Law: a sub-agent can do nothing that its parent's turn cannot."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,32 @@ def test_its_questions_say_who_asks_and_the_answers_are_its_own():
     assert not who[0].startswith("default/")
     assert all(isinstance(each, ApprovalRequested) for each in asked)
     assert asked[1].scopes == ("approve_for_session",)  # no rule of the project grows from it
+
+
+def test_a_question_between_turns_waits_for_the_next_one():
+    released, asked = threading.Event(), []
+
+    @tool(mutating=False, parallel=True)
+    def hold() -> str:
+        """Return when the turn of the parent has ended."""
+        assert released.wait(PATIENCE)
+        return "held"
+
+    def on_question(question):
+        asked.append((released.is_set(), question.tool))
+        return "approve"
+
+    model = TreeModel(
+        main=[spawn(agent_type="worker"), "On its way.", wait(), "Done."],
+        worker_1=[Call("hold"), Call("change"), "Changed."],
+    )
+    options = {"approval": "untrusted", "on_question": on_question}
+    with Agent(model, ["coding", change, hold], **options) as agent:
+        assert agent.run_sync("Go.").text == "On its way."
+        released.set()
+        assert agent.run_sync("And?").text == "Done."
+    assert asked == [(False, "spawn_agent"), (True, "change")]
+    assert "> Changed." in reports(agent)[-1]
 
 
 def test_a_denial_is_the_sub_agents_own():

@@ -1,6 +1,7 @@
 """The line about a running turn: what it waits for, in every moment."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,12 @@ def test_questions_to_the_person_are_counted() -> None:
         status.apply(event)
         counts.append(status.questions)
     assert counts == [0, 1, 2, 2, 1]
+
+
+def test_a_question_of_a_sub_agent_names_it() -> None:
+    status = TurnStatus(0.0)
+    status.apply(replace(ASKED, call_id="main/worker-1/a"))
+    assert status.doing == "Waits for your answer: main/worker-1"
 
 
 def test_the_oldest_running_call_is_known_while_it_runs() -> None:

@@ -83,6 +83,26 @@ def answer(decision, by="person"):
     return QuestionResolved(question_id="q", decision=decision, by=by)
 
 
+@pytest.mark.parametrize(
+    ("decision", "by", "said"),
+    [
+        ("approve_for_session", "person", "approved by the person"),
+        ("approve", "program", "approved by the program"),
+        ("approve", "beforehand", "approved beforehand"),
+        ("deny", "person", "denied by the person"),
+        ("deny", "policy", "denied"),
+        ("abort", "person", "stopped by the person"),
+        ("closed", "policy", "not answered"),
+    ],
+)
+def test_a_question_of_a_sub_agent_is_a_line_of_its_own(decision, by, said):
+    (asked,) = items(question("default/worker-1/c"))
+    assert asked["text"] == "r: shell t"
+    (block,) = fold(question("default/worker-1/c"), answer(decision, by)).blocks
+    assert (block.done, block.item["text"]) == (True, f"r: shell t ({said})")
+    assert to_plain(block.item) == f"Note: r: shell t ({said})"
+
+
 def test_a_whole_turn():
     assert items(
         TextDelta(text="I "),

@@ -60,25 +60,21 @@ class NotebookCells:
         if isinstance(done, str):
             names = dict.fromkeys(way.name for way in self._ways)
             return [f"- Cells stay as they are, since {done}: {', '.join(names)}."]
-        verbs: dict[str, list[str]] = {}
-        for way, answer in done:
-            if answer.get("is_due"):
-                verbs.setdefault(_verb(way), []).append(way.name)
-        parts = "; ".join(f"{verb} {', '.join(names)}" for verb, names in verbs.items())
+        due = [f"{way.name} ({_fate(way)})" for way, answer in done if answer.get("is_due")]
         left = [
             f"- Left alone: the cell {way.name}, since {answer['obstacle']}."
             for way, answer in done
             if answer.get("obstacle")
         ]
-        return [f"- Cells: {parts or 'none'}.", *left]
+        return [f"- Cells: {', '.join(due) or 'none'}.", *left]
 
 
-def _verb(way: CellWay) -> str:
+def _fate(way: CellWay) -> str:
     if way.wanted is None:
-        return "removed"
+        return "gone"
     if way.now is None:
-        return "brought back"
-    return "earlier outputs of" if way.now == way.wanted else "earlier text of"
+        return "back"
+    return "outputs" if way.now == way.wanted else "text"
 
 
 def _reverse(way: CellWay, answer: Mapping[str, Any]) -> CellWay:

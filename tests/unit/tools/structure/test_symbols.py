@@ -11,7 +11,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.provider import Call, Diagnostic, Location, Position, Range
 from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
-from agent_magics.tools.structure import sources
+from agent_magics.tools.structure import names
 from tests.support.contexts import make_context
 
 SHAPES = '''\
@@ -354,11 +354,11 @@ def test_what_servers_find_is_below_the_path_and_holds_the_query(ctx, monkeypatc
     )
     readers = []
 
-    def reading(path, ctx, read=sources.read_source):
+    def reading(paths, ctx, read=names.read_results):
         readers.append(threading.current_thread())
-        return read(path, ctx)
+        return read(paths, ctx)
 
-    monkeypatch.setattr(sources, "read_source", reading)
+    monkeypatch.setattr(names, "read_results", reading)
     assert read(symbols, ctx, path="sub", query="Thing") == (
         "sub/a.xyz\n  1 variable thing\n  1 variable other_thing"
     )

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Signal } from '@lumino/signaling';
+
+import { Line } from '../lib/line.js';
+
+/** A kernel without subshells that is busy: it opens comms one by one, when it comes to them. */
+class BusyKernel {
+  iopubMessage = new Signal(this);
+  info = Promise.resolve({});
+  clientId = 'client';
+  username = '';
+  isDisposed = false;
+  waiting = [];
+  heard = [];
+
+  createComm() {
+    const commId = String(this.waiting.length);
+    return { commId, isDisposed: false, open: hello => this.waiting.push([commId, hello.inbox]) };
+  }
+
+  sendControlMessage({ content }) {
+    this.heard.push([content.comm_id, content.data.type]);
+  }
+
+  letIn(number) {
+    const [comm, inbox] = this.waiting[number];
+    const content = { comm_id: inbox, data: { type: 'welcome', comm } };
+    this.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
+  }
+}
+
+test('a page that knocked more than once speaks on the comm that was let in last', async () => {
+  const kernel = new BusyKernel();
+  const line = new Line(kernel, () => ({}));
+  await line.begin();
+  line.knock();
+  for (const number of [0, 1]) {
+    kernel.letIn(number);
+    await new Promise(setImmediate);
+    line.send({ type: 'question' });
+  }
+  assert.deepEqual(kernel.heard, [
+    ['0', 'ping'],
+    ['0', 'question'],
+    ['1', 'ping'],
+    ['1', 'question']
+  ]);
+});
