@@ -302,8 +302,10 @@ class NotebookPage:
         return self.page
 
     def _keep_error(self, error: Error) -> None:
-        # JupyterLab itself gives up what a kernel that restarts has not answered.
-        if "message before replies were done" not in str(error):
+        # JupyterLab itself gives up what a kernel that restarts has not answered; and a page
+        # without the extension has errors of its own alone.
+        own = "message before replies were done" in str(error) or self._without == "agent-magics"
+        if not own:
             self.errors.append(str(error))
 
     def _listen(self, socket: WebSocket) -> None:

@@ -1,11 +1,13 @@
 """Shows live output of commands in widgets, also for sessions that outlive their cell."""
 
+import uuid
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
 from agent_magics.kernel.cell.outputs import INTERVAL, CellOutputs
 from agent_magics.kernel.cell.publishing import widget_bundle
+from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost
 from agent_magics.protocol.events import (
     Event,
@@ -25,12 +27,19 @@ STREAM_AFTER = 0.4
 class LiveStream:
     """The output of one command, collected and sent to a widget in intervals.
 
+    Args:
+        label: the title, such as the command.
+        after: seconds until its widget may open.
+        lab: by whose pages the widget hears, also while the main thread is busy.
+
     Attributes:
         widget: None until the command has run for a moment.
     """
 
-    def __init__(self, label: str, after: float) -> None:
+    def __init__(self, label: str, after: float, lab: LabLink) -> None:
         self._label = label
+        self._lab = lab
+        self._id = f"stream-{uuid.uuid4().hex}"
         self._opens_at = monotonic() + after
         self._pieces: list[str] = []
         self._sent_at = 0.0
@@ -55,7 +64,9 @@ class LiveStream:
         # Late on purpose: only long commands need the widget.
         from agent_magics.render.widgets.stream import StreamWidget  # noqa: PLC0415
 
-        self.widget = StreamWidget(self._label)
+        by_page = bool(self._lab.reach)
+        self.widget = StreamWidget(self._label, question_id=self._id, by_page=by_page)
+        self._lab.hear_question(self._id, self.widget.hear)
         self._opened_at = monotonic()
         return self.widget
 
@@ -76,6 +87,7 @@ class LiveStream:
     def close(self) -> None:
         """Close the widget."""
         if self.widget is not None:
+            self._lab.hear_question(self._id, None)
             self.widget.finish()
             self.widget.close()
 
@@ -151,7 +163,7 @@ class CommandStreams:
     def _begin(self, key: str, label: str, after: float) -> None:
         """Begin a stream; its widget opens with output, and not before `after` seconds."""
         if self._host.widgets_work:
-            self._streams[key] = LiveStream(label, after)
+            self._streams[key] = LiveStream(label, after, self._host.lab)
 
     def _add(self, key: str, text: str) -> bool:
         """Add output; return whether a widget shows it."""

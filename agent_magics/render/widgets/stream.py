@@ -7,12 +7,12 @@ from typing import Any, Final
 import traitlets
 
 from agent_magics.render.visible import show_invisible
-from agent_magics.render.widgets.page import PageWidget, script
+from agent_magics.render.widgets.page import HearingWidget, script
 
 BACKLOG_CHARACTERS: Final = 100_000
 
 
-class StreamWidget(PageWidget):
+class StreamWidget(HearingWidget):
     """Shows the growing output of one command, sending each piece of text once per view.
 
     A view asks with ``{"type": "ready", "view": id}`` and is answered with the backlog, marked with
@@ -23,18 +23,21 @@ class StreamWidget(PageWidget):
 
     Args:
         label: the title, such as the command.
+        question_id, by_page: see `HearingWidget`.
     """
 
-    _esm = script("stream.js")
+    _esm = script("elements.js", "stream.js")
 
     label = traitlets.Unicode().tag(sync=True)
     finished = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, label: str = "Output") -> None:
+    def __init__(
+        self, label: str = "Output", *, question_id: str = "", by_page: bool = False
+    ) -> None:
         self._backlog: deque[str] = deque()
         self._backlog_size = 0
         self.drawn = False
-        super().__init__(label=show_invisible(label))
+        super().__init__(label=show_invisible(label), question_id=question_id, by_page=by_page)
 
     def append(self, text: str) -> None:
         """Show more output; the backlog keeps the last 100,000 characters."""

@@ -187,7 +187,7 @@ function render({ model, el }) {
   model.on("msg:custom", receive);
   model.on("change:finished", showState);
   showState();
-  model.send({ type: "ready", view });
+  tell(model, { type: "ready", view });
   return () => {
     model.off("msg:custom", receive);
     model.off("change:finished", showState);
