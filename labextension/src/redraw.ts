@@ -27,11 +27,10 @@ export class Redraw {
 
   /** Show what an ended cell has shown, where this page lacks some of it. */
   restore(id: string, outputs: { display_id: string; data: unknown }[]): void {
-    const shown = this._cell(id)?.outputs?.toJSON() ?? [];
-    const before = shown.map(output => itemOf(output.data)) as ReadonlyJSONArray;
-    const wanted = outputs.map(output => itemOf(output.data)) as ReadonlyJSONArray;
-    // A saved file has its keys in another order. What is redrawn folds under the reader's hands.
-    if (!JSONExt.deepEqual(before, wanted)) {
+    const shown = itemsOf(this._cell(id)?.outputs?.toJSON() ?? []);
+    // A saved file has its keys in another order. What is redrawn folds under the reader's hands, and
+    // what others have put there, such as an error of the cell, goes.
+    if (!JSONExt.deepEqual(shown, itemsOf(outputs))) {
       this.begin(id, outputs);
     }
   }
@@ -80,9 +79,10 @@ export class Redraw {
   private _places = new Map<string, Map<string, number>>();
 }
 
-/** What is ours of an output; a widget is never part of what is saved. */
-function itemOf(data: unknown): unknown {
-  return (data as { [mime: string]: unknown } | undefined)?.[MIME_TYPE] ?? null;
+/** What is ours of outputs; a widget is never part of what is saved. */
+function itemsOf(outputs: { readonly [key: string]: unknown }[]): ReadonlyJSONArray {
+  const items = outputs.map(({ data }) => (data as { [mime: string]: unknown } | undefined)?.[MIME_TYPE]);
+  return items.filter(item => item !== undefined) as ReadonlyJSONArray;
 }
 
 function displayed(data: unknown): Output {

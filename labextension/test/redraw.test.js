@@ -8,7 +8,7 @@ import { Redraw } from '../lib/redraw.js';
 function notebookOf(items) {
   const drawn = [];
   const outputs = {
-    toJSON: () => items.map(item => ({ data: { [MIME_TYPE]: item } })),
+    toJSON: () => items.map(item => (item.text ? item : { data: { [MIME_TYPE]: item } })),
     clear: () => (drawn.length = 0),
     add: output => drawn.push(output)
   };
@@ -21,6 +21,7 @@ const wanted = [{ display_id: 'd', data: { [MIME_TYPE]: { version: 1, items: [{ 
 test('a saved cell is redrawn where something is missing, and not for the order of keys', () => {
   const cases = [
     [[{ items: [{ b: [2], a: 1 }], version: 1 }], 0],
+    [[{ items: [{ b: [2], a: 1 }], version: 1 }, { text: 'UsageError: stopped' }], 0],
     [[{ items: [{ b: [2, 3], a: 1 }], version: 1 }], 1],
     [[{ items: [{ b: [2], a: 1 }] }], 1],
     [[], 1]
