@@ -131,7 +131,7 @@ def test_pasted_and_dropped_files_are_saved_and_reach_the_model(notebook: Open) 
     page.wait_until(lambda: page.sources()[1].endswith(")pasted/my-data.csv"))
     assert (folder / "pasted/my-data.csv").stat().st_size == 600_000
     give(page, 1, "drop", ("film.mov", "video/quicktime", 21 << 20))
-    expect(told.filter(has_text="film.mov has 21.0 MiB, and files of up to")).to_be_visible()
+    expect(told.filter(has_text="film.mov has 21 MiB, and files of up to")).to_be_visible()
     page.run(1)
     page.wait_for_text(1, "['InputText', 'InputImage']")
     give(page, 2, "paste", ("other.png", "image/png", 0))  # Python takes none

@@ -115,7 +115,7 @@ def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(noteb
     page.page.keyboard.type(" # mine")
     page.cell(4).get_by_role("button", name="Revert").click()
     expect(page.cell(4).get_by_role("status")).to_have_text(
-        "Nothing was reverted, since it was changed since."
+        "Nothing was reverted, since you have changed it."
     )
     page.wait_until(lambda: page.sources()[4] == f"{new} # mine")
 
