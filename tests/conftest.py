@@ -19,7 +19,8 @@ hypothesis.settings.load_profile("tests")
 
 # Tests never write to the home of whoever runs them, and never use their key.
 _homes = tempfile.mkdtemp(prefix="agent-magics-homes-")
-for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
+for name in HOMES:
     os.environ[name] = str(Path(_homes, name))
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
     os.environ.pop(name, None)
@@ -62,9 +63,10 @@ def _place(item: pytest.Item) -> tuple[int, str, int]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _own_state() -> None:
-    """Each file has its own state folder, since an agent looks through all records in it."""
-    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(dir=_homes)
+def _own_homes() -> None:
+    """Each file has its own records and settings, since an agent looks through all of them."""
+    for name in HOMES:
+        os.environ[name] = tempfile.mkdtemp(dir=_homes)
 
 
 @pytest.fixture(autouse=True)

@@ -60,19 +60,27 @@ def test_it_can_be_interrupted(kernel: Kernel) -> None:
     _prepare(kernel, LONG)
     kernel.run("%%agent\nLook into it.\n")
     model = f"{AGENTS}['default']._models.given"
-    kernel.run(SLOW_MODEL + f"{AGENTS}['default']._models.given = SlowModel()\n" + FORGET_MODELS)
-    begin = "print('asking', flush=True)\n%agent compact"
+    kernel.run(SLOW_MODEL + TELLING + f"{model} = TellingModel()\n" + FORGET_MODELS)
 
     def stop(message: dict) -> None:
-        if message["msg_type"] == "stream" and "asking" in message["content"]["text"]:
+        if message["msg_type"] == "stream" and "asked" in message["content"]["text"]:
             kernel.interrupt()
 
-    outcome = kernel.run(begin, on_message=stop)
+    outcome = kernel.run("%agent compact", on_message=stop)
     assert outcome.status == "error"
     assert outcome.error in ("KeyboardInterrupt", "UsageError"), model
     assert kernel.value(KEPT) == "['Look into it.']"
 
 
+# Says that it was asked: from then on the cell waits for it.
+TELLING = """
+class TellingModel(SlowModel):
+    async def stream(self, request):
+        print("asked", flush=True)
+        async for chunk in super().stream(request):
+            yield chunk
+
+"""
 # The model that was opened for the script is not used again.
 FORGET_MODELS = f"{AGENTS}['default']._models._opened.clear()\n"
 
