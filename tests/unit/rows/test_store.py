@@ -69,7 +69,9 @@ def test_a_second_look_in_this_process_takes_no_lock_away(tmp_path):
     assert path.with_name("a.sqlite-wal").exists()
     kept.write([(b"2", Stored(b'"a"', 1, 0.5))])
     kept.close()
-    assert AnswerFile(path).find([b"1", b"2"]).keys() == {b"1", b"2"}
+    again = AnswerFile(path)
+    assert again.find([b"1", b"2"]).keys() == {b"1", b"2"}
+    again.close()
 
 
 def test_only_the_person_may_read_it(tmp_path):
