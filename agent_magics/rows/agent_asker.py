@@ -15,6 +15,7 @@ from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.items import UserMessage
 from agent_magics.protocol.ops import Answer as Reply
 from agent_magics.rows.asking import Answer, Pace, Question
@@ -120,7 +121,11 @@ def _answer_nobody(question: Any) -> Reply:
     return Reply(question_id=question.question_id, decision="deny", by="policy")
 
 
-def described(setup: TurnConfig, requests: int) -> dict[str, object]:
-    """Return what of the tools decides answers; neither the workspace nor its instructions."""
+def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
+    """Return what of such runs the key of an answer holds: limits, rights, and the tools offered.
+
+    The workspace and its instructions are not in it, so an answer is found again elsewhere.
+    """
     offered = setup.specs if setup.offer is None else setup.offer.all
-    return {"requests": requests, "tools": [repr(each.spec) for each in offered]}
+    tools = encode_tools(offered).decode()
+    return {"requests": requests, "reads_only": reads_only, "tools": tools}

@@ -159,7 +159,10 @@ class RowMapping:
         columns = AnswerColumns(output)
         terms = _terms(settings, columns)
         self._setup, self._requests = self._agent_setup(options)
-        asked = None if self._setup is None else described(self._setup, self._requests)
+        self._reads_only = options.get("tools") is True
+        asked = None
+        if self._setup is not None:
+            asked = described(self._setup, self._requests, reads_only=self._reads_only)
         digest = _digest(settings, terms, asked)
         concurrency = options.get("concurrency")
         if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
@@ -258,7 +261,7 @@ class RowMapping:
             return AgentAsker(
                 self._asking.session,
                 self._setup,
-                reads_only=self._options.get("tools") is True,
+                reads_only=self._reads_only,
                 output=self.plan.columns.output,
                 requests=self._requests,
                 at_once=self.plan.at_once,

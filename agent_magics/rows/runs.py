@@ -6,7 +6,7 @@ A kernel that dies leaves the record: `%agent map` lists it, and the same call g
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -107,7 +107,7 @@ class Runs:
 
 @asynccontextmanager
 async def noted(path: Path, name: str, job: Job, template: str) -> AsyncIterator[None]:
-    """Note each second how far a map is, until it ends; a whole one is forgotten.
+    """Note each second how far a map is, until it ends; forget one that has asked about all rows.
 
     Args:
         path: the file of answers.
@@ -138,8 +138,9 @@ async def noted(path: Path, name: str, job: Job, template: str) -> AsyncIterator
 
     async def note_often() -> None:
         while True:
-            await note()
             await asyncio.sleep(EVERY)
+            with suppress(FatalError):  # a full disk: the rows matter more than this record
+                await note()
 
     await note()
     noting = asyncio.create_task(note_often())
@@ -151,4 +152,5 @@ async def noted(path: Path, name: str, job: Job, template: str) -> AsyncIterator
     finally:
         noting.cancel()
         await asyncio.wait({noting})
-        await note(job.stopped) if job.stopped else await asyncio.to_thread(runs.forget, name)
+        with suppress(FatalError):
+            await note(job.stopped) if job.stopped else await asyncio.to_thread(runs.forget, name)

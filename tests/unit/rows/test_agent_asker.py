@@ -108,6 +108,40 @@ def test_answers_are_kept_by_what_was_asked_and_with_which_tools(tmp_path):
     assert other.progress.kept == 0 and len(model.requests) == 20
 
 
+def look_up(description, unit=str):
+    def look_up(text: unit) -> str:
+        return text
+
+    look_up.__doc__ = description
+    return tool(mutating=False)(look_up)
+
+
+@pytest.mark.parametrize(
+    ("tools", "options"),
+    [
+        ([look_up("Looks into last year.")], {}),
+        ([look_up("Looks.", unit=str | None)], {}),
+        ([look_up("Looks.")], {"requests": 3}),
+    ],
+    ids=["another description", "another schema", "another limit"],
+)
+def test_other_runs_under_the_same_names_are_asked_again(tmp_path, tools, options):
+    model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
+    with Agent(model) as agent:
+        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
+        same = agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
+        other = agent.map_sync("{{text}}", ["a"], tools=tools, cache=cache, **options)
+    assert (same.progress.kept, other.progress.kept) == (1, 0)
+
+
+def test_runs_that_only_read_are_others_than_those_with_the_same_tools(tmp_path):
+    model, cache = Caller("look_up", "text"), tmp_path / "answers.sqlite"
+    with Agent(model, [look_up("Looks.")]) as agent:
+        agent.map_sync("{{text}}", ["a"], tools=[look_up("Looks.")], cache=cache)
+        other = agent.map_sync("{{text}}", ["a"], tools=True, cache=cache)
+    assert other.progress.kept == 0
+
+
 def test_stop_ends_the_runs_under_way(monkeypatch):
     monkeypatch.setattr("agent_magics.rows.job.GRACE", 0.0)
     began = []

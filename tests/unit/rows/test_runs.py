@@ -65,6 +65,24 @@ def test_a_stopped_run_is_listed_with_the_reason_until_it_is_forgotten():
             maps_text(agent, ["forget", "mine"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_record_that_cannot_be_kept_costs_no_rows(tmp_path, monkeypatch):
+    cache, kept = tmp_path / "answers.sqlite", []
+
+    def keep(self, run):
+        kept.append(run)
+        if len(kept) > 1:
+            raise FatalError("The disk is full.")
+
+    monkeypatch.setattr(runs, "EVERY", 0.0)
+    monkeypatch.setattr(Runs, "keep", keep)
+    monkeypatch.setattr(Runs, "forget", keep)
+    with RowServer() as server, opened(server) as agent:
+        done = agent.map_sync("{{text}}", ROWS, name="mine", ask_above=None, cache=cache)
+    assert len(kept) > 1 and not len(done.failed)
+    assert done.progress.done == len(ROWS)
+
+
 def test_the_cost_is_that_of_all_calls(tmp_path):
     cache = tmp_path / "answers.sqlite"
     with RowServer(holds=10) as server, opened(server) as agent:
