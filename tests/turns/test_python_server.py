@@ -84,6 +84,18 @@ def test_a_rename_names_what_notebooks_still_call_it(agent, shop):
     assert (shop / "nb.ipynb").read_bytes() == before
 
 
+def test_that_not_all_notebooks_were_looked_into_is_told(agent, shop, monkeypatch):
+    arguments = {"name_path": "price"}
+    rename = {**arguments, "action": "rename", "text": "cost"}
+    for most, is_told in ((1, True), (2, False)):
+        monkeypatch.setattr("agent_magics.tools.structure.notebooks.MOST_NOTEBOOKS", most)
+        note = f"Only {most} of the notebooks with this name were looked into."
+        assert (note in told(agent, "references", **arguments)) is is_told
+        assert (note in told(agent, "call_graph", **arguments)) is is_told
+        assert (note in told(agent, "edit_symbol", **rename)) is is_told
+        told(agent, "edit_symbol", **rename | {"name_path": "cost", "text": "price"})
+
+
 def test_an_edit_names_its_new_errors_alone_and_at_most_twenty(agent, work, monkeypatch):
     monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.BEFORE_LIMIT", 60.0)
     monkeypatch.setattr("agent_magics.symbols.servers.edit_checks.AFTER_LIMIT", 60.0)

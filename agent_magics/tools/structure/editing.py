@@ -31,7 +31,12 @@ from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
+from agent_magics.tools.structure.notebooks import (
+    is_notebook,
+    note_of,
+    notebooks_with,
+    texts_of,
+)
 from agent_magics.tools.structure.sources import SourceFile, read_results, server_for
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
@@ -157,6 +162,7 @@ async def _renaming(
         raise RespondToModel(
             f"{named.name_path} was not renamed: it is used in a file that may not be read."
         )
+    left += filter(None, [note_of(notebooks)])
     return [(files[path], changes) for path, changes in edits.items()], left
 
 

@@ -105,6 +105,13 @@ async def notebooks_with(
     return {**found, **{each.path: each for each in more}}
 
 
+def note_of(notebooks: Mapping[Path, SourceFile]) -> str:
+    """Return a sentence that says that there may be more notebooks; "" where these are all."""
+    if len(notebooks) < MOST_NOTEBOOKS:
+        return ""
+    return f"Only {MOST_NOTEBOOKS} of the notebooks with this name were looked into."
+
+
 def texts_of(notebooks: Mapping[Path, SourceFile]) -> dict[Path, str]:
     """Return the code of notebooks, for a language server."""
     return {path: file.text for path, file in notebooks.items()}

@@ -23,7 +23,12 @@ from agent_magics.tools.files.access import (
 )
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
+from agent_magics.tools.structure.notebooks import (
+    is_notebook,
+    note_of,
+    notebooks_with,
+    texts_of,
+)
 from agent_magics.tools.structure.sources import (
     Listing,
     SourceFile,
@@ -149,6 +154,7 @@ async def references(
         if found
         else f"{named} is used nowhere that {server.name} sees."
     )
+    heading = "\n".join(filter(None, (note_of(notebooks), heading)))
     return await _places(found, heading, guard, ctx, notebooks)
 
 
@@ -261,7 +267,7 @@ async def call_graph(
     server = await server_for(named.file, "call_graph", ctx)
     walk = _CallWalk(server, direction, ctx)
     await walk.follow(named.symbol, named.file, 1, depth)
-    return CallTree(named, direction, walk.lines, walk.withheld, server.name)
+    return CallTree(named, direction, walk.lines, walk.withheld, server.name, walk.note)
 
 
 @dataclass(frozen=True, repr=False)
@@ -274,6 +280,7 @@ class CallTree(Readable):
         lines: a line for each function.
         withheld: how many are in files that may not be read.
         server: the name of the language server.
+        note: what was not looked into; "" for nothing.
     """
 
     root: NamedSymbol
@@ -281,6 +288,7 @@ class CallTree(Readable):
     lines: Sequence[str]
     withheld: int
     server: str
+    note: str = ""
 
     @property
     def _details(self) -> dict[str, Json]:
@@ -288,9 +296,10 @@ class CallTree(Readable):
 
     def _text(self, budget: int) -> str:
         if not self.lines and not self.withheld:
-            return f"{self.root} has no {self.direction} that {self.server} sees."
+            nothing = f"{self.root} has no {self.direction} that {self.server} sees."
+            return "\n".join(filter(None, (self.note, nothing)))
         count = count_fitting(self.lines, budget - FOR_NOTES)
-        notes = []
+        notes = [self.note] if self.note else []
         if count < len(self.lines) or len(self.lines) >= _MOST_CALLS:
             notes.append(f"{count} shown, and there are more; use a smaller depth.")
         if self.withheld:
@@ -307,11 +316,13 @@ class _CallWalk:
         self._seen: set[tuple[Path, Position]] = set()
         self.lines: list[str] = []
         self.withheld = 0
+        self.note = ""
 
     async def follow(self, symbol: Symbol, file: SourceFile, level: int, depth: int) -> None:
         """Add the calls of a function of a file, and theirs up to `depth`."""
         self._seen.add((symbol.path, symbol.selection.start))
         notebooks = await notebooks_with(symbol.name, file, self._ctx)
+        self.note = self.note or note_of(notebooks)
         calls = await self._calls(symbol, notebooks)
         others = {each.symbol.path for each in calls if each.symbol.path not in notebooks}
         files = {**await run_on_thread(read_results, others, self._ctx), **notebooks}
