@@ -1,0 +1,107 @@
+"""``%agent approvals``: lists grants and rules, takes them back, trusts the project's rules."""
+
+from collections.abc import Sequence
+
+from agent_magics.app import Agent
+from agent_magics.approval.grants import Grant
+from agent_magics.approval.rules import RuleBook
+from agent_magics.approval.rules_file import Rule
+from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.errors import FatalError
+from agent_magics.render.markdown import code_span
+
+
+def show_approvals(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+    """List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules."""
+    agent = notebook.agent_named(notebook.settings.name)
+    book = RuleBook(agent.config.cwd)
+    match list(arguments):
+        case []:
+            publish_text(notebook.shell, _approvals_text(agent, book))
+        case ["revoke", which]:
+            _revoke(agent, book, which)
+            publish_text(notebook.shell, _approvals_text(agent, book))
+        case ["trust"]:
+            publish_text(notebook.shell, _trust(book))
+        case _:
+            raise FatalError(
+                "%agent approvals takes: nothing, revoke N, revoke all, trust; "
+                "N is a number from %agent approvals."
+            )
+
+
+def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
+    """Return all grants and rules that %agent approvals lists, in its order."""
+    return [*agent.session.conversation.store.of_all, *book.project_rules, *book.user_rules]
+
+
+def _approvals_text(agent: Agent, book: RuleBook) -> str:
+    listed = _approvals_of(agent, book)
+    if not listed:
+        return "Nothing is allowed beyond the policy, and there are no rules."
+    rows = [(str(n), *_approval_row(one, book)) for n, one in enumerate(listed, 1)]
+    text = table(("", "What", "Decision", "Holds", "Where it stands"), rows)
+    if book.withheld:
+        text += (
+            f"\n\n{len(book.withheld)} of the project's rules do not hold: its file is not (or no "
+            "longer) the one that you trusted. `%agent approvals trust` shows them and trusts it."
+        )
+    return text + "\n\n`%agent approvals revoke N` takes one back."
+
+
+def _approval_row(one: Grant | Rule, book: RuleBook) -> tuple[str, str, str, str]:
+    if isinstance(one, Grant):
+        asker = f", for {code_span(one.asker)}" if one.asker else ""
+        return code_span(one.target), "allow", f"in this {one.scope}{asker}", "memory"
+    decision = f"{one.decision}, outside the sandbox" if one.sandbox == "bypass" else one.decision
+    holds = "not trusted" if one in book.withheld else "always"
+    holds = holds if one.agent == "*" else f"{holds}, agent {one.agent}"
+    return code_span(f"{one.permission}: {one.text}"), decision, holds, code_span(one.place)
+
+
+def _revoke(agent: Agent, book: RuleBook, which: str) -> None:
+    """Revoke one listed grant or rule, or with "all" every lasting answer.
+
+    Raises:
+        FatalError: there is no such number, or a file cannot be written.
+    """
+    listed = _approvals_of(agent, book)
+    if which == "all":
+        # From the last to the first, so that the numbers of rules in a file stay right.
+        chosen = [one for one in reversed(listed) if isinstance(one, Grant) or one.by_answer]
+    elif which.isdecimal() and 1 <= int(which) <= len(listed):
+        chosen = [listed[int(which) - 1]]
+    else:
+        raise FatalError("%agent approvals revoke N: N is a number from %agent approvals, or all.")
+    for one in chosen:
+        if isinstance(one, Grant):
+            agent.session.conversation.store.of(one.asker).revoke(one.fingerprint)
+            continue
+        try:
+            book.remove(one)
+        except OSError as error:
+            raise FatalError(f"The rule {one.text} could not be taken out: {error}.") from None
+
+
+def _trust(book: RuleBook) -> str:
+    """Trust the project's rules as they are now, and list those that are thereby in force.
+
+    Raises:
+        FatalError: there are none, or the trust cannot be stored.
+    """
+    if not book.project_rules:
+        raise FatalError(f"There are no rules to trust: {book.project_file} has none.")
+    new = book.withheld
+    try:
+        book.trust()
+    except OSError as error:
+        raise FatalError(f"That the rules are trusted could not be kept: {error}.") from None
+    if not new:
+        return f"All rules of {code_span(str(book.project_file))} hold already."
+    rows = [_approval_row(rule, book) for rule in new]
+    return (
+        f"These rules of {code_span(str(book.project_file))} hold from now on, as long as the file "
+        "stays as it is:\n\n" + table(("What", "Decision", "Holds", "Where it stands"), rows)
+    )
