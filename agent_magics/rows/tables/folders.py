@@ -1,7 +1,7 @@
 """Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,11 @@ class PartFiles:
             except ValueError:  # pyarrow's errors of what is no Parquet
                 return {}
 
-    def read(self) -> Any:
-        """Return all files as one pyarrow table."""
+    def read(self, paths: Sequence[str] = ()) -> Any:
+        """Return some files, all where none is named, as one pyarrow table."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
-        paths = self.paths()
+        paths = list(paths) or self.paths()
         with _told():
             return pq.ParquetDataset(paths, filesystem=self._remote).read()
 
