@@ -5,8 +5,9 @@ undone like any patch; a rename in several files is one patch, all or none.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
@@ -25,8 +26,9 @@ from agent_magics.symbols.edits import (
     replace_symbol,
 )
 from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.provider import TextEdit
-from agent_magics.symbols.python_syntax import parse_python
+from agent_magics.symbols.provider import Position, SymbolProvider, TextEdit
+from agent_magics.symbols.python_syntax import NotPython, parse_python
+from agent_magics.symbols.servers.languages import language_of
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
@@ -37,10 +39,17 @@ from agent_magics.tools.structure.notebooks import (
     notebooks_with,
     texts_of,
 )
-from agent_magics.tools.structure.sources import SourceFile, read_results, server_for
+from agent_magics.tools.structure.sources import (
+    SourceFile,
+    read_results,
+    scan,
+    server_for,
+)
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
+_MOST_ASKED = 100  # places with the name of a renamed symbol, of which the server is asked
+_MOST_TOLD = 20
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _DONE = {
     "replace": "Replaced",
@@ -78,7 +87,7 @@ async def edit_symbol(
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
-        changes, left = await _renaming(named, text, ctx)
+        changes, left, doubts = await _renaming(named, text, ctx)
         places = sum(len(edits) for _, edits in changes)
         what = (
             f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
@@ -86,6 +95,7 @@ async def edit_symbol(
         )
         if left:
             what += f" notebook_edit_cell changes what still has the old name: {'; '.join(left)}."
+        what += doubts
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
@@ -122,10 +132,9 @@ def _check_python(file: SourceFile, edit: TextEdit) -> None:
         return
     try:
         parse_python(apply_edits(file.source, [edit]), file.shown)
-    except RespondToModel as error:
-        why = str(error).partition("(")[2].rpartition(")")[0]
+    except NotPython as error:
         raise RespondToModel(
-            f"Nothing was changed: {file.shown} would be no Python any more ({why})."
+            f"Nothing was changed: {file.shown} would be no Python any more ({error.why})."
         ) from None
 
 
@@ -134,8 +143,10 @@ def _check_python(file: SourceFile, edit: TextEdit) -> None:
 
 async def _renaming(
     named: NamedSymbol, name: str, ctx: ToolContext | None
-) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str]]:
-    """Return the edits that rename a symbol everywhere, by file, and its places in notebooks.
+) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str], str]:
+    """Return the edits that rename a symbol everywhere, by file, and what they leave.
+
+    That is its places in notebooks, and a sentence on places that the server does not understand.
 
     Raises:
         RespondToModel: the name does not fit, there is no server, or a file may not be read.
@@ -153,6 +164,7 @@ async def _renaming(
         f"{notebook.shown} {notebook.lines(each.range)}"
         for path, notebook in notebooks.items()
         for each in edits.get(path, ())
+        if each.range.start.line  # the first is none of a cell
     ]
     edits = {path: each for path, each in edits.items() if not is_notebook(path.name)}
     if not any(edits.values()):
@@ -163,7 +175,39 @@ async def _renaming(
             f"{named.name_path} was not renamed: it is used in a file that may not be read."
         )
     left += filter(None, [note_of(notebooks)])
-    return [(files[path], changes) for path, changes in edits.items()], left
+    doubts = await _doubts(named, edits, server, ctx)
+    return [(files[path], changes) for path, changes in edits.items()], left, doubts
+
+
+async def _doubts(
+    named: NamedSymbol,
+    edits: Mapping[Path, Sequence[TextEdit]],
+    server: SymbolProvider,
+    ctx: ToolContext | None,
+) -> str:
+    """Return a sentence on places with the name of which the server knows no meaning; "" for none.
+
+    These are attributes of objects whose type is not known, and names in texts, such as of
+    `getattr` and `patch`.
+    """
+    name, language = named.symbol.name, language_of(named.file.path)
+    renamed = {(path, edit.range.start) for path, each in edits.items() for edit in each}
+
+    def places() -> list[tuple[SourceFile, Position]]:
+        files = scan(".", ctx, name, lambda each: language_of(Path(each)) == language)
+        pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
+        found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
+        return [(file, start) for file, start in found if (file.path, start) not in renamed]
+
+    found, unknown = await run_on_thread(places), list[str]()
+    for file, start in found[:_MOST_ASKED]:
+        if not (await server.definition(file.path, start)).places:
+            unknown.append(f"{file.shown}:{start.line + 1}")
+    if not unknown:
+        return ""
+    more = max(len(found) - _MOST_ASKED, 0) + max(len(unknown) - _MOST_TOLD, 0)
+    shown = ", ".join((*dict.fromkeys(unknown[:_MOST_TOLD]), *([f"{more} more"] if more else [])))
+    return f" {server.name} does not know what {name} is in {shown}: edit the lines that mean this."
 
 
 # -- edits as a patch -----------------------------------------------------------------------------
