@@ -44,7 +44,9 @@ class SourceText:
         return len(self._starts)
 
     def line(self, number: int) -> str:
-        """Return line `number`, from 0, without its line break."""
+        """Return line `number`, from 0, without its line break; "" where there is none."""
+        if number >= len(self._starts):
+            return ""
         start = self._starts[number]
         end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")

@@ -219,7 +219,7 @@ def test_errors_of_a_notebook_are_those_of_its_cells(agent, work):
     ]
     assert [line[: len(each)] for line, each in zip(lines, wanted, strict=True)] == wanted
     assert told(agent, "diagnostics", paths=["none.ipynb"]).startswith("No errors")
-    assert "f is used in 3 places" in told(agent, "references", name_path="f", path="nb.ipynb")
+    assert "f is used in 4 places" in told(agent, "references", name_path="f", path="nb.ipynb")
 
 
 def test_who_uses_and_calls_what(agent):

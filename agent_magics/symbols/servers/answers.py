@@ -85,7 +85,7 @@ class Positions:
             source = self._text_of(path)
             self._texts[path] = None if source is None or source.is_ascii else source
         source = self._texts[path]
-        return source.line(number) if source and number < source.line_count else ""
+        return source.line(number) if source else ""
 
 
 def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:

@@ -6,7 +6,6 @@ undone like any patch; a rename in several files is one patch, all or none.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -29,7 +28,6 @@ from agent_magics.symbols.parsing import PYTHON
 from agent_magics.symbols.provider import Position, SymbolProvider, TextEdit
 from agent_magics.symbols.python_syntax import NotPython, parse_python
 from agent_magics.symbols.servers.languages import language_of
-from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
@@ -226,43 +224,33 @@ def patch_of(changes: Sequence[tuple[SourceFile, Sequence[TextEdit]]]) -> str:
                 f"{file.shown} has carriage returns alone as line breaks, which no patch keeps; "
                 "nothing was changed."
             )
-        raw = file.text.split("\n")
-        is_ended = not raw[-1]
-        text = TextFile(tuple(raw[:-1] if is_ended else raw), is_ended)
-        lines = _line_edits(file.source, edits, text)
-        if lines:
-            diff = unified_diff(file.shown, file.shown, text, lines, open_end=not is_ended)
+        lines, new = file.text.split("\n"), apply_edits(file.source, edits).split("\n")
+        is_ended = not lines[-1]
+        text = TextFile(tuple(lines[:-1] if is_ended else lines), is_ended)
+        if not new[-1] and (is_ended or len(new) == 1):  # behind the last break there is no line
+            new.pop()
+        old = [line.removesuffix("\r") for line in text.lines]
+        found = _line_edits(old, [line.removesuffix("\r") for line in new])
+        if found:
+            diff = unified_diff(file.shown, file.shown, text, found, open_end=not is_ended)
             if touched_paths(read_patch(diff)) != (file.shown,):
                 raise RespondToModel(f"{file.shown!r} has signs that cannot stand in a patch.")
             parts.append(diff)
     return "".join(parts)
 
 
-def _line_edits(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> list[Edit]:
-    """Return edits as edits of whole lines, in order; those that share a line become one."""
-    groups: list[list[TextEdit]] = []
-    for edit in sorted(edits):
-        if groups and edit.range.start.line <= max(e.range.end.line for e in groups[-1]):
-            groups[-1].append(edit)
-        else:
-            groups.append([edit])
-    found = (_line_edit(source, group, text) for group in groups)
-    return [each for each in found if each is not None]
+def _line_edits(old: list[str], new: list[str]) -> list[Edit]:
+    """Return the edits that make some lines of others."""
+    if len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [Edit(number, number + 1, (b,)) for number, (a, b) in pairs if a != b]
+    # The last line always is in it where the end changes: it may have no line break.
+    first = min(_equal(old, new), max(len(old) - 1, 0), max(len(new) - 1, 0))
+    last = _equal(old[first:][::-1], new[first:][::-1])
+    return [Edit(first, len(old) - last, tuple(new[first : len(new) - last]))]
 
 
-def _line_edit(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> Edit | None:
-    lines = text.lines
-    first = edits[0].range.start.line
-    last = max(edit.range.end.line for edit in edits)
-    old = [source.line(number) for number in range(first, last + 1)]
-    part = SourceText("\n".join(old))
-    shifted = [replace(edit, range=edit.range.moved(-first)) for edit in edits]
-    new = apply_edits(part, shifted).split("\n")
-    if last >= len(lines):  # behind the last line break there is no line
-        old, new = old[:-1], new[:-1] if not new[-1] else new
-    end = first + len(old)
-    while old and new and old[0] == new[0] and not (end == len(lines) and not text.terminated):
-        old, new, first = old[1:], new[1:], first + 1
-    while old and new and old[-1] == new[-1]:
-        old, new, end = old[:-1], new[:-1], end - 1
-    return Edit(first, end, tuple(new)) if old or new else None
+def _equal(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines are equal from the first."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))

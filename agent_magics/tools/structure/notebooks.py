@@ -242,4 +242,4 @@ def is_mistake(found: Diagnostic, file: SourceFile) -> bool:
     )
     if any(number <= (each.end_lineno or 0) for each in around):
         return True
-    return not _AWAITS.match(file.line(line)[found.range.start.character :])
+    return not _AWAITS.match(file.source.line(line)[found.range.start.character :])

@@ -63,8 +63,8 @@ class Place:
 
     def __str__(self) -> str:
         start = self.location.range.start
-        line = self.file.lines(Range(start, start))
-        return f"{self.file.shown}:{line}: {self.file.line(start.line).strip()[:_LONGEST_LINE]}"
+        where = f"{self.file.shown}:{self.file.lines(Range(start, start))}"
+        return f"{where}: {self.file.source.line(start.line).strip()[:_LONGEST_LINE]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,7 +233,7 @@ def _position_of(name: str, line: int, file: SourceFile) -> Position:
     Raises:
         RespondToModel: it does not; the sentence names what does.
     """
-    text = file.line(line - 1) if line > 0 else ""
+    text = file.source.line(line - 1) if line > 0 else ""
     last = name.rpartition(".")[2]
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if match is None or not last:

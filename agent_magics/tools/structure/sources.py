@@ -104,10 +104,6 @@ class SourceFile:
             first, last, before = first - cell.first, last - cell.first, f"{cell.label}:"
         return f"{before}{first}" if first == last else f"{before}{first}-{last}"
 
-    def line(self, number: int) -> str:
-        """Return line `number`, from 0, without its break; "" where there is none."""
-        return self.source.line(number) if number < self.source.line_count else ""
-
 
 def folder_of(ctx: ToolContext | None) -> Path:
     """Return the folder of a call, absolute and without symlinks."""
