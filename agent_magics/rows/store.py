@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from pydantic_core import from_json
+
 from agent_magics.protocol.errors import FatalError
 
 # Seconds until a group is written, and until it is on the disk itself.
@@ -216,13 +218,14 @@ class AnswerFile:
         return newest or 0
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """See `AnswerStore.find`."""
+        """See `AnswerStore.find`; what is no answer counts as missing, since files may be given."""
         found: dict[bytes, Stored] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
             for key, *stored in self._connection.execute(question, part):
-                found[key] = Stored(*stored)
+                if _is_answer(*stored):
+                    found[key] = Stored(*stored)
         return found
 
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
@@ -290,6 +293,17 @@ class AnswerFile:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+
+def _is_answer(answer: Any, tokens: Any, cost: Any, number: Any) -> bool:
+    """Tell whether the columns of a file have the types of an answer."""
+    if not isinstance(answer, bytes) or not isinstance(tokens, int) or not isinstance(number, int):
+        return False
+    try:
+        from_json(answer)
+    except ValueError:
+        return False
+    return cost is None or isinstance(cost, int | float)
 
 
 _PAGES = ("page_count", "freelist_count", "page_size")
