@@ -1,6 +1,6 @@
 """Keeps answers on disk, so that each is paid for once: the cache of a user, in SQLite.
 
-An answer is written in a group with others, some 20 ms after it came, on a thread of the
+An answer is written in a group with others, some 40 ms after it came, on a thread of the
 store's own; `fsync` follows at most a second later. So a killed process loses no answer that was
 counted, and a power failure those of a second. Nothing of the rows is stored: a key is a digest.
 """
@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from agent_magics.protocol.errors import FatalError
 
 # Seconds until a group is written, and until it is on the disk itself.
-GROUP, SYNC = 0.02, 1.0
+GROUP, SYNC = 0.04, 1.0
 # Bytes of a store, beyond which the oldest tenth goes; answers between two looks at it.
 MOST_BYTES, LOOK_AFTER = 8 << 30, 20_000
 _MOST_VARIABLES = 500
