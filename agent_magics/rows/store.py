@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic_core import from_json
-
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.columns import is_answer
 
 # Seconds until a group is written, and until it is on the disk itself.
 GROUP, SYNC = 0.04, 1.0
@@ -224,7 +223,7 @@ class AnswerFile:
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
             for key, *stored in self._connection.execute(question, part):
-                if _is_answer(*stored):
+                if _is_sound(*stored):
                     found[key] = Stored(*stored)
         return found
 
@@ -295,15 +294,10 @@ class AnswerFile:
         self._connection.execute("COMMIT")
 
 
-def _is_answer(answer: Any, tokens: Any, cost: Any, number: Any) -> bool:
+def _is_sound(answer: Any, tokens: Any, cost: Any, number: Any) -> bool:
     """Tell whether the columns of a file have the types of an answer."""
-    if not isinstance(answer, bytes) or not isinstance(tokens, int) or not isinstance(number, int):
-        return False
-    try:
-        from_json(answer)
-    except ValueError:
-        return False
-    return cost is None or isinstance(cost, int | float)
+    counts = isinstance(tokens, int) and isinstance(number, int)
+    return counts and isinstance(cost, int | float | None) and is_answer(answer)
 
 
 _PAGES = ("page_count", "freelist_count", "page_size")
