@@ -34,7 +34,9 @@ from agent_magics.tools.structure.sources import (
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
-_MAGIC_LINE = re.compile(r"^(\s*)(?:([\w.,\s]+=)\s*)?(?:[%!].*|\?.*|[\w.]+\?+\s*)$", re.MULTILINE)
+_MAGIC_LINE = re.compile(
+    r"^([ \t]*+)(?:([\w., \t]++=)[ \t]*+)?(?:[%!].*|\?.*|[\w.]++\?++[ \t]*+)$", re.MULTILINE
+)
 # The first line of each notebook's code: what IPython defines there, of any type.
 _GIVEN = "display = get_ipython = In = Out = _ = __ = ___ = eval('')"
 _AWAITS = re.compile(r"await\b|async\s+(for|with)\b")
