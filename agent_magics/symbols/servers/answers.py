@@ -213,10 +213,10 @@ def locations_of(found: Any, positions: Positions) -> tuple[Location, ...]:
     """Return the answer to ``references`` or ``definition``, each place once, in order."""
     items = found if isinstance(found, Sequence) else [found] if found else ()
     places = (_location(item, positions) for item in items)
-    return tuple(sorted({place for place in places if place is not None}, key=_in_order))
+    return tuple(sorted({place for place in places if place is not None}, key=_order_of))
 
 
-def _in_order(place: Location) -> tuple[object, ...]:
+def _order_of(place: Location) -> tuple[object, ...]:
     start, end = place.range.start, place.range.end
     return place.path.parts, start.line, start.character, end.line, end.character
 
