@@ -13,6 +13,7 @@ from agent_magics.approval.commands.danger import (
 from agent_magics.approval.commands.place import Effort, TooLongToJudge
 from agent_magics.approval.commands.prefixes import covers_rest, runs_another
 from agent_magics.approval.commands.script import commands_of
+from agent_magics.approval.commands.words import program_of
 from agent_magics.approval.rules_file import DECISIONS, Rule
 
 
@@ -129,5 +130,5 @@ _LONGEST_PATTERN = 50  # limit of compared words
 
 def _command_at(words: Sequence[str], at: int) -> list[str]:
     """Return the command that begins with word `at`, its program without folder."""
-    command = [words[at].rpartition("/")[2], *words[at + 1 : at + _LONGEST_PATTERN]]
+    command = [program_of(words[at]), *words[at + 1 : at + _LONGEST_PATTERN]]
     return without_global_options(command)

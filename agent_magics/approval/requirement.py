@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from agent_magics.approval.actions import (
-    COMMANDS,
     Action,
     ActionKind,
     ExecApprovalRequirement,
@@ -23,26 +22,6 @@ from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import ProposedRule, RuleBook
 from agent_magics.protocol.config import ApprovalPolicy
 
-# The kind of rules that apply to an action; none apply to other kinds.
-_PERMISSIONS: dict[ActionKind, str] = {
-    **dict.fromkeys(COMMANDS, "command"),
-    ActionKind.COMMAND_NETWORK: "network",
-    ActionKind.WRITE_INSIDE: "write",
-    ActionKind.WRITE_OUTSIDE: "write",
-    ActionKind.READ: "read",
-    ActionKind.READ_DENIED: "read",
-    ActionKind.OWN_TOOL_READING: "tool",
-    ActionKind.OWN_TOOL_MUTATING: "tool",
-    ActionKind.DYNAMIC_TOOL: "tool",
-    ActionKind.LIVE_PYTHON: "tool",
-    ActionKind.NOTEBOOK_CHANGE: "tool",
-    ActionKind.SCRATCH_PYTHON: "tool",
-    ActionKind.MEMORY: "tool",
-    ActionKind.MCP_READING: "mcp",
-    ActionKind.MCP_OTHER: "mcp",
-    ActionKind.MCP_ASKING: "mcp",
-    ActionKind.MCP_ALLOWED: "mcp",
-}
 _READING = frozenset({ActionKind.READ, ActionKind.OWN_TOOL_READING})
 
 
@@ -56,36 +35,37 @@ class Verdict(Enum):
 
 _RUN, _ASK, _REFUSE = Verdict.RUN, Verdict.ASK, Verdict.REFUSE
 
-# Columns: untrusted, on-request, on-failure, never.
-_TABLE: dict[ActionKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
-    ActionKind.COMMAND_SAFE: (_RUN, _RUN, _RUN, _RUN),
-    ActionKind.COMMAND_SANDBOXED: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.COMMAND_UNSANDBOXED: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.COMMAND_FULL_ACCESS: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.COMMAND_ESCALATED: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.COMMAND_NETWORK: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.COMMAND_DANGEROUS: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.WRITE_INSIDE: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.WRITE_OUTSIDE: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.READ: (_RUN, _RUN, _RUN, _RUN),
-    ActionKind.READ_DENIED: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.OWN_TOOL_READING: (_RUN, _RUN, _RUN, _RUN),
-    ActionKind.OWN_TOOL_MUTATING: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.DYNAMIC_TOOL: (_ASK, _ASK, _RUN, _RUN),
-    ActionKind.MCP_READING: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.MCP_OTHER: (_ASK, _ASK, _ASK, _RUN),
-    ActionKind.MCP_ASKING: (_ASK, _ASK, _ASK, _REFUSE),
-    ActionKind.MCP_ALLOWED: (_RUN, _RUN, _RUN, _RUN),
-    ActionKind.LIVE_PYTHON: (_ASK, _ASK, _ASK, _RUN),
-    ActionKind.NOTEBOOK_CHANGE: (_ASK, _ASK, _ASK, _RUN),
-    ActionKind.GUARD_RAIL: (_ASK, _ASK, _ASK, _RUN),
-    ActionKind.SCRATCH_PYTHON: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.MEMORY: (_ASK, _RUN, _RUN, _RUN),
-    ActionKind.TOOL_REQUEST: (_ASK, _ASK, _ASK, _REFUSE),
+# For each kind the rules that apply to it ("" for none), then the verdicts under the policies
+# untrusted, on-request, on-failure and never.
+_TABLE: dict[ActionKind, tuple[str, Verdict, Verdict, Verdict, Verdict]] = {
+    ActionKind.COMMAND_SAFE: ("command", _RUN, _RUN, _RUN, _RUN),
+    ActionKind.COMMAND_SANDBOXED: ("command", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.COMMAND_UNSANDBOXED: ("command", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.COMMAND_FULL_ACCESS: ("command", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.COMMAND_ESCALATED: ("command", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.COMMAND_NETWORK: ("network", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.COMMAND_DANGEROUS: ("command", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.WRITE_INSIDE: ("write", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.WRITE_OUTSIDE: ("write", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.READ: ("read", _RUN, _RUN, _RUN, _RUN),
+    ActionKind.READ_DENIED: ("read", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.OWN_TOOL_READING: ("tool", _RUN, _RUN, _RUN, _RUN),
+    ActionKind.OWN_TOOL_MUTATING: ("tool", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.DYNAMIC_TOOL: ("tool", _ASK, _ASK, _RUN, _RUN),
+    ActionKind.MCP_READING: ("mcp", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.MCP_OTHER: ("mcp", _ASK, _ASK, _ASK, _RUN),
+    ActionKind.MCP_ASKING: ("mcp", _ASK, _ASK, _ASK, _REFUSE),
+    ActionKind.MCP_ALLOWED: ("mcp", _RUN, _RUN, _RUN, _RUN),
+    ActionKind.LIVE_PYTHON: ("tool", _ASK, _ASK, _ASK, _RUN),
+    ActionKind.NOTEBOOK_CHANGE: ("tool", _ASK, _ASK, _ASK, _RUN),
+    ActionKind.GUARD_RAIL: ("", _ASK, _ASK, _ASK, _RUN),
+    ActionKind.SCRATCH_PYTHON: ("tool", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.MEMORY: ("tool", _ASK, _RUN, _RUN, _RUN),
+    ActionKind.TOOL_REQUEST: ("", _ASK, _ASK, _ASK, _REFUSE),
 }
 _VERDICTS = {
     (kind, policy): verdict
-    for kind, row in _TABLE.items()
+    for kind, (_, *row) in _TABLE.items()
     for policy, verdict in zip(ApprovalPolicy, row, strict=True)
 }
 
@@ -156,7 +136,7 @@ def _rule_decision(
     """Return the rules' decision on one action, or None."""
     if rules is None:
         return None
-    permission = action.permission or _PERMISSIONS.get(action.kind, "")
+    permission = action.permission or _TABLE[action.kind][0]
     if not permission:
         return None
     subject: str | tuple[str, ...] | None = action.subject

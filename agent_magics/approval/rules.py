@@ -85,6 +85,10 @@ class RuleBook:
         user_file: the person's own rules.
         state: the folder with the digests of trusted files.
 
+    Attributes:
+        user: the person's own file, as it was read last.
+        project: the project's file, whose rules may not all apply; trust is bound to its digest.
+
     Raises:
         FatalError: a file of rules is malformed; the message names file and line.
     """
@@ -96,8 +100,8 @@ class RuleBook:
         self.project_file = self.folder / FOLDER / "rules.toml"
         self.user_file = user_file or user_rules_file()
         self._trusted = TrustedDigest(self.folder, state or trust_folder())
-        self._user = read_rules(self.user_file, "user")
-        self._project = read_rules(self.project_file, "project")
+        self.user = read_rules(self.user_file, "user")
+        self.project = read_rules(self.project_file, "project")
 
     def refresh(self) -> None:
         """Read changed files again.
@@ -105,44 +109,29 @@ class RuleBook:
         Raises:
             FatalError: a file is now malformed.
         """
-        if identity_of(self.user_file) != self._user.identity:
-            self._user = read_rules(self.user_file, "user")
-        if identity_of(self.project_file) != self._project.identity:
-            self._project = read_rules(self.project_file, "project")
+        if identity_of(self.user_file) != self.user.identity:
+            self.user = read_rules(self.user_file, "user")
+        if identity_of(self.project_file) != self.project.identity:
+            self.project = read_rules(self.project_file, "project")
 
     # -- applicable rules -------------------------------------------------------------------------
 
     @property
     def is_trusted(self) -> bool:
         """Whether the allowing rules of the project's file apply."""
-        return bool(self._project.digest) and self._trusted.read() == self._project.digest
+        return bool(self.project.digest) and self._trusted.read() == self.project.digest
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The applicable rules, the person's first."""
-        return (*self._user.rules, *self._holding(self._project))
+        return (*self.user.rules, *self._holding(self.project))
 
     @property
     def withheld(self) -> tuple[Rule, ...]:
         """The project's rules that would apply if its file were trusted."""
         if self.is_trusted:
             return ()
-        return tuple(rule for rule in self._project.rules if not _is_strict(rule))
-
-    @property
-    def user_rules(self) -> tuple[Rule, ...]:
-        """All rules of the person's own file."""
-        return self._user.rules
-
-    @property
-    def project_rules(self) -> tuple[Rule, ...]:
-        """All rules of the project's file, whether they apply or not."""
-        return self._project.rules
-
-    @property
-    def project_digest(self) -> str:
-        """SHA-256 of the project's file, to which trust is bound; "" where there is none."""
-        return self._project.digest
+        return tuple(rule for rule in self.project.rules if not _is_strict(rule))
 
     def _holding(self, file: RulesFile) -> tuple[Rule, ...]:
         if all(map(_is_strict, file.rules)) or self.is_trusted:
@@ -194,7 +183,7 @@ class RuleBook:
         Raises:
             OSError: the digest could not be stored.
         """
-        self._trusted.keep(self._project.digest)
+        self._trusted.keep(self.project.digest)
 
     @property
     def may_grow(self) -> bool:
@@ -203,8 +192,8 @@ class RuleBook:
         Not while it has untrusted allowing rules: trusting the new content would trust them as
         well.
         """
-        if self._project.rules and not self.is_trusted:
-            return all(map(_is_strict, self._project.rules))
+        if self.project.rules and not self.is_trusted:
+            return all(map(_is_strict, self.project.rules))
         return True
 
     # -- changing the files -----------------------------------------------------------------------
@@ -228,21 +217,21 @@ class RuleBook:
             return self._add(proposed, comment)
 
     def _add(self, proposed: ProposedRule, comment: str) -> Rule:
-        self._project = read_rules(self.project_file, "project")
+        self.project = read_rules(self.project_file, "project")
         if not self.may_grow:
             raise FatalError(
                 f"{self.project_file} allows things that you have not trusted; look at it and say "
                 "%agent approvals trust first."
             )
         rule = proposed.as_rule(f"approved on {date.today().isoformat()}")
-        for known in self._project.rules:
+        for known in self.project.rules:
             if _is_equivalent(known, rule):
                 return known
-        text = self._project.text or HEADER
+        text = self.project.text or HEADER
         separator = "" if text.endswith("\n") else "\n"
         comment = f"{date.today().isoformat()}: {comment}"
         self._rewrite(f"{text}{separator}\n{rule_text(rule, comment)}", trust=True)
-        return self._project.rules[-1]
+        return self.project.rules[-1]
 
     def remove(self, rule: Rule) -> None:
         """Remove a rule from its file; the rest is unchanged, and stays trusted if it was.
@@ -256,7 +245,7 @@ class RuleBook:
 
     def _remove(self, rule: Rule) -> None:
         self.refresh()
-        file = self._user if rule.origin == "user" else self._project
+        file = self.user if rule.origin == "user" else self.project
         # Another kernel may have moved it by a change of its own.
         same = (
             each for each in file.rules if replace(each, number=rule.number, line=rule.line) == rule
@@ -279,7 +268,7 @@ class RuleBook:
         if trust:
             # The digest of the intended text, in case the file has changed since.
             self._trusted.keep(hashlib.sha256(text.encode("utf-8")).hexdigest())
-        self._project = read_rules(self.project_file, "project")
+        self.project = read_rules(self.project_file, "project")
 
 
 def _is_strict(rule: Rule) -> bool:

@@ -170,8 +170,11 @@ class Job:
 
     async def _sample(self) -> None:
         """Ask about some rows, and the person whether to go on where all cost too much."""
-        source, progress = self.plan.source, self.progress
+        source, progress, budgets = self.plan.source, self.progress, self.plan.budgets
         if not isinstance(source, Held) or source.count <= SAMPLE:
+            return
+        decided = (self._limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
+        if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.read(chosen, self.plan.prompt.names)
@@ -279,23 +282,24 @@ class Job:
 
     async def _work(self) -> None:
         """Ask one question after the other."""
-        progress = self.progress
+        progress, worker = self.progress, asyncio.current_task()
+        assert worker is not None  # this is a coroutine
         while (item := await self._queue.get()) is not None:
             key, content = item
             if not await self._may_ask():
                 self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
                 continue
             progress.in_flight += 1
-            answer, checked = await self._ask_in_time(key, content)
+            answer, checked = await self._ask_in_time(worker, key, content)
             progress.in_flight -= 1
             self._freed.set()
             self._count(answer)
             self._receive(key, answer, checked)
 
-    async def _ask_in_time(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
+    async def _ask_in_time(
+        self, worker: asyncio.Task[Any], key: bytes, content: Content
+    ) -> tuple[Answer, bytes]:
         """Return the answer to a question; once the map has ended, it is waited for no longer."""
-        worker = asyncio.current_task()
-        assert worker is not None  # this is a coroutine
         self._asking.add(worker)
         try:
             return await self._ask(key, content)

@@ -1,6 +1,6 @@
 """Keeps answers on disk, so that each is paid for once: the cache of a user, in SQLite.
 
-An answer is written in a group with others, some 20 ms after it came, on a thread of the
+An answer is written in a group with others, some 40 ms after it came, on a thread of the
 store's own; `fsync` follows at most a second later. So a killed process loses no answer that was
 counted, and a power failure those of a second. Nothing of the rows is stored: a key is a digest.
 """
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.columns import is_answer
 
 # Seconds until a group is written, and until it is on the disk itself.
-GROUP, SYNC = 0.02, 1.0
+GROUP, SYNC = 0.04, 1.0
 # Bytes of a store, beyond which the oldest tenth goes; answers between two looks at it.
 MOST_BYTES, LOOK_AFTER = 8 << 30, 20_000
 _MOST_VARIABLES = 500
@@ -216,13 +217,14 @@ class AnswerFile:
         return newest or 0
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """See `AnswerStore.find`."""
+        """See `AnswerStore.find`; what is no answer counts as missing, since files may be given."""
         found: dict[bytes, Stored] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
             for key, *stored in self._connection.execute(question, part):
-                found[key] = Stored(*stored)
+                if _is_sound(*stored):
+                    found[key] = Stored(*stored)
         return found
 
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
@@ -290,6 +292,12 @@ class AnswerFile:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+
+def _is_sound(answer: Any, tokens: Any, cost: Any, number: Any) -> bool:
+    """Tell whether the columns of a file have the types of an answer."""
+    counts = isinstance(tokens, int) and isinstance(number, int)
+    return counts and isinstance(cost, int | float | None) and is_answer(answer)
 
 
 _PAGES = ("page_count", "freelist_count", "page_size")

@@ -9,20 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from agent_magics.approval.commands.destructive import (
-    CHECKS,
-    Words,
-    danger_in_git_command,
-    expanded,
-    names,
-    program_of,
-)
-from agent_magics.approval.commands.place import (
-    Effort,
-    Place,
-    TooLongToJudge,
-)
+from agent_magics.approval.commands.destructive import CHECKS, danger_in_git_command, expanded
+from agent_magics.approval.commands.place import Effort, Place, TooLongToJudge
 from agent_magics.approval.commands.script import SHELLS, LooseLexer
+from agent_magics.approval.commands.words import Words, names, program_of
 
 _INTERPRETER = re.compile(r"(python[\d.]*|perl|ruby|node|php)\Z")
 _DOWNLOADERS = names("curl wget aria2c fetch http https")
@@ -182,7 +172,7 @@ def _danger_in_script(script: str, place: Place, depth: int) -> str:
 def _danger_in_commands(commands: Sequence[tuple[str, list[str]]], place: Place, depth: int) -> str:
     downloading, here = False, place  # `here`: the place if `cd` succeeded, as after &&
     for joined_by, words in commands:
-        first = _count_first(words)
+        first = len(words_that_run(words))
         downloading = downloading and joined_by == "|"
         if downloading and any(_runs_its_input(words, at) for at in range(first)):
             return "it runs what it downloads"
@@ -205,13 +195,6 @@ def _runs_its_input(words: Words, at: int) -> bool:
     if program in SHELLS:
         return True
     return bool(_INTERPRETER.match(program)) and words[at + 1 : at + 2] in ([], ["-"])
-
-
-def _count_first(words: Words) -> int:
-    """Return the number of words that may be the program: all, if a wrapper or assignment comes
-    first.
-    """
-    return len(words) if program_of(words[0]) in _WRAPPERS or "=" in words[0] else 1
 
 
 def _runs_substituted_download(script: str, place: Place) -> bool:

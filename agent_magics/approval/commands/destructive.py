@@ -2,22 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import takewhile
 
 from agent_magics.approval.commands.place import Place, is_below, normal_path
-
-Words = Sequence[str]
-
-
-def names(text: str) -> frozenset[str]:
-    """Split a text at white space into a set of names."""
-    return frozenset(text.split())
-
-
-def program_of(word: str) -> str:
-    """Return the program that a word names, without its folder."""
-    return word.rpartition("/")[2]
-
+from agent_magics.approval.commands.words import Words, is_option, names, program_of
 
 _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match everything
 # a variable, a command substitution, or {} of `find` and `xargs`
@@ -61,15 +50,8 @@ def expanded(word: str) -> str:
 
 def _has_option(words: Words, letters: str, *names: str) -> bool:
     """Tell whether a short option is in any cluster, or an abbreviated long one, before ``--``."""
-    for word in words:
-        if word == "--":
-            return False
-        if word.startswith("--"):
-            if any(name.startswith(word.partition("=")[0]) for name in names):
-                return True
-        elif word.startswith("-") and any(letter in word for letter in letters):
-            return True
-    return False
+    options = takewhile(lambda word: word != "--", words)
+    return any(is_option(word, letters, names) for word in options)
 
 
 def _danger_in_rm(words: Words, place: Place) -> str:

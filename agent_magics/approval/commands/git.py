@@ -6,9 +6,9 @@ network and not read hidden files; without a sandbox they need approval.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-Words = Sequence[str]
+from agent_magics.approval.commands.words import Words, is_option
 
 # Environment for git in a read-only sandbox: it does not refresh its index, and runs no program
 # that a repository's configuration names for every command (git-config(1), GIT_CONFIG_COUNT).
@@ -114,22 +114,13 @@ def git_only_reads(
     if command not in _READING:
         return False
     letters = _FORBIDDEN_LETTERS.get(command, "")
-    if any(_is_forbidden(word, letters) for word in arguments):
+    if any(_SIGNATURE.search(word) or is_option(word, letters, _FORBIDDEN) for word in arguments):
         return False
     if not _shows_only_named(command, arguments, is_file):
         return False
     # In "HEAD:.env" and ":(top).env" the path follows one of these characters.
     named = (piece for word in arguments for piece in (word, *re.split(r"[:)!^=]", word)))
     return all(is_readable(piece) for piece in named)
-
-
-def _is_forbidden(word: str, letters: str) -> bool:
-    if _SIGNATURE.search(word):
-        return True
-    if word.startswith("--"):
-        name = word.partition("=")[0]
-        return len(name) > 2 and any(full.startswith(name) for full in _FORBIDDEN)
-    return word.startswith("-") and any(letter in word for letter in letters)
 
 
 # Options that run a program, decompress, read patterns from a file, or search what rg by default
@@ -149,16 +140,10 @@ def rg_only_reads(words: Words) -> bool:
 
     Patterns and paths are treated alike.
     """
-    for word in words:
-        if word.startswith("--"):
-            name = word.partition("=")[0]
-            # rg does not accept abbreviations; they are rejected anyway.
-            is_forbidden = any(full.startswith(name) for full in _RG_FORBIDDEN)
-            if name.startswith("--no-ignore") or (len(name) > 2 and is_forbidden):
-                return False
-        elif word.startswith("-"):
-            if any(letter in word for letter in _RG_LETTERS):
-                return False
-        elif _ELSEWHERE.match(word):
-            return False
-    return True
+    # rg does not accept abbreviations of options; they are rejected anyway.
+    return not any(
+        word.startswith("--no-ignore")
+        or is_option(word, _RG_LETTERS, _RG_FORBIDDEN)
+        or (not word.startswith("-") and _ELSEWHERE.match(word))
+        for word in words
+    )

@@ -18,6 +18,7 @@ from agent_magics.approval.commands.danger import loose_commands_of
 from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.place import Effort, TooLongToJudge, is_below
 from agent_magics.approval.commands.script import commands_of, is_shell
+from agent_magics.approval.commands.words import program_of
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"
@@ -140,7 +141,7 @@ def _files_of(words: Sequence[str], cwd: str, search: str) -> Iterator[tuple[str
         yield name, False  # its later appearance changes the identity
         return
     yield program, False
-    bare = name.rpartition("/")[2]
+    bare = program_of(name)
     if is_shell(name) or _INTERPRETER.match(bare) or bare in _READS_SCRIPT:
         for word in words[1 : 1 + _MOST_COMMANDS]:
             path = os.path.join(cwd, word)

@@ -9,20 +9,14 @@ another one.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-Words = Sequence[str]
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from agent_magics.approval.commands.words import Words, names, program_of
 
 _MOST_WORDS, _LONGEST_WORD = 8, 100
 
 # Interpreters, wrappers and programs that execute their arguments or their input.
-_RUNS_ARGUMENTS = _names(
+_RUNS_ARGUMENTS = names(
     "sh bash zsh dash ksh ash fish csh tcsh pwsh powershell cmd eval exec source . command builtin "
     "env sudo doas su run0 pkexec runuser setpriv nohup timeout nice ionice chrt taskset stdbuf "
     "time setsid unshare nsenter chroot xargs parallel watch flock script unbuffer expect strace "
@@ -35,7 +29,7 @@ _RUNS_ARGUMENTS = _names(
 )
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|ipython|ts-node|tsx)")
 # Programs of which any use with the same first words may be irreversible.
-_DESTROYS = _names(
+_DESTROYS = names(
     "rm rmdir shred dd mkfs mount umount chmod chown chgrp kill pkill killall shutdown reboot halt "
     "poweroff init telinit passwd useradd userdel usermod fdisk parted truncate"
 )
@@ -60,52 +54,52 @@ class _Known:
 _INSIDE = re.compile(r"(?![-/~:])(?!.*(?:^|/)\.\.(?:/|$))[^\0\n]+")
 _REVISION = re.compile(r"(?![-/~:])(?!.*(?:^|/)\.\.(?:/|$))[\w@./^~{}+=-]+")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_GIT_SHOWN = _names(
+_GIT_SHOWN = names(
     "-p -u --patch -s --no-patch --stat --shortstat --numstat --summary --name-only --name-status "
     "--word-diff -w -b --ignore-all-space --ignore-space-change --no-color --no-renames -M -C -z "
     "--raw --minimal --patience --histogram --check --no-ext-diff --no-textconv"
 )
-_GIT_VALUES = _names("-U --unified --diff-filter --color --abbrev --stat -S -G --diff-algorithm")
-_GIT_LOG = _names(
+_GIT_VALUES = names("-U --unified --diff-filter --color --abbrev --stat -S -G --diff-algorithm")
+_GIT_LOG = names(
     "--oneline --graph --all --decorate --no-decorate --reverse --merges --no-merges --follow "
     "--first-parent --abbrev-commit --date-order --topo-order --branches --tags --remotes -i"
 )
-_GIT_LOG_VALUES = _names(
+_GIT_LOG_VALUES = names(
     "-n --max-count --skip --since --after --until --before --author --committer --grep --format "
     "--pretty --date --decorate"
 )
 _KNOWN: dict[tuple[str, ...], _Known] = {
     ("git", "status"): _Known(
-        _names("-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z"),
-        _names("--porcelain --untracked-files --ignored -u"),
+        names("-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z"),
+        names("--porcelain --untracked-files --ignored -u"),
         _INSIDE,
     ),
     ("git", "log"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
     ("git", "show"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
     ("git", "diff"): _Known(
-        _GIT_SHOWN | _names("--cached --staged --quiet --exit-code"), _GIT_VALUES, _REVISION
+        _GIT_SHOWN | names("--cached --staged --quiet --exit-code"), _GIT_VALUES, _REVISION
     ),
     ("git", "add"): _Known(
-        _names("-A --all -u --update -v --verbose -n --dry-run -N --intent-to-add -f --force"),
+        names("-A --all -u --update -v --verbose -n --dry-run -N --intent-to-add -f --force"),
         operands=_INSIDE,
     ),
-    ("mkdir",): _Known(_names("-p --parents -v --verbose"), _names("-m --mode"), _INSIDE),
-    ("touch",): _Known(_names("-a -c -m --no-create"), operands=_INSIDE),
+    ("mkdir",): _Known(names("-p --parents -v --verbose"), names("-m --mode"), _INSIDE),
+    ("touch",): _Known(names("-a -c -m --no-create"), operands=_INSIDE),
     ("ruff", "check"): _Known(
-        _names("--fix --diff --no-fix -q --quiet -v --verbose --statistics --no-cache --preview"),
-        _names("--select --ignore --extend-select --output-format --line-length --exclude"),
+        names("--fix --diff --no-fix -q --quiet -v --verbose --statistics --no-cache --preview"),
+        names("--select --ignore --extend-select --output-format --line-length --exclude"),
         _INSIDE,
     ),
     ("ruff", "format"): _Known(
-        _names("--check --diff -q --quiet -v --verbose --no-cache --preview"),
-        _names("--line-length --exclude"),
+        names("--check --diff -q --quiet -v --verbose --no-cache --preview"),
+        names("--line-length --exclude"),
         _INSIDE,
     ),
     ("pip", "list"): _Known(
-        _names("-o --outdated -u --uptodate -e --editable -l --local --user --not-required"),
-        _names("--format"),
+        names("-o --outdated -u --uptodate -e --editable -l --local --user --not-required"),
+        names("--format"),
     ),
-    ("pip", "show"): _Known(_names("-f --files"), operands=_NAME),
+    ("pip", "show"): _Known(names("-f --files"), operands=_NAME),
 }
 
 # Options by which a program runs another one; abbreviations of long ones count. "git" covers every
@@ -233,7 +227,7 @@ def _is_ordinary(word: str) -> bool:
 
 
 def _is_never_offered(word: str) -> bool:
-    program = word.rpartition("/")[2]
+    program = program_of(word)
     return (
         program in _RUNS_ARGUMENTS
         or program in _DESTROYS
@@ -247,7 +241,7 @@ def runs_another(argv: Words, start: int) -> bool:
     """Tell whether a word from `start` on is an option that makes the program run another one."""
     if not argv:
         return False
-    program = argv[0].rpartition("/")[2]
+    program = program_of(argv[0])
     options = _RUNNING_OPTIONS.get(program, ())
     subcommand = next((word for word in argv[1:] if not word.startswith("-")), "")
     return any(

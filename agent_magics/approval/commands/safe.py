@@ -16,18 +16,12 @@ from dataclasses import replace
 from agent_magics.approval.commands.git import git_only_reads, rg_only_reads
 from agent_magics.approval.commands.place import Place, is_below
 from agent_magics.approval.commands.script import script_of, split_script
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-Words = Sequence[str]
+from agent_magics.approval.commands.words import Words, is_option, names, program_of
 
 # With any options these only print; their operands are not files.
-_PRINTERS = _names("echo true false pwd whoami id uname which nproc expr seq tr basename dirname")
+_PRINTERS = names("echo true false pwd whoami id uname which nproc expr seq tr basename dirname")
 # With any options these only print what they read.
-_READERS = _names("cat head ls stat nl cut rev paste realpath readlink tac comm fold od df cmp")
+_READERS = names("cat head ls stat nl cut rev paste realpath readlink tac comm fold od df cmp")
 # Options that write, run a program, recurse into folders, compose file names from other words, read
 # file names from a file, or wait for more input: short letters (anywhere in a cluster), then long
 # names and their abbreviations.
@@ -98,14 +92,10 @@ def programs_of(argv: Words) -> list[str]:
 
     The caller must check that the names refer to the expected programs.
     """
-    if _name_of(argv[0]) not in _SCRIPT_SHELLS:
+    if program_of(argv[0]) not in _SCRIPT_SHELLS:
         return [argv[0]]
     commands = split_script(argv[-1]) or []
     return [argv[0], *(words[0] for words in commands if words[0] != "cd")]
-
-
-def _name_of(program: str) -> str:
-    return program.rpartition("/")[2]
 
 
 def _shell_only_reads(argv: Words, place: Place) -> bool:
@@ -144,20 +134,13 @@ def _reads_files(program: str, words: Words) -> bool:
     if program == "uniq":  # a second operand is an output file
         operands = (at for at, word in enumerate(words) if _ends_options(word))
         return next(operands, len(words)) >= len(words) - 1
-    return program in _FORBIDDEN and not any(_is_forbidden(program, word) for word in words)
+    forbidden = _FORBIDDEN.get(program)
+    return forbidden is not None and not any(is_option(word, *forbidden) for word in words)
 
 
 def _ends_options(word: str) -> bool:
     """Tell whether every word after `word` may be an operand."""
     return word in ("-", "--") or not word.startswith("-")
-
-
-def _is_forbidden(program: str, word: str) -> bool:
-    letters, names = _FORBIDDEN[program]
-    if word.startswith("--"):
-        name = word.partition("=")[0]
-        return len(name) > 2 and any(full.startswith(name) for full in names)
-    return word.startswith("-") and any(letter in word for letter in letters)
 
 
 def _all_readable(words: Words, place: Place) -> bool:
@@ -233,7 +216,7 @@ def _with_places(commands: Sequence[Words], place: Place) -> Iterator[tuple[Word
 
 
 def _reads_there(words: Words, place: Place) -> bool:
-    return _name_of(words[0]) not in _SCRIPT_SHELLS and only_reads(words, place)
+    return program_of(words[0]) not in _SCRIPT_SHELLS and only_reads(words, place)
 
 
 def _script_only_reads(script: str, place: Place) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agent_magics.approval.commands.place import Effort
+from agent_magics.approval.commands.words import program_of
 
 SHELLS = frozenset(["sh", "bash", "zsh", "dash", "ksh", "ash", "fish"])
 
@@ -15,7 +16,7 @@ _MOST_SPLIT = 100_000  # characters
 
 def is_shell(program: str) -> bool:
     """Tell whether a program name is that of a shell."""
-    return program.rpartition("/")[2] in SHELLS
+    return program_of(program) in SHELLS
 
 
 def script_of(argv: Sequence[str]) -> str | None:
@@ -55,7 +56,7 @@ def commands_of(argv: Sequence[str], depth: int = 0) -> list[list[str]] | None:
 
 def is_other_language(program: str) -> bool:
     """Tell whether a shell's language is not that of POSIX."""
-    return program.rpartition("/")[2] == "fish"
+    return program_of(program) == "fish"
 
 
 def split_script(script: str) -> list[list[str]] | None:

@@ -34,7 +34,7 @@ def show_approvals(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 
 def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
     """Return all grants and rules that %agent approvals lists, in its order."""
-    return [*agent.session.conversation.store.of_all, *book.project_rules, *book.user_rules]
+    return [*agent.session.conversation.store.of_all, *book.project.rules, *book.user.rules]
 
 
 def _approvals_text(agent: Agent, book: RuleBook) -> str:
@@ -91,7 +91,7 @@ def _trust(book: RuleBook) -> str:
     Raises:
         FatalError: there are none, or the trust cannot be stored.
     """
-    if not book.project_rules:
+    if not book.project.rules:
         raise FatalError(f"There are no rules to trust: {book.project_file} has none.")
     new = book.withheld
     try:

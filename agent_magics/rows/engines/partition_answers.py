@@ -87,6 +87,8 @@ class PartitionFiles(Parts):
     """A Parquet file of the outcomes of each partition; see `Parts`."""
 
     def __init__(self, place: str | Path, columns: AnswerColumns, digest: bytes) -> None:
+        if "://" not in str(place):  # workers have other working folders
+            place = Path(place).expanduser().absolute()
         super().__init__(place, columns, digest + b" partitions", SPAN)
         self._sizes: dict[int, int] = {}
 

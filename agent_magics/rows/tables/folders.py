@@ -1,7 +1,12 @@
-"""Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec."""
+"""Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec.
 
+Law: no link is followed and no FIFO opened in the folder, since a command may have made them.
+"""
+
+import errno
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +42,7 @@ class PartFiles:
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
         if self._remote is None:
-            return sorted(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
+            return _regular(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
         with _told():
             self._remote.invalidate_cache()
             return sorted(self._remote.glob(f"{self._folder}/part-[0-9]*.parquet"))
@@ -57,6 +62,8 @@ class PartFiles:
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
         paths = list(paths) or self.paths()
+        if self._remote is None:
+            paths = _regular(paths)
         with _told():
             return pq.ParquetDataset(paths, filesystem=self._remote).read()
 
@@ -73,8 +80,11 @@ class PartFiles:
             return
         path = Path(self._folder, name)
         beside = path.with_suffix(".part")
+        beside.unlink(missing_ok=True)  # what a killed kernel has left
+        made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
         try:
-            pq.write_table(table, beside)
+            with os.fdopen(made, "wb") as file:
+                pq.write_table(table, file)
             beside.replace(path)
         except BaseException:
             beside.unlink(missing_ok=True)
@@ -90,6 +100,19 @@ class PartFiles:
             else:
                 with _told():
                     self._remote.rm_file(path)
+
+
+def _regular(paths: Iterable[str]) -> list[str]:
+    """Return the names of files in order.
+
+    Raises:
+        OSError: one is no regular file.
+    """
+    found = sorted(paths)
+    for path in map(Path, found):
+        if path.is_symlink() or not path.is_file():
+            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+    return found
 
 
 def _file_system(url: str) -> tuple[Any, str]:

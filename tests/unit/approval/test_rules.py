@@ -356,7 +356,7 @@ def test_the_same_answer_twice_is_one_rule(book):
     held = book()
     held.add(STATUS, "x")
     held.add(STATUS, "y")
-    assert len(held.project_rules) == 1
+    assert len(held.project.rules) == 1
 
 
 def test_nothing_is_added_to_what_nobody_trusts(book, tmp_path):
@@ -386,10 +386,10 @@ def test_a_link_is_no_folder_of_the_project(book, tmp_path):
 def test_a_rule_is_taken_back_and_the_rest_stays_trusted(book):
     held = book(project=GIT, user=rule("command", ["make"], "allow"), trust=True)
     held.add(STATUS, "x")
-    held.remove(held.project_rules[1])
+    held.remove(held.project.rules[1])
     assert said(held, "git log") == ALLOW
-    assert len(held.project_rules) == 1
-    [own] = held.user_rules
+    assert len(held.project.rules) == 1
+    [own] = held.user.rules
     held.remove(own)
     assert said(held, "make") is None
     with pytest.raises(FatalError, match="not in"):
@@ -399,17 +399,17 @@ def test_a_rule_is_taken_back_and_the_rest_stays_trusted(book):
 def test_a_rule_that_another_kernel_has_moved_is_taken_back(book):
     text = rule("command", ["make"], "allow") + GIT
     here, there = book(user=text), book(user=text)
-    make, git = here.user_rules
-    there.remove(there.user_rules[0])
+    make, git = here.user.rules
+    there.remove(there.user.rules[0])
     here.remove(git)
-    assert here.user_rules == ()
+    assert here.user.rules == ()
     with pytest.raises(FatalError, match="not in"):
         here.remove(make)
 
 
 def test_taking_back_trusts_nothing_new(book):
     held = book(project=GIT + rule("command", ["make"], "allow"))
-    held.remove(held.project_rules[0])
+    held.remove(held.project.rules[0])
     assert said(held, "make") is None
 
 

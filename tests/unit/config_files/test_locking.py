@@ -62,7 +62,7 @@ def _side_by_side(program: str) -> None:
 def test_no_answer_for_this_project_is_lost(side_by_side):
     side_by_side(RULES)
     book = RuleBook(Path.cwd())
-    assert len({rule.pattern for rule in book.project_rules}) == KERNELS * CHANGES
+    assert len({rule.pattern for rule in book.project.rules}) == KERNELS * CHANGES
     assert book.is_trusted
 
 

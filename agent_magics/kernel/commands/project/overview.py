@@ -165,9 +165,9 @@ def _memory(workspace: Path) -> _Part:
 
 def _rules(workspace: Path) -> _Part:
     book = RuleBook(workspace)
-    count = len(book.project_rules)
+    count = len(book.project.rules)
     content = f"{count} in {code_span(str(book.project_file))}" if count else "none"
-    digest = book.project_digest if book.withheld else ""
+    digest = book.project.digest if book.withheld else ""
     return _Part("Rules", content, "approvals", digest, lambda _: book.trust())
 
 
