@@ -104,8 +104,7 @@ class Job:
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
         self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
-        # A bit for each kept answer whose cost a row has shown.
-        self._shown = bytearray(store.newest // 8 + 1)
+        self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
         self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
         self._paid: list[tuple[int, float]] = []
         self._limit = plan.ask_above
@@ -295,11 +294,12 @@ class Job:
 
     def _outcome_of(self, stored: Stored) -> Outcome:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
-        place, bit = stored.number >> 3, 1 << (stored.number & 7)
-        if stored.number > self._store.newest or self._shown[place] & bit:
+        place, bit = stored.number >> 6, 1 << (stored.number & 63)
+        shown = self._shown.get(place, 0)
+        if stored.number > self._store.newest or shown & bit:
             self.progress.repeated += 1
             return Outcome(stored.answer)
-        self._shown[place] |= bit
+        self._shown[place] = shown | bit
         self.progress.kept += 1
         return Outcome(stored.answer, None, stored.tokens, stored.cost)
 

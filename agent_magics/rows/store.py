@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +19,7 @@ from statistics import median_low
 from typing import Any, NamedTuple, TypeAlias
 
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.tables.columns import is_answer
 
 # Seconds until a group is written, and until it is on the disk itself.
 GROUP, SYNC = 0.02, 1.0
@@ -228,14 +229,13 @@ class AnswerReader:
         for start in range(0, len(keys), _MOST_VARIABLES):
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
-            found.update(map(_read_row, self._connection.execute(question, part)))
+            found.update(_sound(self._connection.execute(question, part)))
         return found
 
     def _read_on(self) -> None:
-        read = [*map(_read_row, self._connection.execute(_NEXT, (self._last, AHEAD)))]
+        read = dict(_sound(self._connection.execute(_NEXT, (self._last, AHEAD))))
         self._ahead.update(read)
-        if read:
-            self._last = read[-1][1].number
+        self._last = max((stored.number for stored in read.values()), default=self._last)
 
     def close(self) -> None:
         """Close the file."""
@@ -243,9 +243,12 @@ class AnswerReader:
             self._connection.close()
 
 
-def _read_row(row: tuple[bytes, bytes, int, float | None, int]) -> tuple[bytes, Stored]:
-    key, answer, tokens, cost, number = row
-    return key, Stored(answer, tokens, cost, number)
+def _sound(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, Stored]]:
+    """Yield keys and answers of rows; what is no answer is left out, since files may be given."""
+    for key, answer, tokens, cost, number in rows:
+        counts = isinstance(tokens, int) and isinstance(number, int)
+        if counts and isinstance(cost, int | float | None) and is_answer(answer):
+            yield key, Stored(answer, tokens, cost, number)
 
 
 class AnswerFile:

@@ -4,6 +4,7 @@ A server counts characters in its own units (mostly UTF-16), we count code point
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -27,6 +28,7 @@ from agent_magics.symbols.provider import (
 from agent_magics.symbols.text import SourceText, one_line
 
 _LONGEST_CODE = 300  # characters
+_DEEPEST = 64  # symbols inside one another
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _WIDTHS: dict[str, Callable[[str], int]] = {
     "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")),
@@ -47,6 +49,7 @@ class Positions:
         self._width = _WIDTHS.get(encoding, _WIDTHS["utf-16"])
         self._text_of = text_of
         self._texts: dict[Path, SourceText | None] = {}
+        self._wide = cache(self._find_wide)
         # An answer may name a file a thousand times; links are resolved once for each folder.
         self._real_folder = cache(real_path)
         self.path_of = cache(partial(path_of, real=self._real))
@@ -67,16 +70,28 @@ class Positions:
         return Range(self._position(path, found.start), self._position(path, found.end))
 
     def _position(self, path: Path, found: types.Position) -> Position:
-        line = self._line(path, found.line)
-        if line.isascii():
+        starts, ends, length = self._wide(path, found.line)
+        if not starts:
             return Position(found.line, found.character)
-        units = characters = 0
-        for character in line:
-            if units >= found.character:
-                break
-            units += self._width(character)
-            characters += 1
-        return Position(found.line, characters)
+        wide = bisect_left(starts, found.character)
+        end, more = ends[wide - 1] if wide else (0, 0)
+        return Position(found.line, min(max(found.character - more, end), length))
+
+    def _find_wide(self, path: Path, number: int) -> tuple[list[int], list[tuple[int, int]], int]:
+        """Return where the characters of several units are in a line, which may be long.
+
+        Returns:
+            The unit at which each begins; the characters up to its end, with the units that these
+            have beyond one each; and the characters of the line.
+        """
+        line = self._line(path, number)
+        starts, ends, more = list[int](), list[tuple[int, int]](), 0
+        for place, character in enumerate("" if line.isascii() else line):
+            if character > "\x7f" and (width := self._width(character)) > 1:
+                starts.append(place + more)
+                more += width - 1
+                ends.append((place + 1, more))
+        return starts, ends, len(line)
 
     def _line(self, path: Path, number: int) -> str:
         if path not in self._texts:
@@ -91,7 +106,11 @@ def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
     One with a fragment is a cell of a notebook that basedpyright has read by itself, as it was
     saved. We give it notebooks as they are.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        uri.encode()
+    except ValueError:  # of an address that is none, or half of a surrogate pair
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.fragment:
         return None
     path = unquote(parts.path)
@@ -111,13 +130,16 @@ def _of_document(
 ) -> tuple[Symbol, ...]:
     return tuple(
         Symbol(
-            name=item.name,
+            name=one_line(item.name),
             kind=kind_name(item.kind),
             path=path,
             range=positions.range(path, item.range),
             selection=positions.range(path, item.selection_range),
             children=_of_document(
-                item.children or (), path, positions, "/".join(filter(None, (container, item.name)))
+                item.children or (),
+                path,
+                positions,
+                "/".join(filter(None, (container, one_line(item.name)))),
             ),
             detail=one_line(item.detail or ""),
             container=container,
@@ -143,12 +165,12 @@ def _of_information(found: Iterable[Any], positions: Positions) -> Iterable[Symb
         if path is not None and place is not None:
             where = positions.range(path, place)
             yield Symbol(
-                item.name,
+                one_line(item.name),
                 kind_name(item.kind),
                 path,
                 where,
                 where,
-                container=(item.container_name or "").replace(".", "/"),
+                container=one_line(item.container_name or "").replace(".", "/"),
             )
 
 
@@ -160,6 +182,7 @@ def _nested(flat: list[Symbol]) -> tuple[Symbol, ...]:
     for symbol in flat:
         while around and around[-1][0].range.end < symbol.range.end:
             around.pop()
+        del around[_DEEPEST:]
         entry: tuple[Symbol, list[Any]] = (symbol, [])
         (around[-1][1] if around else roots).append(entry)
         around.append(entry)
@@ -205,7 +228,7 @@ def call_of(
     if path is None:
         return None
     symbol = Symbol(
-        item.name,
+        one_line(item.name),
         kind_name(item.kind),
         path,
         positions.range(path, item.range),
@@ -219,12 +242,13 @@ def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdi
     """Return the edits of a ``WorkspaceEdit``, by file.
 
     Raises:
-        NotProvided: it would make, move or delete files, or change what is no local file.
+        NotProvided: it would make, move or delete files, or change what is no local file; or its
+            edits overlap.
     """
     edits: dict[Path, list[TextEdit]] = {}
     for uri, changes in _changes_in(found):
         path = path_of(uri)
-        if path is None and urlsplit(uri).fragment:
+        if path is None and "#" in uri:
             continue
         if path is None:
             raise NotProvided(
@@ -233,7 +257,15 @@ def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdi
         edits.setdefault(path, []).extend(
             TextEdit(positions.range(path, change.range), change.new_text) for change in changes
         )
-    return {path: tuple(sorted(dict.fromkeys(each))) for path, each in sorted(edits.items())}
+    return {path: _in_order(path, each) for path, each in sorted(edits.items())}
+
+
+def _in_order(path: Path, edits: Iterable[TextEdit]) -> Sequence[TextEdit]:
+    edits = tuple(sorted(dict.fromkeys(edits)))
+    places = [place for edit in edits for place in (edit.range.start, edit.range.end)]
+    if places != sorted(places):
+        raise NotProvided(f"The rename was refused: its edits of {path.name} overlap.")
+    return edits
 
 
 def _changes_in(found: Any) -> Iterable[tuple[str, Sequence[Any]]]:

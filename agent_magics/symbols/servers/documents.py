@@ -87,6 +87,7 @@ class Documents:
             else:
                 document = Document(SourceText(given), (), True, is_given=True)
             text, self.changed = document.source.text, time.monotonic()
+            self._connection.pushed[path.as_uri()] = (0.0, None)
             item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, text)
             self._connection.notify(
                 types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)

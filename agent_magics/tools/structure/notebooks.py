@@ -31,7 +31,9 @@ from agent_magics.tools.structure.sources import (
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
-_MAGIC_LINE = re.compile(r"^(\s*)(?:([\w.,\s]+=)\s*)?(?:[%!].*|\?.*|[\w.]+\?+\s*)$", re.MULTILINE)
+_MAGIC_LINE = re.compile(
+    r"^([ \t]*+)(?:([\w., \t]++=)[ \t]*+)?(?:[%!].*|\?.*|[\w.]++\?++[ \t]*+)$", re.MULTILINE
+)
 _MOST_READ = 2_000  # cells
 MOST_NOTEBOOKS = 50  # in which one name is sought
 
