@@ -239,7 +239,9 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
             ) from error
         return to_tool_output(value, _INTERPOLATED).text
 
-    return _MARKER.sub(value_of, text)
+    # Behind the last braces nothing ends: looking on from each "{{" there would take long.
+    end = text.rfind("}}") + 2
+    return _MARKER.sub(value_of, text[:end]) + text[end:]
 
 
 def own_tools(namespace: Mapping[str, Any]) -> list[Any]:
