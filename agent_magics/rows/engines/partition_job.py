@@ -46,7 +46,7 @@ class Part:
     """
 
     def __init__(self, number: int, read: ReadPart, worker: Worker) -> None:
-        self.worker, self.digest = worker, digest_of(read)
+        self.worker, self.digest = worker, keys_digest(read)
         self.left = len(read.keys) // KEY_BYTES
         self.over = asyncio.Event()
         self.rows = deque(_asked(number, row, read) for row in range(self.left))
@@ -54,7 +54,7 @@ class Part:
             self.over.set()
 
 
-def digest_of(read: ReadPart) -> bytes:
+def keys_digest(read: ReadPart) -> bytes:
     """Return a digest of all that a partition's rows ask."""
     return blake2b(read.keys, digest_size=16).digest()
 
@@ -103,7 +103,10 @@ class PartitionJob(Job):
                 await self._sink.has_room()
                 part = min(unread, key=lambda part: part.worker.load)
                 count = min(BATCH, len(part.rows))
-                await self._enter([part.rows.popleft() for _ in range(count)])
+                batch = [part.rows.popleft() for _ in range(count)]
+                self._fresh.clear()
+                keys = [asked.key for asked in batch if not asked.error]
+                await self._enter(batch, await asyncio.to_thread(self._store.find, keys))
             elif order or len(self._open) < len(self._lives):
                 self._more.clear()
                 await self._more.wait()
@@ -142,7 +145,7 @@ class PartitionJob(Job):
             assert isinstance(self._sink, CollectedPartitions | PartitionFiles)  # see `connect`
             self._sink.expect(number, part.left)
             self._more.set()
-        elif part.digest != digest_of(read):
+        elif part.digest != keys_digest(read):
             raise FatalError(CHANGED.format(number=number))
         part.worker = worker
         return part

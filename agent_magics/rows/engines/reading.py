@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Content
 from agent_magics.rows.engines.worker import session_at
-from agent_magics.rows.job import asked_row
+from agent_magics.rows.job import asked_row, digest_of
 from agent_magics.rows.prompts import Prompt
 from agent_magics.rows.tables.sources import open_source
 
@@ -34,7 +34,7 @@ def read_part(part: Any, number: int, place: str, how: tuple[Prompt, bytes, int]
         part: a pandas table.
         number: the partition's.
         place: where the coordinator of the map is.
-        how: prompt, digest and longest prompt; see `asked_row`.
+        how: prompt, the map's digest and the longest prompt; see `asked_row`.
 
     Raises:
         FatalError: this worker does not take part in the map.
@@ -47,7 +47,8 @@ def read_part(part: Any, number: int, place: str, how: tuple[Prompt, bytes, int]
         session = session_at(place)
     if session is None:
         raise FatalError(NO_SEAT)
-    prompt, digest, most = how
+    prompt, terms, most = how
+    digest = digest_of(terms)
     keys, contents, errors = bytearray(), list[Content](), dict[int, str]()
     for batch in open_source(part).batches(prompt.names):
         for row in batch:
