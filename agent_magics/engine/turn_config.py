@@ -35,7 +35,6 @@ class Delegates(Protocol):
         self, setup: "TurnConfig", context: TurnContext, caller: "ModelCaller"
     ) -> SubAgents:
         """Return the sub-agents as the tools of a turn that begins see them."""
-        ...
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
         """Take note that a turn has ended.
@@ -44,7 +43,6 @@ class Delegates(Protocol):
             turn_id: the turn.
             stopped: why its sub-agents must end as well; "" lets them go on.
         """
-        ...
 
 
 class Parent(SharesChanges, Protocol):
@@ -52,21 +50,17 @@ class Parent(SharesChanges, Protocol):
 
     async def ask(self, kind: Any, **fields: Any) -> Answer:
         """Ask the person a question in a turn of the parent."""
-        ...
 
     @property
     def main_thread(self) -> Callable[..., Awaitable[Any]] | None:
         """Runs work on the thread that waits for the parent's run; None where nobody waits."""
-        ...
 
     @property
     def ask_client(self) -> Callable[..., Awaitable[DynamicToolResponse]] | None:
         """Lets an outside client of the parent run a call; None where no client can."""
-        ...
 
     def charge(self, model: str, usage: Usage) -> None:
         """Charge a request of the sub-agent to the parent."""
-        ...
 
 
 class TurnConfig:

@@ -22,11 +22,9 @@ class Transcript(Protocol):
 
     def add(self, item: Item) -> None:
         """Append an item."""
-        ...
 
     def encoded(self) -> bytes:
         """Return all items as elements of a JSON array, joined by commas."""
-        ...
 
 
 TranscriptMaker: TypeAlias = Callable[[], Transcript]
@@ -39,12 +37,10 @@ class RequestHistory(Protocol):
     @property
     def items(self) -> Sequence[Item]:
         """All items of the conversation, oldest first."""
-        ...
 
     @property
     def sent(self) -> Sequence[Item]:
         """The items that the request carries; a shortened form of a long conversation."""
-        ...
 
     def encoded(self, maker: TranscriptMaker) -> bytes:
         """Return the sent items, encoded by the transcript of `maker`; each is encoded only once,
@@ -52,7 +48,6 @@ class RequestHistory(Protocol):
 
         So the cost of a request does not grow with the conversation: its bytes exist already.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +184,6 @@ class Model(Protocol):
     @property
     def source(self) -> str:
         """Where the answers come from, in a few words for people ("OpenAI", "recording x")."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Send `request` and yield the events of the answer, `ResponseDone` last.
@@ -197,11 +191,9 @@ class Model(Protocol):
         Raises:
             FatalError: no key, wrong key, unknown model, no answer: one sentence for the person.
         """
-        ...
 
     async def close(self) -> None:
         """Close connections; the client may be used again afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -210,4 +202,3 @@ class RemembersOutputs(Protocol):
 
     def recorded_output(self, call_id: str) -> str | None:
         """Return the recorded output of a call of the last answer; None where there is none."""
-        ...

@@ -28,15 +28,12 @@ class Host(Protocol):
 
     def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
         """Answer a question, at once or when awaited."""
-        ...
 
     def answer_blocking(self, question: Question) -> Answer:
         """Answer a question on a thread whose event loop, if any, is busy."""
-        ...
 
     def guard(self) -> AbstractContextManager[Any]:
         """Let an interrupt raise in the person's code that runs inside this context."""
-        ...
 
 
 class ProgramHost:

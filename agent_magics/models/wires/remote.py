@@ -84,11 +84,9 @@ class Wire(Protocol):
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Encode the request's body for the server at `address`."""
-        ...
 
     def decoder(self, request: ModelRequest, address: str) -> AnswerDecoder:
         """Return a decoder for the answer to `request`."""
-        ...
 
 
 class RemoteModel:
