@@ -43,6 +43,7 @@ from agent_magics.project.instructions import (
     describe_problems,
     read_instructions,
 )
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -210,9 +211,9 @@ def show_history(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
 def _history_line(item: Any) -> str:
     match item:
         case UserMessage(content=content):
-            return f"**You:** {_shortened(text_of(content))}"
+            return f"**You:** {brief_line(text_of(content), _HISTORY_WIDTH)}"
         case AssistantMessage(text=text):
-            return f"**Agent:** {_shortened(text)}"
+            return f"**Agent:** {brief_line(text, _HISTORY_WIDTH)}"
         case FunctionCall(name=name, arguments=arguments):
             return f"**{name}** {code_span(describe_call(arguments))}"
         case CustomToolCall(name=name, input=text):
@@ -222,13 +223,8 @@ def _history_line(item: Any) -> str:
         case WebSearchCall(action=action):
             return f"**web_search** {code_span(describe_search(action, done=True))}"
         case ToolCallOutput(output=output):
-            return f"→ {code_span(_shortened(text_of(output)) or '(nothing)')}"
+            return f"→ {code_span(brief_line(text_of(output), _HISTORY_WIDTH) or '(nothing)')}"
     return ""
-
-
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _HISTORY_WIDTH else flat[: _HISTORY_WIDTH - 1] + "…"
 
 
 def compact(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
@@ -280,7 +276,10 @@ def queue(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
             raise FatalError("%agent queue --drop N: N is a number from %agent queue.")
         case [_, *_]:
             agent.queue(words)
-    lines = [f"{n}. {code_span(_shortened(each.text))}" for n, each in enumerate(agent.queued, 1)]
+    lines = [
+        f"{n}. {code_span(brief_line(each.text, _HISTORY_WIDTH))}"
+        for n, each in enumerate(agent.queued, 1)
+    ]
     publish_text(notebook.shell, "\n".join(lines) or "No prompt is queued.")
 
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 from agent_magics.app import Agent
 from agent_magics.engine.foreground.host import denied
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.files.replacing import replace_file
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
@@ -248,11 +248,7 @@ def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
     path = _config_path(agent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # mkstemp gives a new file of mode 0600, which then takes the name's place.
-        handle, fresh = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=2)
-        Path(fresh).replace(path)
+        replace_file(path, json.dumps(config, indent=2).encode())
     except OSError as error:
         raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
     return path
