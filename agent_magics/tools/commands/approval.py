@@ -94,11 +94,6 @@ def requested_rights(permissions: Permissions) -> Rights:
     )
 
 
-def sandbox_tier() -> int:
-    """Return how strictly commands can be confined on this machine; 0 means not at all."""
-    return current_tier()
-
-
 def assess_command(
     command: Sequence[str],
     cwd: Path,
@@ -180,7 +175,7 @@ class _Assessment:
         self._ctx = ctx
         self._prefix_rule = prefix_rule
         self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
-        self._confined = not self._is_free and sandbox_tier() >= 1
+        self._confined = not self._is_free and current_tier() >= 1
         self._denied = _denied_from(cwd, judge_of(ctx))
         self._found_outside: dict[str, bool] = {}
         verdict = self._classify(self._command)
