@@ -17,7 +17,6 @@ from agent_magics.files.replacing import replace_file
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
-    publish_text,
     question_item,
     text_bundle,
     widget_bundle,
@@ -188,7 +187,7 @@ class _Words(argparse.ArgumentParser):
         raise FatalError(f"{_TAKES} ({message})")
 
 
-def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Serve the tools to other programs (MCP): ``--tools a,b``, ``--token-file``, ``--stop``."""
     words = _Words(add_help=False, allow_abbrev=False)
     words.add_argument("--tools")
@@ -196,23 +195,22 @@ def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     words.add_argument("--token-file", action="store_true")
     words.add_argument("--stop", action="store_true")
     chosen = words.parse_args(list(arguments))
-    agent = notebook.agent_named(notebook.settings.name)
+    agent = notebook.agent_named()
     served = agent.served
     if chosen.stop:
-        text = _stop(agent)
-    elif served and (chosen.tools or chosen.port):
+        return _stop(agent)
+    if served and (chosen.tools or chosen.port):
         raise FatalError(
             f"Agent {agent.name!r} is served already, at {served[0].url}; %agent serve --stop "
             "ends that."
         )
-    else:
-        wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
-        serving = served[0] if served else agent.serve(chosen.port, wanted)
-        text = _describe(agent, serving)
-        if chosen.token_file:
-            path = _write_config(agent, serving.client_config())
-            text += f"\n\nA client's configuration, with the token: {code_span(str(path))}"
-    publish_text(notebook.shell, text)
+    wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
+    serving = served[0] if served else agent.serve(chosen.port, wanted)
+    text = _describe(agent, serving)
+    if not chosen.token_file:
+        return text
+    path = _write_config(agent, serving.client_config())
+    return f"{text}\n\nA client's configuration, with the token: {code_span(str(path))}"
 
 
 def _describe(agent: Agent, serving: Any) -> str:

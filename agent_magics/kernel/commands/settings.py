@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
@@ -32,12 +33,13 @@ def _shown(name: str, resolved: Resolved) -> str:
     return code_span(brief(str(value), 80))
 
 
-def settings_text(resolved: Resolved, arguments: Sequence[str]) -> str:
-    """Run a ``%agent settings`` line and return the text to show.
+def show_settings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the settings and the source of each value; ``trust`` accepts the project's settings.
 
     Raises:
         FatalError: the words do not fit, or there is nothing to trust.
     """
+    resolved = notebook.agent_named().settings_now()
     match list(arguments):
         case []:
             return "\n\n".join([settings_table(resolved), *resolved.warnings])

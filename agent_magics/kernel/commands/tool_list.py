@@ -16,12 +16,13 @@ from agent_magics.render.markdown import code_span
 TOOL_WORDS = ("hide", "show", "trust")
 
 
-def tools_text(notebook: NotebookAgents, agent: Agent, arguments: Sequence[str]) -> str:
-    """Run a ``%agent tools`` line and return the list of tools after it.
+def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.
 
     Raises:
         FatalError: the words do not fit, or there is no such tool.
     """
+    agent = notebook.agent_named()
     match list(arguments):
         case []:
             pass

@@ -36,11 +36,7 @@ DIFF_LINES = 60
 
 
 def manage_recordings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Run a ``%agent recording`` line, and return the text to show.
-
-    Args:
-        notebook: the agents of this kernel (`NotebookAgents`).
-        arguments: the words after ``recording``.
+    """Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``.
 
     Raises:
         FatalError: the words do not fit, or a file cannot be read or written.
