@@ -30,9 +30,9 @@ def report_repetition(text: str) -> Notification:
 
 def report_undo(result: UndoResult, cwd: Path, verb: str, then: str) -> str:
     """Return the message to the model about changes that the person undid or redid."""
-    names = [shown_path(Path(path), cwd) for path in result.paths[:_MOST_PATHS]]
+    names = [shown_path(path, cwd) for path in result.paths[:_MOST_PATHS]]
     more = f" and {len(result.paths) - _MOST_PATHS} more" if len(result.paths) > _MOST_PATHS else ""
-    left = [shown_path(Path(each.change.path), cwd) for each in result.obstacles[:_MOST_PATHS]]
+    left = [shown_path(each.change.path, cwd) for each in result.obstacles[:_MOST_PATHS]]
     kept = f" These were left as they are now: {', '.join(left)}." if left else ""
     turns = "your last turn" if len(result.turns) == 1 else f"your last {len(result.turns)} turns"
     whose = f"your sub-agent {result.by}" if result.by else f"{turns} that changed any"

@@ -73,7 +73,7 @@ class TurnReview:
         kinds = {whole.before.kind, whole.after.kind}
         if kinds <= _FOLDERS:
             return []  # those that files needed; an undo of the turn removes them
-        name = shown_path(Path(whole.path), self._cwd)
+        name = shown_path(whole.path, self._cwd)
         store = self._journal.store.get
         old, left = (store(s.digest) if s.digest else None for s in (whole.before, whole.after))
         diff = file_diff(name, whole.before, whole.after, old, left)

@@ -153,7 +153,7 @@ def search(
         files.ignored_names,
         engine.unreadable + files.unreadable,
         complete=not (engine.timed_out or files.timed_out),
-        too_long=tuple(shown_path(Path(path), cwd) for path in files.too_long),
+        too_long=tuple(shown_path(path, cwd) for path in files.too_long),
     )
 
 
@@ -184,9 +184,9 @@ class _Collector:
         named = list(paths.values())
         for at, count in sorted(batch.counts.items()):
             if self.file_limit is None or len(self.counts) < self.file_limit:
-                self.counts.append(FileCount(shown_path(Path(named[at]), self.cwd), count))
+                self.counts.append(FileCount(shown_path(named[at], self.cwd), count))
         for at, lines in sorted(batch.kept.items()):
-            path = shown_path(Path(named[at]), self.cwd)
+            path = shown_path(named[at], self.cwd)
             for match in self._matches(path, lines):
                 if self.limit is None or len(self.matches) < self.limit:
                     self.matches.append(match)

@@ -140,7 +140,7 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     judge = judge_of(ctx)
     for path in dict.fromkeys((*named, *ctx.reads)):
         if judge.is_withheld(path):
-            yield Action(ActionKind.READ, shown_path(Path(path), ctx.cwd), subject=path)
+            yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
 
 
 def _check_length(command: Sequence[str]) -> None:

@@ -182,7 +182,7 @@ def scan(
                 data = os.read(descriptor, _MOST_BYTES + 1)
                 if sought not in data or len(data) > _MOST_BYTES:
                     continue
-                found = _decoded(Path(name), shown_path(Path(name), cwd), data)
+                found = _decoded(Path(name), shown_path(name, cwd), data)
                 if found is not None:
                     yield found
 

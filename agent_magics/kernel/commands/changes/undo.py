@@ -65,7 +65,7 @@ def _report(
     lines = [f"{word}: {titles}.", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
     lines += [
-        f"- Left alone: {code_span(_shown(each.change.path, cwd))}, since {each.reason}."
+        f"- Left alone: {code_span(shown_path(each.change.path, cwd))}, since {each.reason}."
         for each in way.obstacles
     ]
     if way.doubtful:
@@ -83,7 +83,7 @@ def _conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> FatalErr
     event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
         publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
-    reasons = "; ".join(f"{_shown(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
+    reasons = "; ".join(f"{shown_path(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
     more = f"; and {len(way.obstacles) - 5} more" if len(way.obstacles) > 5 else ""
     return FatalError(
         f"Nothing was changed, since something is in the way ({reasons}{more}). "
@@ -92,9 +92,5 @@ def _conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> FatalErr
 
 
 def _named(paths: Sequence[str], cwd: Path) -> list[str]:
-    names = [_shown(path, cwd) for path in paths[:_MOST_NAMED]]
+    names = [shown_path(path, cwd) for path in paths[:_MOST_NAMED]]
     return [*names, *([f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else [])]
-
-
-def _shown(path: str, cwd: Path) -> str:
-    return shown_path(Path(path), cwd)

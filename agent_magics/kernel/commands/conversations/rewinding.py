@@ -81,7 +81,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> str:
     done = forth.way.redo()
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
-    lines += [f"- {code_span(_shown(path, cwd))}" for each in done for path in each.paths]
+    lines += [f"- {code_span(shown_path(path, cwd))}" for each in done for path in each.paths]
     lines += [line for way in done for line in _obstacles(way, cwd)]
     if forth.cells:
         asker = asker_of(notebook.shell)
@@ -129,20 +129,16 @@ def _names(changes: Iterable[Change]) -> list[str]:
 def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
     if way is None:
         return ["- Files: none."]
-    names = ", ".join(code_span(_shown(path, cwd)) for path in way.paths[:_MOST_NAMED])
-    doubtful = ", ".join(code_span(_shown(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
+    names = ", ".join(code_span(shown_path(path, cwd)) for path in way.paths[:_MOST_NAMED])
+    doubtful = ", ".join(code_span(shown_path(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
     lines = [f"- Files: {names or 'none'}.", *_obstacles(way, cwd)]
     return [*lines, *([f"- Left alone, perhaps yours: {doubtful}."] if doubtful else [])]
 
 
 def _obstacles(way: UndoResult, cwd: Path) -> list[str]:
     shown = way.obstacles[:_MOST_NAMED]
-    return _left_alone({_shown(each.change.path, cwd): each.reason for each in shown})
+    return _left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
 
 
 def _left_alone(reasons: Mapping[str, str]) -> list[str]:
     return [f"- Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]
-
-
-def _shown(path: str, cwd: Path) -> str:
-    return shown_path(Path(path), cwd)
