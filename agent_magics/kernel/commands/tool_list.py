@@ -44,8 +44,7 @@ def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 def _change(
     notebook: NotebookAgents, agent: Agent, names: Sequence[str], change: Callable[[str], None]
 ) -> None:
-    offer = notebook.setup_of(agent).offer
-    offered = (each.spec.name for each in (offer.all if offer else ()))
+    offered = (each.spec.name for each in notebook.setup_of(agent).offer.all)
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
@@ -55,8 +54,6 @@ def _change(
 
 def _listing(agent: Agent, setup: TurnConfig) -> str:
     offer = setup.offer
-    if offer is None:  # a run always has one; a setup made by hand need not
-        return "No tools."
     rows = []
     for each in offer.all:
         name = each.spec.name
