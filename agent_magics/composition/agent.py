@@ -293,11 +293,6 @@ class ComposedAgent:
         """The tools of this agent's own list, in order."""
         return self.catalog.listed(self._forms(self.settings))
 
-    @property
-    def toolbox(self) -> ToolCatalog:
-        """The same as `catalog`, under its earlier name."""
-        return self.catalog
-
     @staticmethod
     def _forms(settings: Settings) -> ToolsConfig:
         return tools_config(settings.model, settings.features)
