@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.files.folders import Rights
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.files.text import windows
@@ -19,7 +20,6 @@ from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
     Readable,
-    Walk,
     begin_walk,
     judge_of,
     place,
@@ -145,9 +145,10 @@ def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
 def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
     """Read each of several files once, as `_read_result` does, and as fast as a search reads."""
     wanted, cwd = sorted(set(paths)), folder_of(ctx)
-    walk = begin_walk(".", ctx)
-    files, found = _files_of(walk, ctx, can_parse), dict[Path, SourceFile | None]()
-    plain = [os.path.split(path) for path in wanted if not (walk.judge and walk.judge(str(path)))]
+    root, _, rights = begin_walk(".", ctx)
+    files, found = _files_of(root, rights, ctx, can_parse), dict[Path, SourceFile | None]()
+    judge = rights.judge
+    plain = [os.path.split(path) for path in wanted if not (judge and judge(str(path)))]
     for first in range(0, len(plain), _MOST_AT_ONCE):
         with files.opened(plain[first : first + _MOST_AT_ONCE]) as opened:
             for descriptor, name in opened.items():
@@ -171,13 +172,13 @@ def scan(
     Raises:
         RespondToModel: the folder may not be read, or the call was interrupted.
     """
-    walk = begin_walk(path, ctx)
+    root, _, rights = begin_walk(path, ctx)
     cwd, sought = folder_of(ctx), needle.encode()
-    files = _files_of(walk, ctx, accepts)
+    files = _files_of(root, rights, ctx, accepts)
     for batch in files.batches():
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
-                if walk.is_cancelled():
+                if rights.is_cancelled():
                     raise RespondToModel("The search for symbols was interrupted.")
                 data = os.read(descriptor, _MOST_BYTES + 1)
                 if sought not in data or len(data) > _MOST_BYTES:
@@ -188,14 +189,12 @@ def scan(
 
 
 def _files_of(
-    walk: Walk, ctx: ToolContext | None, accepts: Callable[[Path], bool]
+    root: Path, rights: Rights, ctx: ToolContext | None, accepts: Callable[[Path], bool]
 ) -> SearchedFiles:
     return SearchedFiles(
-        walk.path,
+        root,
         lambda name: accepts(Path(name)),
-        walk.judge,
-        walk.is_withheld,
-        walk.is_cancelled,
+        rights,
         time.monotonic() + _SECONDS,
         () if ctx is None else ctx.config.roots,
     )
