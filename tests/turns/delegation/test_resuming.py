@@ -1,6 +1,7 @@
 """Sub-agents of a conversation that is resumed: ended ones are known, stopped ones can go on."""
 
 import shutil
+from types import SimpleNamespace
 
 from agent_magics import Agent, Call, conversations, tool
 from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
