@@ -22,13 +22,13 @@ from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.index import RecordedConversation, list_conversations
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.reading import read_first
-from agent_magics.rows.mapping import MapOptions
-from agent_magics.rows.prompts import Given as Prompt
-from agent_magics.rows.result import MapResult
 from agent_magics.settings.keywords import AgentKeywords
 from agent_magics.tools.catalog.sources import ToolList
 
 if TYPE_CHECKING:
+    from agent_magics.rows.mapping import MapOptions
+    from agent_magics.rows.prompts import Given as Prompt
+    from agent_magics.rows.result import MapResult
     from agent_magics.serve.loopback import Serving
 
 
@@ -237,8 +237,8 @@ class Agent(ComposedAgent):
             return summarise([TurnFailed(error=str(error))])
 
     async def map(
-        self, prompt: Prompt, rows: Any, *, output: Any = None, **options: Unpack[MapOptions]
-    ) -> MapResult:
+        self, prompt: "Prompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
+    ) -> "MapResult":
         """Ask the model the same about each of many rows, apart from the conversation.
 
         Args:
@@ -267,8 +267,8 @@ class Agent(ComposedAgent):
         return await self.mapping(prompt, rows, output=output, options=options).wait()
 
     def map_sync(
-        self, prompt: Prompt, rows: Any, *, output: Any = None, **options: Unpack[MapOptions]
-    ) -> MapResult:
+        self, prompt: "Prompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
+    ) -> "MapResult":
         """Do the same as `map`, blocking; also where a loop is already running on this thread.
 
         Args:

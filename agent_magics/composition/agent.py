@@ -43,8 +43,6 @@ from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import RecordBegun
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.retention import remove_old
-from agent_magics.rows.mapping import Asking, MapOptions, RowMapping, Watcher
-from agent_magics.rows.prompts import Given as Prompt
 from agent_magics.settings.agent import AgentSettings
 from agent_magics.settings.recording import recordable
 from agent_magics.settings.sources import Resolved, Source, resolve
@@ -62,8 +60,10 @@ from agent_magics.tools.mcp.servers import McpServers, read_given
 # What holds for runs of rows, whatever the agent's settings are: nobody is there to be asked.
 _OF_ROWS = {"approval": "never"}
 
-if TYPE_CHECKING:  # which stands above
-    from agent_magics.serve.loopback import Serving
+if TYPE_CHECKING:
+    from agent_magics.rows.mapping import MapOptions, RowMapping
+    from agent_magics.rows.prompts import Given as Prompt
+    from agent_magics.serve.loopback import Serving  # which stands above
 
 
 class ComposedAgent:
@@ -249,14 +249,14 @@ class ComposedAgent:
 
     def mapping(
         self,
-        prompt: Prompt,
+        prompt: "Prompt",
         rows: Any,
         *,
         output: Any = None,
-        options: MapOptions,
+        options: "MapOptions",
         cell: Mapping[str, Any] | None = None,
         host: Host | None = None,
-    ) -> RowMapping:
+    ) -> "RowMapping":
         """Return one map over rows, ready to run.
 
         Args:
@@ -267,18 +267,21 @@ class ComposedAgent:
         Raises:
             FatalError: an argument is invalid.
         """
+        # Late: forty modules, which most programs never use.
+        from agent_magics.rows.mapping import Asking, RowMapping, Watcher  # noqa: PLC0415
+
         settings = self._held.resolve(cell).settings
         hosts = self._host if host is None else lambda: host
 
         def setup(tools: ToolList) -> TurnConfig:
             return self.setup(tools=tools, more=tools is None, **{**(cell or {}), **_OF_ROWS})
 
-        asking = Asking(settings, self._models, hosts, self.session, setup, self._map_watcher)
-        return RowMapping(asking, prompt, rows, output, options)
+        def watcher(blocks: bool) -> Watcher:
+            make = FRONT_ENDS.current().map_watcher
+            return Watcher() if make is None else make(self, blocks)
 
-    def _map_watcher(self, blocks: bool) -> Watcher:
-        make = FRONT_ENDS.current().map_watcher
-        return Watcher() if make is None else make(self, blocks)
+        asking = Asking(settings, self._models, hosts, self.session, setup, watcher)
+        return RowMapping(asking, prompt, rows, output, options)
 
     def _host(self) -> Host:
         """Return the host that answers questions by default: the front end's, or the program's."""

@@ -22,7 +22,7 @@ from agent_magics.protocol.errors import FatalError
 
 # Characters of the instructions in one file.
 _LONGEST = 32 * 1024
-_LIMIT = re.compile(r"(\w+)\s*[:=]\s*(\S+)")
+_LIMIT = re.compile(r"(?<!\w)(\w++)\s*+[:=]\s*+(\S++)")
 _KEYS = {"name", "description", "tools", "model", "budget", "python"}
 _PYTHON = {"": False, "scratch": False, "live": True}
 

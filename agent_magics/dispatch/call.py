@@ -54,6 +54,7 @@ class CallInProgress:
         bypass: whether it may leave the sandbox.
         is_settled: whether neither its arguments nor the environment can change the decision.
         ended: the number of calls that had run when it was judged.
+        has_waited: whether it waited, for an answer or for its place, since it was judged.
         was_attempted: whether its tool was called.
         task: the task that runs it.
         may_stop: whether it has begun, and may be ended before its tool is called.
@@ -73,6 +74,7 @@ class CallInProgress:
     bypass = False
     is_settled = False
     ended = 0
+    has_waited = False
     was_attempted = False
     task: "asyncio.Task[Any] | None" = None
     may_stop = False

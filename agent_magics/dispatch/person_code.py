@@ -7,22 +7,24 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType, FrameType, FunctionType
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _markers: set[CodeType] = set()
 _walls: set[CodeType] = set()
 
 
-def marks_person_code(function: Any) -> Any:
+def marks_person_code(function: F) -> F:
     """Decorator: code that `function` calls is the person's, and may be interrupted anywhere."""
-    _markers.add(function.__code__)
+    _markers.add(cast(FunctionType, function).__code__)
     return function
 
 
-def marks_own_code(function: Any) -> Any:
+def marks_own_code(function: F) -> F:
     """Decorator: code that `function` calls is ours, although live code may have called it."""
-    _walls.add(function.__code__)
+    _walls.add(cast(FunctionType, function).__code__)
     return function
 
 

@@ -203,6 +203,7 @@ def leave_place(call: CallInProgress) -> None:
 
 
 async def _wait_and_begin(call: CallInProgress, waiting: Awaitable[None]) -> None:
+    call.has_waited = True
     await waiting
     _begin(call)
 

@@ -20,7 +20,7 @@ from agent_magics.files.secret_places import (
     Inodes,
     inodes_of,
     moved_places,
-    secret_places,
+    secret_inodes,
 )
 from agent_magics.files.survey import survey
 from agent_magics.protocol.errors import RespondToModel
@@ -41,6 +41,7 @@ _NEVER_WRITTEN_BELOW = {
     ".agent_magics": "the project's agent settings",
 }
 _MOST_NAMES_COMPARED = 5_000
+_SHARED_FOR = 0.5  # seconds that a survey of the workspace holds for further hard links
 
 
 def resolve_path(path: str, cwd: Path) -> Path:
@@ -141,12 +142,16 @@ def is_second_name(status: os.stat_result, roots: Sequence[Path]) -> bool:
 
 
 def second_name_judge(roots: Sequence[Path]) -> Callable[[os.stat_result], bool]:
-    """Return a function that judges as `is_second_name` does, and lists the secrets once."""
+    """Return a function that judges as `is_second_name` does, and lists the secrets once.
+
+    In an environment whose packages are hard links every file asks, so the lists are shared for
+    a moment.
+    """
 
     @cache
     def inodes() -> Inodes:
-        found = survey(tuple(map(_real, roots)), read_judge())
-        return inodes_of((*secret_places(), *found.secrets))
+        found = survey(tuple(map(_real, roots)), read_judge(), age=_SHARED_FOR)
+        return secret_inodes() | inodes_of(found.secrets)
 
     def is_second(status: os.stat_result) -> bool:
         has_several = status.st_nlink > 1 and stat.S_ISREG(status.st_mode)

@@ -171,6 +171,16 @@ def inodes_of(places: Iterable[str], *, linked: bool = False) -> Inodes:
     )
 
 
+def secret_inodes() -> Inodes:
+    """Return the identities of the protected files outside the workspace, of the last second."""
+    return _secret_inodes(secret_places(), int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _secret_inodes(places: tuple[str, ...], second: int) -> Inodes:
+    return inodes_of(places)
+
+
 def linked_secrets() -> Inodes:
     """Return the identities of the protected files that have several names, of the last seconds."""
     return _linked_secrets(os.environ.get("HOME"), int(time.monotonic() / _LATELY))

@@ -35,7 +35,7 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
 
 def is_trusted(path: str) -> bool:
     """Tell whether no command may write `path`, a module's file or an entry of `sys.path`."""
-    return os.path.isabs(path) and _is_trusted(path, _writable())
+    return _is_trusted(path, _writable())
 
 
 def guard_imports() -> None:
@@ -61,9 +61,11 @@ def _writable() -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _is_trusted(path: str, writable: frozenset[str]) -> bool:
-    """Tell whether the innermost folder around `path` (as written and resolved) is a trusted
-    one.
+    """Tell whether `path` is absolute, and the innermost folder around it (as written and resolved)
+    a trusted one.
     """
+    if not os.path.isabs(path):
+        return False
     for place in {os.path.abspath(path), real_path(path)}:
         open_depth = _depth(place, writable)
         if open_depth and open_depth >= _depth(place, kernel_places()):
@@ -136,11 +138,14 @@ class _Guarded:
         """Find a module: for our code in trusted places only, for the person's called code there
         first.
         """
-        # A reloaded module (`%autoreload`) stays where it is.
-        importer = _importer() if target is None else _Importer.PERSON
+        trusted = self._trusted(path)
+        # Most modules are parts of a trusted package: found the same whoever imports. A reloaded
+        # module (`%autoreload`) stays where it is.
+        is_free = target is not None or (path is not None and trusted == [*path])
+        importer = _Importer.PERSON if is_free else _importer()
         if importer is not _Importer.PERSON:
             _guard_finders()  # finders added since, such as importlib_metadata's
-            found: ModuleSpec | None = self._finder.find_spec(name, self._trusted(path), target)
+            found: ModuleSpec | None = self._finder.find_spec(name, trusted, target)
             if found is not None and (path is not None or _is_trusted_spec(found)):
                 return found
             if importer is _Importer.OURS:
@@ -164,7 +169,8 @@ class _Guarded:
             if self._finder is not PathFinder:
                 return None
             path = sys.path
-        return [entry for entry in path if is_trusted(entry)]
+        writable = _writable()
+        return [entry for entry in path if _is_trusted(entry, writable)]
 
 
 def _is_trusted_spec(spec: ModuleSpec) -> bool:

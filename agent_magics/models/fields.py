@@ -1,7 +1,7 @@
 """Reads fields of a server's JSON with checks of their types."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from agent_magics.models.faults import Garbled, brief
 from agent_magics.protocol.items import JsonMapping
@@ -46,11 +46,10 @@ def count_field(data: object, name: str, warn: Callable[[str], None]) -> int:
         name: the field.
         warn: called with a sentence about an invalid count.
     """
-    value = data.get(name) if isinstance(data, Mapping) else None
+    value = data.get(name) if isinstance(data, dict) else None
     if value is None:
         return 0
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and 0 <= value <= MOST_TOKENS:
+    if type(value) in (int, float) and 0 <= value <= MOST_TOKENS:
         return int(value)
     warn(NO_COUNT.format(value=brief(repr(value))[:80], name=name))
     return 0

@@ -17,7 +17,7 @@ _PAIR = re.compile(r"([A-Za-z_][\w.-]{0,63})[ \t]*:(?:[ \t]+(.*)|[ \t]*)")
 _BLOCK = re.compile(r"([|>])[+-]?")
 _SINGLE = re.compile(r"'((?:[^']|'')*)'(?:[ \t]+#.*)?")
 _DOUBLE = re.compile(r'("(?:[^"\\]|\\.)*+")(?:[ \t]+#.*)?')
-_COMMENT = re.compile(r"(?:^|[ \t]+)#.*")
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#.*")
 _RESERVED = tuple("'\"[]&*!%@`")
 _MOST_LINES = 200
 

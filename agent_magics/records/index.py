@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ _LINE = re.compile(
     rb'TurnAborted|TurnFailed)".*\}$',
     re.MULTILINE,
 )
+# What a line raises that is not of our making: nested deeply, of other types, of an endless time.
+_DAMAGED = (ValueError, TypeError, LookupError, OverflowError, RecursionError, OSError)
 _ENDS = {"TurnCompleted": "completed", "TurnAborted": "stopped", "TurnFailed": "failed"}
 
 
@@ -125,7 +128,8 @@ def records_in(folder: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
                         state = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue
-                    yield entry.path, state, name.removesuffix(SUFFIX) + PINNED in found
+                    if stat.S_ISREG(state.st_mode):  # a FIFO would block whoever opens it
+                        yield entry.path, state, name.removesuffix(SUFFIX) + PINNED in found
 
 
 def _folders(folder: str | Path, depth: int) -> Iterator[str]:
@@ -166,7 +170,7 @@ def _read_on(path: str, row: _Row | None, found: os.stat_result) -> _Row:
             file.seek(0)
         data = file.read(found.st_size - row.size)
         for line in _LINE.findall(data[: data.rfind(b"\n") + 1]):
-            with suppress(ValueError, TypeError, LookupError):
+            with suppress(*_DAMAGED):
                 _take(row, json.loads(line))
     row.size, row.changed = found.st_size, found.st_mtime_ns
     row.said.ended = found.st_mtime

@@ -54,7 +54,13 @@ def find(folder: Path, conversation: str) -> Path:
 
 
 def part_path(path: Path, conversation: str) -> Path:
-    """Return the path at which a record keeps the past that it shares with another one."""
+    """Return the path at which a record keeps the past that it shares with another one.
+
+    Raises:
+        FatalError: `conversation` is no id, so it could name a file elsewhere.
+    """
+    if not isinstance(conversation, str) or not _ID.fullmatch(conversation):
+        raise FatalError(f"{path} is damaged: it names {conversation!r:.80} as its past.")
     return path.with_suffix(PAST) / (conversation + SUFFIX)
 
 

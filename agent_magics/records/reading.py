@@ -49,7 +49,7 @@ Done: TypeAlias = Entry | CellChanged | PlanUpdated | SubAgentChanged | Variable
 
 _BEGUN = b'{"type":"RecordBegun"'
 _KIND = re.compile(rb'\{"type": ?"(\w+)"')
-_NUMBER = re.compile(rb'\{"type": ?"\w+", ?"seq": ?(\d+)')
+_NUMBER = re.compile(rb'\{"type": ?"\w+", ?"seq": ?(\d{1,15})\b')
 _ENTRIES = {
     name.encode()
     for name, kind in vars(records).items()
@@ -226,6 +226,13 @@ def _noun(line: bytes) -> Any:
         ValueError: it is damaged.
         FatalError: it is of a newer version.
     """
+    try:
+        return _read_noun(line)
+    except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"no line of ours: {error}") from None
+
+
+def _read_noun(line: bytes) -> Any:
     data = json.loads(line)
     if not isinstance(data, dict):
         raise ValueError("no object")

@@ -7,7 +7,7 @@ wait for one answer, and what the store has is not asked. An answer counts when 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -98,11 +98,14 @@ class Job:
         self.progress = Progress(plan.source.count)
         self.stopped = ""
         self._failure: FatalError | None = None
+        self._digest = blake2b(digest_size=16, key=plan.digest)
         self._queue: asyncio.Queue[tuple[bytes, Content] | None]
         self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
-        self._shown: set[int] = set()  # numbers of kept answers that rows have shown
+        self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
+        self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
+        self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
         self._paid: list[tuple[int, float]] = []
         self._limit = plan.ask_above
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
@@ -169,19 +172,25 @@ class Job:
 
     async def _sample(self) -> None:
         """Ask about some rows, and the person whether to go on where all cost too much."""
-        source, progress = self.plan.source, self.progress
+        source, progress, budgets = self.plan.source, self.progress, self.plan.budgets
         if not isinstance(source, Held) or source.count <= SAMPLE:
+            return
+        decided = (self._limit, budgets.max_cost, budgets.max_tokens, budgets.max_errors)
+        if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.read(chosen, self.plan.prompt.names)
         await self._run(iter([(chosen, rows)]))
-        self._sampled = frozenset(chosen)
+        self._sampled = frozenset(chosen) - self._left_out
         limit = self._limit
         if limit is None or progress.unpriced or self.stopped:
             return
         self._limit = None  # the person is asked once
         paid = [(tokens, cost * self.price_share) for tokens, cost in self._paid]
-        paid += [(0, 0.0)] * (SAMPLE - len(paid))
+        # Of the others the answers were kept, and cost nothing.
+        paid += [(0, 0.0)] * (len(self._sampled) - len(paid))
+        if not paid:
+            return
         quote = quote_of(paid, source.count, self._seconds_for(source.count), limit)
         if quote.cost > limit:
             await self._put(quote)
@@ -231,15 +240,21 @@ class Job:
         """Put the questions of all batches into the queue."""
         while not self.stopped:
             await self._sink.has_room()
-            batch = await asyncio.to_thread(self._next, batches)
-            if batch is None:
+            self._fresh.clear()
+            batch, found = await asyncio.to_thread(self._next, batches)
+            if not batch:
                 break
-            await self._enter([each for each in batch if each.position not in self._sampled])
+            if self._sampled:
+                batch = [each for each in batch if each.position not in self._sampled]
+            await self._enter(batch, found)
 
-    def _next(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> list[Asked] | None:
-        """Return the questions of the next batch; on a thread, since that takes time."""
+    def _next(
+        self, batches: Iterator[tuple[Sequence[int], list[Row]]]
+    ) -> tuple[list[Asked], Mapping[bytes, Stored]]:
+        """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         positions, rows = next(batches, ((), []))
-        return list(map(self._asked, positions, rows)) or None
+        batch = list(map(self._asked, positions, rows))
+        return batch, self._store.find([asked.key for asked in batch if not asked.error])
 
     def _asked(self, position: int, row: Row) -> Asked:
         try:
@@ -257,34 +272,34 @@ class Job:
     def _key(self, content: Content) -> bytes:
         """Return the digest of all that decides the answer to a question."""
         text = content if isinstance(content, str) else repr(content)
-        return blake2b(text.encode(), digest_size=16, key=self.plan.digest).digest()
+        digest = self._digest.copy()
+        digest.update(text.encode())
+        return digest.digest()
 
-    async def _enter(self, batch: Sequence[Asked]) -> None:
+    async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
         """Queue what must be asked; rows that ask the same as others wait for their answer."""
-        new: list[Asked] = []
-        for asked in batch:
-            waiting = self._pending.get(asked.key)
-            if asked.error:
-                self._hand_on(asked.position, Outcome(None, asked.error), "bad row")
-            elif waiting is not None:
-                waiting.append(asked.position)
+        for position, key, content, error in batch:
+            if error:
+                self._hand_on(position, Outcome(None, error), "bad row")
+            elif (stored := found.get(key)) is not None:
+                self._hand_on(position, self._outcome_of(stored), "")
+            elif (waiting := self._pending.get(key)) is not None:
+                waiting.append(position)
+            elif (fresh := self._fresh.get(key)) is not None:
+                self.progress.repeated += 1
+                self._hand_on(position, Outcome(fresh), "")
             else:
-                self._pending[asked.key] = [asked.position]
-                new.append(asked)
-        found = await self._store.find([asked.key for asked in new])
-        for asked in new:
-            stored = found.get(asked.key)
-            if stored is None:
-                await self._queue.put((asked.key, asked.content))
-            else:
-                self._settle(asked.key, self._outcome_of(stored))
+                self._pending[key] = [position]
+                await self._queue.put((key, content))
 
     def _outcome_of(self, stored: Stored) -> Outcome:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
-        if stored.number > self._store.newest or stored.number in self._shown:
+        place, bit = stored.number >> 6, 1 << (stored.number & 63)
+        shown = self._shown.get(place, 0)
+        if stored.number > self._store.newest or shown & bit:
             self.progress.repeated += 1
             return Outcome(stored.answer)
-        self._shown.add(stored.number)
+        self._shown[place] = shown | bit
         self.progress.kept += 1
         return Outcome(stored.answer, None, stored.tokens, stored.cost)
 
@@ -292,23 +307,24 @@ class Job:
 
     async def _work(self) -> None:
         """Ask one question after the other."""
-        progress = self.progress
+        progress, worker = self.progress, asyncio.current_task()
+        assert worker is not None  # this is a coroutine
         while (item := await self._queue.get()) is not None:
             key, content = item
             if not await self._may_ask():
                 self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
                 continue
             progress.in_flight += 1
-            answer, checked = await self._ask_in_time(key, content)
+            answer, checked = await self._ask_in_time(worker, key, content)
             progress.in_flight -= 1
             self._freed.set()
             self._count(answer)
             self._receive(key, answer, checked)
 
-    async def _ask_in_time(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
+    async def _ask_in_time(
+        self, worker: asyncio.Task[Any], key: bytes, content: Content
+    ) -> tuple[Answer, bytes]:
         """Return the answer to a question; once the map has ended, it is waited for no longer."""
-        worker = asyncio.current_task()
-        assert worker is not None  # this is a coroutine
         self._asking.add(worker)
         try:
             return await self._ask(key, content)
@@ -393,6 +409,8 @@ class Job:
     def _settle(self, key: bytes, outcome: Outcome, kind: str = "") -> None:
         """Hand an outcome on for all rows that wait for it; the first shows what it took."""
         first, *others = self._pending.pop(key)
+        if outcome.answer is not None:
+            self._fresh[key] = outcome.answer
         self._hand_on(first, outcome, kind)
         for position in others:
             self.progress.repeated += 1

@@ -14,10 +14,12 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from agent_magics.config_files.places import state_folder
+from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.engine.foreground.host import Host
+from agent_magics.engine.foreground.interrupt import interrupts_call
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.model_clients import ModelClients, recording_path
@@ -227,8 +229,9 @@ class RowMapping:
 
     async def _run(self, ask: Callable[[Quote], Awaitable[str]], watcher: Watcher) -> MapResult:
         plan = self.plan
-        sink = await asyncio.to_thread(self._sink)  # a URL may take a while
         async with AsyncExitStack() as open_ones:
+            open_ones.callback(self._ended.set)  # after all that is opened below has been closed
+            sink = await asyncio.to_thread(self._sink)  # a URL may take a while
             asker = await self._asker()
             open_ones.push_async_callback(asker.close)
             store = AnswerStore(self._cache_path(), plan.terms.model)
@@ -240,7 +243,6 @@ class RowMapping:
                 ledger = await asyncio.to_thread(Ledger, store.path)
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)
-            open_ones.callback(self._ended.set)
             if name := self._options.get("name"):
                 template = str(self._given[0]) if isinstance(self._given[0], str) else ""
                 await open_ones.enter_async_context(noted(store.path, name, job, template))
@@ -335,41 +337,58 @@ class RowMapping:
         result: MapResult = running.result()
         return result
 
+    @marks_own_code
     def wait_sync(self, watcher: Watcher | None = None) -> MapResult:
-        """Run the map, blocking; also where a loop runs on this thread."""
+        """Run the map, blocking; also where a loop runs on this thread.
+
+        Raises:
+            KeyboardInterrupt: the person interrupted; the run has been stopped.
+        """
         watcher = watcher or self._asking.watcher(True)
-        asked: queue.SimpleQueue[tuple[Quote, Future[str]] | None] = queue.SimpleQueue()
+        asked: _Asked = queue.Queue()
 
         async def ask(quote: Quote) -> str:
             decided: Future[str] = Future()
             asked.put((quote, decided))
             return await asyncio.wrap_future(decided)
 
-        running = self._asking.session.engine.spawn(self._run(ask, watcher))
-        running.add_done_callback(lambda _: asked.put(None))
-        try:
-            while True:
-                try:
-                    question = asked.get(timeout=INTERVAL)
-                except queue.Empty:
-                    watcher.draw()
-                    continue
-                if question is None:
-                    break
-                quote, decided = question
-                host = self._asking.host()
-                refusal = self._refusal(quote)
-                decided.set_result(
-                    refusal or _decision(quote, host.answer_blocking(_question(quote)))
-                )
-        except BaseException:
-            running.cancel()
-            self._ended.wait(_CLEAN_UP)
-            raise
-        finally:
-            watcher.end()
+        pressed = threading.Event()
+        with interrupts_call(pressed.set):
+            running = self._asking.session.engine.spawn(self._run(ask, watcher))
+            running.add_done_callback(lambda _: asked.put(None))
+            try:
+                self._answer(asked, watcher, pressed)
+            except BaseException:
+                running.cancel()
+                self._ended.wait(_CLEAN_UP)
+                raise
+            finally:
+                watcher.end()
+        if pressed.is_set():  # as the run ended: what follows is to stop too
+            raise KeyboardInterrupt
         result: MapResult = running.result()
         return result
+
+    def _answer(self, asked: "_Asked", watcher: Watcher, pressed: threading.Event) -> None:
+        """Draw and answer the run's questions on this thread until the run has ended.
+
+        Raises:
+            KeyboardInterrupt: the person interrupted.
+        """
+        while not pressed.is_set():
+            try:
+                question = asked.get(timeout=INTERVAL)
+            except queue.Empty:
+                watcher.draw()
+                continue
+            if question is None:
+                return
+            quote, decided = question
+            answered = self._refusal(quote) or _decision(
+                quote, self._asking.host().answer_blocking(_question(quote))
+            )
+            decided.set_result(answered)
+        raise KeyboardInterrupt
 
     async def _decide(self, quote: Quote) -> str:
         """Return one of `CHOICES`, or why nobody was asked."""
@@ -406,6 +425,8 @@ def _decision(quote: Quote, answer: Answer) -> str:
     return _CHOICES.get(answer.decision, SAMPLE_ONLY)
 
 
+# What the run asks the waiting thread; None where it has ended.
+_Asked: TypeAlias = queue.Queue[tuple[Quote, Future[str]] | None]
 _CHOICES = {"approve": GO_ON, "deny": SAMPLE_ONLY, "abort": STOP}
 
 

@@ -89,7 +89,8 @@ class Template:
     def __init__(self, text: str) -> None:
         pieces, end = [""], 0
         columns: list[str] = []
-        for found in _MARKER.finditer(text):
+        # Behind the last braces nothing ends: looking on from each "{{" there would take long.
+        for found in _MARKER.finditer(text, 0, text.rfind("}}") + 2):
             pieces[-1] += text[end : found.start()]
             end = found.end()
             if found[1]:

@@ -23,7 +23,7 @@ _FORMAT_START = getattr(tokenize, "FSTRING_START", -1)
 _FORMAT_END = getattr(tokenize, "FSTRING_END", -1)
 _DEFINITIONS = ("class", "function", "method", "property", "interface", "enum", "struct")
 _BEGINS_DEFINITION = re.compile(r"\s*(@|async\s+def\b|def\b|class\b)")
-_BEHIND = re.compile(r"[ \t]*[;,]?[ \t]*((#|//).*|/\*((?!\*/).)*\*/)?[ \t]*$")
+_BEHIND = re.compile(r"[ \t]*+[;,]?[ \t]*+((#|//).*|/\*((?!\*/).)*+\*/)?[ \t]*+$")
 _HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comments begin with #
 _HASH_COMMENT = re.compile(r"[ \t]*#(?!!|.*coding[:=])")  # the others are about the file
 _COMMENT = re.compile(r"[ \t]*(//|#\[)")  # #[...] are Rust's attributes

@@ -1,6 +1,9 @@
 """Measures one prompt over many rows: rows a second and CPU a row, a server 200 ms away.
 
-    python benchmarks/measures/mapping.py SUBJECT [ROWS]
+    python benchmarks/measures/mapping.py SUBJECT ROWS
+    python benchmarks/measures/mapping.py SUBJECT,SUBJECT ROWS ROUNDS
+
+The second form measures the subjects in turn, and prints medians and their ratios to the first.
 
 The server is a process of its own. SUBJECT is ``aiohttp`` (posts bytes and parses the answers, and
 nothing else), ``openai`` (AsyncOpenAI as its documentation shows it, with a typed answer),
@@ -19,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 import pydantic
 
@@ -73,18 +77,20 @@ def run_aiohttp(address: str) -> Callable[[range], None]:
     head, tail = json.dumps(request(0)).split(json.dumps(PROMPT + text(0)))
     loop = asyncio.new_event_loop()
 
-    async def connect() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-
-    session = loop.run_until_complete(connect())
     headers = {"content-type": "application/json", "authorization": "Bearer x"}
 
-    async def ask(number: int) -> None:
-        data = (head + json.dumps(PROMPT + text(number)) + tail).encode()
-        async with session.post(f"{address}/responses", data=data, headers=headers) as reply:
-            json.loads(await reply.read())
+    async def run(numbers: range) -> None:
+        async def ask(number: int) -> None:
+            data = (head + json.dumps(PROMPT + text(number)) + tail).encode()
+            async with session.post(f"{address}/responses", data=data, headers=headers) as reply:
+                json.loads(await reply.read())
 
-    return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
+        # Connects anew each time, as a map does.
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            await side_by_side(ask, numbers)
+
+    return lambda numbers: loop.run_until_complete(run(numbers))
 
 
 def run_openai(address: str) -> Callable[[range], None]:
@@ -174,9 +180,8 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main() -> None:
+def measure(subject: str, count: int) -> None:
     """Run the subject once with few rows and once with all; print its figures."""
-    subject, count = sys.argv[1], int(sys.argv[2])
     server = far_server()
     address = next(server)
     run = SUBJECTS[subject](address)
@@ -194,8 +199,9 @@ def main() -> None:
     part = max(1, len(came) // 10)
     figures = {
         "rows_s": count / wall,
-        "cpu_ms": cpu / count * 1e3,
         # Without the first thousand, in which the number in flight still grows.
+        "steady_s": (len(came) - 2) * 1000 / (came[-1] - came[1]),
+        "cpu_ms": cpu / count * 1e3,
         "growth": (came[-1] - came[-1 - part]) / (came[1 + part] - came[1]),
         "memory_mb": memory() - before,
         # The same rows once more: all have answers.
@@ -205,4 +211,33 @@ def main() -> None:
     os._exit(0)  # connections that are open would only be complained of
 
 
-main()
+def compare(subjects: list[str], count: int, rounds: int) -> None:
+    """Measure the subjects in turn, each time in a process of its own; print the medians."""
+    taken: dict[str, list[dict]] = {subject: [] for subject in subjects}
+    for _ in range(rounds):
+        for subject in subjects:
+            command = [sys.executable, __file__, subject, str(count)]
+            output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+            taken[subject].append(json.loads(output))
+            print(subject, output.decode().strip(), file=sys.stderr, flush=True)
+    print("| | rows/s | steady | CPU a row | rows/s over", subjects[0], "|\n|---|---|---|---|---|")
+    for subject, figures in taken.items():
+        rate, steady, cpu = (
+            [each[name] for each in figures] for name in ("rows_s", "steady_s", "cpu_ms")
+        )
+        ratios = [
+            one["rows_s"] / first["rows_s"]
+            for one, first in zip(figures, taken[subjects[0]], strict=True)
+        ]
+        print(
+            f"| {subject} | {median(rate):,.0f} | {median(steady):,.0f} | {median(cpu):.2f} ms | "
+            f"{median(ratios):.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    named, number, *rounds = sys.argv[1:]
+    if rounds:
+        compare(named.split(","), int(number), int(rounds[0]))
+    else:
+        measure(named, int(number))

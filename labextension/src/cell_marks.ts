@@ -4,8 +4,8 @@ import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
 import { Refusal } from './document.js';
 import { drawDiff } from './draw.js';
-import { make, makeButton } from './elements.js';
-import { showInvisible } from './plain.js';
+import { keepKeys, make, makeButton, makeButtons } from './elements.js';
+import { countChanges, showInvisible } from './plain.js';
 import { restoreCells, type Way } from './rewind.js';
 import { trans } from './translation.js';
 
@@ -57,15 +57,12 @@ export class CellMarks {
   private _draw({ way, diff }: CellChange): HTMLElement {
     const made = way.wanted === null;
     const words = made ? trans.__('Made by the agent') : trans.__('Changed by the agent');
-    const node = make('section', 'am-mark');
-    node.dataset.lmSuppressShortcuts = 'true'; // Enter would edit the cell
+    const node = make('div', 'am-mark');
+    node.setAttribute('role', 'group');
+    keepKeys(node);
     node.setAttribute('aria-label', words);
     const fold = make('details', '');
-    const summary = make('summary', '');
-    const lines = diff.split('\n');
-    const count = (sign: string): number => lines.filter(line => line.startsWith(sign)).length;
-    summary.textContent = `${words} · +${count('+')} −${count('-')}`;
-    fold.append(summary);
+    fold.append(make('summary', '', `${words} · ${countChanges(diff)}`));
     fold.addEventListener('toggle', () => {
       if (fold.open && fold.childElementCount === 1) {
         fold.append(drawDiff(diff, words));
@@ -74,8 +71,7 @@ export class CellMarks {
     const said = make('p', 'am-review-said');
     said.setAttribute('role', 'status');
     const about = showInvisible(`${words}, ${(way.now ?? '').split('\n')[0]!.slice(0, 60)}`);
-    const buttons = make('div', 'am-panel-buttons');
-    buttons.append(
+    const buttons = makeButtons(
       makeButton(trans.__('Keep'), about, () => this._settle(way.cell, 'kept')),
       makeButton(trans.__('Revert'), about, () => {
         const why = this._revert(way);

@@ -73,6 +73,23 @@ function changeLook(look: Look, codes: string): Look {
   return { fg, bg, on };
 }
 
+/** The terminal's own sixteen, as JupyterLab has them. */
+const OWN = (
+  '#3e424d #e75c58 #00a250 #b27d12 #208ffb #d160c4 #60c6c8 #c5c1b4 ' +
+  '#282c36 #b22b31 #007427 #ba7800 #0065ca #a03196 #258f8f #a1a6b2'
+).split(' ');
+const GREYS: Colour[] = [0, 7, 8, 15];
+
+/** Classes and colours as CSS, "" for none; what could be too faint is drawn nearer to the text's colour. */
+export function styleOf({ fg, bg, on }: Look): { names: string[]; colour: string; background: string } {
+  const css = (colour: Colour): string => (typeof colour === 'number' ? OWN[colour]! : (colour ?? ''));
+  const names = on.map(name => `am-${name}`);
+  if (fg !== null) {
+    names.push(typeof fg === 'string' || GREYS.includes(fg) ? 'am-fg-faint' : 'am-fg');
+  }
+  return { names, colour: css(fg), background: css(bg) };
+}
+
 /** One of the sixteen, whose dark half begins at code `dark` and whose bright one at `bright`. */
 function ownColour(code: number, dark: number, bright: number): number | null {
   if (code >= dark && code <= dark + 7) {

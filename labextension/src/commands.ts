@@ -3,16 +3,13 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker, NotebookPanel, Output } from '@jupyterlab/notebook';
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
-import { agentIcon } from './icon.js';
+import { findCell, OPEN_QUESTION } from './elements.js';
 import { makePrompt } from './failures.js';
+import { agentIcon } from './icon.js';
+import { trans } from './translation.js';
 import type { Run, Work } from './work.js';
 
-export const CATEGORY = 'Agent';
 export const FIX = 'fix-error';
-const OPEN = '.agm-question:not([data-answered])';
-const FOOT = '.am-foot';
 type Shell = JupyterFrontEnd['shell'];
 
 interface Action {
@@ -28,10 +25,9 @@ export function addCommands(
   { commands, shell }: JupyterFrontEnd,
   tracker: INotebookTracker,
   work: Work,
-  trans: TranslationBundle,
   variablesOf: (panel: NotebookPanel) => Promise<string[]>
 ): string[] {
-  const actions = actionsOf(shell, tracker, work, trans, variablesOf);
+  const actions = actionsOf(shell, tracker, work, variablesOf);
   return Object.entries(actions).map(([name, { label, caption, run, applies }]) => {
     const id = `agent-magics:${name}`;
     // It has a button in the toolbar of each cell, which shows only where it has failed.
@@ -45,10 +41,9 @@ function actionsOf(
   shell: Shell,
   tracker: INotebookTracker,
   work: Work,
-  trans: TranslationBundle,
   variablesOf: (panel: NotebookPanel) => Promise<string[]>
 ): { [name: string]: Action } {
-  const hasQuestion = (): boolean => work.questions > 0 || document.querySelector(OPEN) !== null;
+  const hasQuestion = (): boolean => work.questions > 0 || document.querySelector(OPEN_QUESTION) !== null;
   const isAtWork = (): boolean => work.runs.length > 0;
   const hasNotebook = (): boolean => tracker.currentWidget !== null;
   return {
@@ -125,25 +120,20 @@ function actionsOf(
 export function goToWork(shell: Shell, work: Work): void {
   const waiting = work.runs.find(run => run.questions > 0) ?? work.runs[0];
   if (waiting !== undefined) {
-    goToRun(shell, waiting);
+    goToCell(shell, waiting);
   } else {
-    showQuestion(document.querySelector<HTMLElement>(OPEN));
+    showQuestion(document.querySelector<HTMLElement>(OPEN_QUESTION));
   }
 }
 
-/** Show a run's notebook, and in it the open question, or else the cell. */
-export function goToRun(shell: Shell, { panel, cell }: Run): void {
-  goToCell(shell, panel, cell);
-}
-
 /** Show a notebook, and in it the open question of a cell, or else the cell. */
-export function goToCell(shell: Shell, panel: NotebookPanel, cell: string): void {
+export function goToCell(shell: Shell, { panel, cell }: Pick<Run, 'panel' | 'cell'>): void {
   if (panel.isDisposed) {
     return;
   }
   shell.activateById(panel.id);
-  const widget = panel.content.widgets.find(({ model }) => model.id === cell);
-  const question = widget?.node.querySelector<HTMLElement>(OPEN);
+  const widget = findCell(panel, cell);
+  const question = widget?.node.querySelector<HTMLElement>(OPEN_QUESTION);
   if (question) {
     showQuestion(question);
   } else {
@@ -158,7 +148,7 @@ function showQuestion(question: HTMLElement | null): void {
 
 /** Answer the question in focus: nothing is answered that the person may not be looking at. */
 function answer(decision: string, shell: Shell, work: Work): void {
-  const question = document.activeElement?.closest(OPEN);
+  const question = document.activeElement?.closest(OPEN_QUESTION);
   if (question) {
     question.querySelector<HTMLElement>(`[data-decision=${decision}]`)?.click();
   } else {
@@ -176,9 +166,8 @@ function inFoot(
   if (run === undefined) {
     return null;
   }
-  goToRun(shell, run);
-  const widget = run.panel.content.widgets.find(({ model }) => model.id === run.cell);
-  return widget?.node.querySelector<HTMLElement>(`${FOOT} ${what}`) ?? null;
+  goToCell(shell, run);
+  return findCell(run.panel, run.cell)?.node.querySelector<HTMLElement>(`.am-foot ${what}`) ?? null;
 }
 
 function insertBelow(panel: NotebookPanel | null, source: string): void {

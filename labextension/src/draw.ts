@@ -20,10 +20,11 @@ import type {
   UsageItem
 } from './items.js';
 import { asJson } from './items.js';
-import { drawTable } from './table.js';
-import { colouredRuns, type Run } from './colours.js';
+import { colouredRuns, styleOf, type Run } from './colours.js';
+import { keepKeys, make, makeButton } from './elements.js';
 import { drawMarkdown } from './markdown.js';
 import {
+  PICTURES,
   codeOf,
   countFiles,
   countLines,
@@ -33,6 +34,7 @@ import {
   prettyArguments,
   showInvisible
 } from './plain.js';
+import { drawTable } from './table.js';
 import { trans } from './translation.js';
 
 /** Longer outputs start folded, so that a turn can be read at a glance. */
@@ -73,8 +75,6 @@ export const CHANGES = 'agent-magics-changes';
 
 /** How the Stop button of a sub-agent's row tells that it was pressed. */
 export const STOP_AGENT = 'agent-magics-stop-agent';
-
-const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /**
  * Draw one item.
@@ -156,10 +156,9 @@ function drawSources(sources: Source[]): HTMLElement {
       line.textContent = words;
     } else {
       const link = make('a', '', words || url);
-      link.setAttribute('href', url);
-      link.setAttribute('title', url);
-      link.setAttribute('target', '_blank');
-      link.setAttribute('rel', 'noopener noreferrer');
+      link.href = link.title = url;
+      link.target = '_blank';
+      link.rel = 'noopener noreferrer';
       line.append(link);
     }
     items.append(line);
@@ -224,13 +223,11 @@ async function drawTool(
 
 /** A sub-agent's row with its button; a page without a line to the kernel hides it. */
 function withStop(card: HTMLElement, item: ToolItem): HTMLElement {
-  const stop = make('button', 'am-stop', trans.__('Stop')) as HTMLButtonElement;
-  stop.type = 'button';
-  stop.setAttribute('aria-label', trans.__('Stop %1', item.name));
-  stop.dataset.lmSuppressShortcuts = 'true'; // Enter would edit the cell
-  stop.addEventListener('click', () => {
+  const stop = makeButton(trans.__('Stop'), item.name, () => {
     stop.dispatchEvent(new CustomEvent(STOP_AGENT, { bubbles: true, detail: item.stop }));
   });
+  stop.classList.add('am-stop');
+  keepKeys(stop);
   const row = make('div', 'am-row');
   row.append(card, stop);
   return row;
@@ -368,8 +365,7 @@ function drawPicture(item: PictureItem, data: IRenderMime.IMimeModel['data']): H
   if (type === undefined) {
     return make('div', 'am-empty', `[${words}]`);
   }
-  const picture = document.createElement('img');
-  picture.className = 'am-picture';
+  const picture = make('img', 'am-picture');
   picture.src = `data:${type};base64,${data[type]}`;
   picture.alt = words;
   return picture;
@@ -435,17 +431,10 @@ function drawUnknown(item: UnknownItem): HTMLElement {
 function drawOutput(runs: Run[], name: string): HTMLElement {
   const pre = drawPre('', trans.__('Output of %1', name));
   for (const { text, look } of runs) {
-    const span = make('span', look.on.map(name => `am-${name}`).join(' '), text);
-    if (look.fg !== null) {
-      span.classList.add('am-fg');
-    }
-    for (const [kind, colour] of [['fg', look.fg], ['bg', look.bg]] as const) {
-      if (typeof colour === 'number') {
-        span.classList.add(`am-${kind}-${colour}`);
-      } else if (colour !== null) {
-        span.style.setProperty(kind === 'fg' ? '--am-fg' : 'background-color', colour);
-      }
-    }
+    const { names, colour, background } = styleOf(look);
+    const span = make('span', names.join(' '), text);
+    span.style.setProperty('--am-fg', colour);
+    span.style.backgroundColor = background;
     pre.append(span);
   }
   return pre;
@@ -455,7 +444,7 @@ function drawPre(text: string, label: string): HTMLElement {
   const pre = make('pre', 'am-pre', text);
   // Long ones scroll; the keyboard can only scroll what can be focused.
   pre.tabIndex = 0;
-  pre.setAttribute('role', 'region');
+  pre.setAttribute('role', 'group');
   pre.setAttribute('aria-label', label);
   return pre;
 }
@@ -466,21 +455,12 @@ function fold(
   body: HTMLElement,
   open = false
 ): HTMLDetailsElement {
-  const details = document.createElement('details');
+  const details = make('details', '');
   details.dataset.key = key;
   details.dataset.initial = String(open);
   details.open = open;
-  const summary = document.createElement('summary');
+  const summary = make('summary', '');
   summary.append(...head);
   details.append(summary, body);
   return details;
-}
-
-function make(tag: string, className: string, text = ''): HTMLElement {
-  const element = document.createElement(tag);
-  if (className !== '') {
-    element.className = className;
-  }
-  element.textContent = text;
-  return element;
 }

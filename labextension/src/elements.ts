@@ -1,4 +1,9 @@
-/** Makes elements whose words are always plain text. */
+/** Makes elements whose words are always plain text; finds what is ours in a notebook. */
+
+import type { NotebookPanel } from '@jupyterlab/notebook';
+
+/** A question that waits for its answer. */
+export const OPEN_QUESTION = '.agm-question:not([data-answered])';
 
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
@@ -13,13 +18,32 @@ export function make<K extends keyof HTMLElementTagNameMap>(
 
 /** @param about - what it acts on, for those who hear the button without its surroundings. */
 export function makeButton(label: string, about: string, act: () => void): HTMLButtonElement {
-  const made = make('button', 'am-panel-button', label);
+  const made = make('button', 'am-button', label);
   made.type = 'button';
   made.addEventListener('click', act);
   if (about) {
     made.setAttribute('aria-label', `${label}: ${about}`);
   }
   return made;
+}
+
+export function makeButtons(...made: HTMLElement[]): HTMLElement {
+  const line = make('div', 'am-buttons');
+  line.append(...made);
+  return line;
+}
+
+/** Keep the notebook's own keys (Enter edits the cell, Esc leaves it) from an element of ours. */
+export function keepKeys(node: HTMLElement): void {
+  node.dataset.lmSuppressShortcuts = 'true';
+}
+
+/** The cell of an id as it is drawn. */
+export function findCell(
+  { content }: NotebookPanel,
+  id: string
+): NotebookPanel['content']['widgets'][number] | undefined {
+  return content.widgets.find(({ model }) => model.id === id);
 }
 
 /** A list that keeps its rows, and the focus in them, as long as what they show stays the same. */

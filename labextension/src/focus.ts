@@ -2,14 +2,15 @@
 
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
+import { OPEN_QUESTION } from './elements.js';
+
 /** How a question tells that it was answered while it had the focus. */
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
-const KEEPS_KEYS = 
+const KEEPS_KEYS =
   ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark)[data-lm-suppress-shortcuts]';
 /** Those without a field, in which nothing is typed. */
 const BUTTONS = '.am-stop, .am-review, .am-mark';
-const OPEN = `${QUESTION}:not([data-answered])`;
 
 interface Place {
   panel: NotebookPanel;
@@ -51,7 +52,7 @@ export function keepPlace(tracker: INotebookTracker): void {
     true
   );
   document.addEventListener(ANSWERED, () => {
-    const next = document.querySelector<HTMLElement>(OPEN);
+    const next = document.querySelector<HTMLElement>(OPEN_QUESTION);
     const back = place;
     if (next !== null) {
       next.focus();

@@ -1,6 +1,8 @@
 /** Keeps the newest output of a running cell in sight, until the reader scrolls away. */
 
 import type { NotebookPanel } from '@jupyterlab/notebook';
+
+import { findCell, makeButton } from './elements.js';
 import { trans } from './translation.js';
 
 /** Milliseconds in which a scroll belongs to what the reader just did. */
@@ -14,18 +16,15 @@ const INPUTS = ['wheel', 'touchmove', 'keydown', 'pointerdown', 'pointermove'] a
 /** Follows one cell of a notebook at a time: the one that began last. */
 export class Follow {
   constructor(private _panel: NotebookPanel) {
-    this._button.type = 'button';
-    this._button.className = 'am-follow';
-    this._button.textContent = `↓ ${trans.__('Follow')}`;
+    this._button.classList.add('am-follow');
     this._button.title = trans.__('Show the newest output of the agent, and keep it in sight');
     this._button.hidden = true;
-    this._button.addEventListener('click', () => this._resume());
     this._resized = new ResizeObserver(() => this._keep());
   }
 
   /** Follow a cell whose agent is at work, if the reader sees it now. */
   begin(id: string): void {
-    const cell = this._panel.content.widgets.find(({ model }) => model.id === id)?.node;
+    const cell = findCell(this._panel, id)?.node;
     if (cell === undefined || cell === this._cell) {
       return;
     }
@@ -46,7 +45,7 @@ export class Follow {
   /** The turn has ended; its last outputs are still to come. */
   end(id: string): void {
     const cell = this._cell;
-    if (cell !== null && this._panel.content.widgets.some(w => w.model.id === id && w.node === cell)) {
+    if (cell !== null && findCell(this._panel, id)?.node === cell) {
       this._button.hidden = true;
       setTimeout(() => cell === this._cell && this._leave(), LAST);
     }
@@ -106,7 +105,7 @@ export class Follow {
     }
   };
 
-  private _button = document.createElement('button');
+  private _button = makeButton(`↓ ${trans.__('Follow')}`, '', () => this._resume());
   private _resized: ResizeObserver;
   private _cell: HTMLElement | null = null;
   private _scroller: HTMLElement | null = null;

@@ -2,7 +2,7 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
-import { make } from './elements.js';
+import { findCell, keepKeys, make, makeButton, OPEN_QUESTION } from './elements.js';
 import { dollars, numeral } from './plain.js';
 import { trans } from './translation.js';
 
@@ -41,7 +41,7 @@ const SAFE = ':not(.agm-dangerous)';
 type Say = (data: { [key: string]: Json }) => void;
 
 /** A question that can be answered by a click; forms of servers are filled in one by one. */
-const OPEN = '.agm-question:not([data-answered]):not(.agm-form)';
+const OPEN = `${OPEN_QUESTION}:not(.agm-form)`;
 
 /** The feet of one notebook's cells; nothing of them is in the document. */
 export class Feet {
@@ -105,7 +105,7 @@ export class Feet {
   }
 
   private _place(cell: string, foot: Foot): void {
-    const widget = this._panel.content.widgets.find(({ model }) => model.id === cell);
+    const widget = findCell(this._panel, cell);
     if (widget === undefined) {
       foot.remove();
       this._feet.delete(cell);
@@ -118,7 +118,7 @@ export class Feet {
 }
 
 class Foot {
-  readonly node = make('section', 'am-foot');
+  readonly node = make('div', 'am-foot');
   isOver = false;
 
   constructor(
@@ -127,9 +127,9 @@ class Foot {
     private _leave: () => void,
     private _save: () => void
   ) {
+    this.node.setAttribute('role', 'group');
     this.node.setAttribute('aria-label', trans.__('Agent at work'));
-    // The notebook's own keys (Enter edits the cell, Esc leaves it) must not take ours.
-    this.node.dataset.lmSuppressShortcuts = 'true';
+    keepKeys(this.node);
     this._doing.setAttribute('role', 'status');
     this._field.type = 'text';
     this._field.placeholder = trans.__('Add a message: Enter now, Alt+Enter after the answer');
@@ -138,7 +138,7 @@ class Foot {
       trans.__('Add a message. Enter: now. Alt+Enter: after the answer')
     );
     this._field.addEventListener('keydown', event => this._onKey(event));
-    const stop = button(trans.__('Stop'), () => this._send('stop', {}));
+    const stop = makeButton(trans.__('Stop'), '', () => this._send('stop', {}));
     stop.classList.add('am-foot-stop');
     const line = make('div', 'am-foot-line');
     line.append(this._doing, this._phase, this._spent);
@@ -146,8 +146,8 @@ class Foot {
     more.append(this._field, stop);
     this._bar.append(
       this._asked,
-      button('', () => this._answerAll('approve')),
-      button('', () => this._answerAll('deny'))
+      makeButton('', '', () => this._answerAll('approve')),
+      makeButton('', '', () => this._answerAll('deny'))
     );
     this._advice.setAttribute('role', 'status');
     this.node.append(line, this._advice, this._bar, this._queue, more);
@@ -188,7 +188,7 @@ class Foot {
     words.setAttribute('role', 'status');
     this._kept.push(words);
     this.node.setAttribute('aria-label', trans.__('Words that were not sent'));
-    this.node.replaceChildren(...this._kept, button(trans.__('Put away'), () => this.remove()));
+    this.node.replaceChildren(...this._kept, makeButton(trans.__('Put away'), '', () => this.remove()));
   }
 
   remove(): void {
@@ -280,8 +280,7 @@ class Foot {
       ),
       ...queued.map(({ id, text }) => {
         const row = make('li', 'am-foot-queued');
-        const remove = button(trans.__('Remove'), () => this._send('drop', { id }));
-        remove.setAttribute('aria-label', trans.__('Remove: %1', text));
+        const remove = makeButton(trans.__('Remove'), text, () => this._send('drop', { id }));
         row.append(make('span', 'am-foot-words', trans.__('Next: %1', text)), remove);
         return row;
       })
@@ -295,7 +294,7 @@ class Foot {
   private _bar = make('div', 'am-foot-line');
   private _asked = make('span', 'am-foot-doing');
   private _queue = make('ul', 'am-foot-queue');
-  private _field = make('input', 'am-foot-field');
+  private _field = make('input', 'am-field');
   private _kept: HTMLElement[] = [];
   private _data: FootData | null = null;
   private _shown = '';
@@ -309,11 +308,4 @@ export function seconds(value: number): string {
   const minutes = Math.floor(whole / 60);
   const rest = (whole % 60).toLocaleString(undefined, { minimumIntegerDigits: minutes ? 2 : 1 });
   return minutes ? trans.__('%1 min %2 s', numeral(minutes), rest) : trans.__('%1 s', rest);
-}
-
-function button(label: string, act: () => void): HTMLButtonElement {
-  const made = make('button', 'am-foot-button', label);
-  made.type = 'button';
-  made.addEventListener('click', act);
-  return made;
 }

@@ -13,7 +13,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { IAgentMagics, PageTools } from './api.js';
 import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
-import { addCommands, CATEGORY, FIX, goToCell, goToRun, goToWork } from './commands.js';
+import { addCommands, FIX, goToCell, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
 import { CHANGES, STOP_AGENT } from './draw.js';
 import { Elsewhere } from './elsewhere.js';
@@ -24,7 +24,7 @@ import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
 import { settleAll } from './settle.js';
 import { StatusItem } from './status.js';
-import { translate } from './translation.js';
+import { trans, translate } from './translation.js';
 import { type Run, Work } from './work.js';
 
 export * from './api.js';
@@ -54,7 +54,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
     tracker: INotebookTracker,
     translator: ITranslator | null
   ): IAgentMagics => {
-    translate((translator ?? nullTranslator).load('agent_magics'));
+    translate((translator ?? nullTranslator).load('agent_magics')); // the other plugins come later
     const tools = new PageTools();
     const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
@@ -86,18 +86,17 @@ const commands: JupyterFrontEndPlugin<void> = {
   id: 'agent-magics:commands',
   description: 'Commands, shortcuts, the status bar and notifications of agents.',
   autoStart: true,
-  requires: [INotebookTracker],
-  optional: [ICommandPalette, IStatusBar, ITranslator],
+  requires: [INotebookTracker, IAgentMagics],
+  optional: [ICommandPalette, IStatusBar],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
+    _: IAgentMagics,
     palette: ICommandPalette | null,
-    bar: IStatusBar | null,
-    translator: ITranslator | null
+    bar: IStatusBar | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('agent_magics');
-    for (const command of addCommands(app, tracker, work, trans, variablesOf)) {
-      palette?.addItem({ command, category: CATEGORY });
+    for (const command of addCommands(app, tracker, work, variablesOf)) {
+      palette?.addItem({ command, category: trans.__('Agent') });
     }
     const watch = ({ sessionContext }: NotebookPanel): void => {
       sessionContext.iopubMessage.connect((_, { header }) => {
@@ -115,7 +114,7 @@ const commands: JupyterFrontEndPlugin<void> = {
       isActive: () => work.runs.length > 0,
       activeStateChanged: work.changed
     });
-    callAttention(work, run => goToRun(app.shell, run));
+    callAttention(work, run => goToCell(app.shell, run));
   }
 };
 
@@ -139,38 +138,28 @@ const panel: JupyterFrontEndPlugin<void> = {
   id: 'agent-magics:panel',
   description: 'The panel of agents and conversations, and the agents in the list of what runs.',
   autoStart: true,
-  requires: [INotebookTracker],
-  optional: [ICommandPalette, IRunningSessionManagers, ITranslator],
+  requires: [INotebookTracker, IAgentMagics],
+  optional: [ICommandPalette, IRunningSessionManagers],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
+    _: IAgentMagics,
     palette: ICommandPalette | null,
-    running: IRunningSessionManagers | null,
-    translator: ITranslator | null
+    running: IRunningSessionManagers | null
   ): void => {
-    const trans = (translator ?? nullTranslator).load('agent_magics');
     const placeOf = (panel: NotebookPanel | null): Place | null =>
       around.places.find(place => place.panel !== null && place.panel === panel) ?? null;
-    const isOpen = (kernel: string): boolean => {
-      let found = false;
-      tracker.forEach(({ sessionContext }) => {
-        found ||= sessionContext.session?.kernel?.id === kernel;
-      });
-      return found;
-    };
+    const isOpen = (kernel: string): boolean =>
+      tracker.find(({ sessionContext }) => sessionContext.session?.kernel?.id === kernel) !== undefined;
     const elsewhere = new Elsewhere(app.serviceManager, around, isOpen);
-    const widget = new AgentsPanel(
-      around,
-      {
-        go: ({ panel, path }, cell) =>
-          panel === null
-            ? void app.commands.execute('docmanager:open', { path })
-            : goToCell(app.shell, panel, cell),
-        current: () => placeOf(tracker.currentWidget),
-        look: looking => elsewhere.look(looking)
-      },
-      trans
-    );
+    const widget = new AgentsPanel(around, {
+      go: ({ panel, path }, cell) =>
+        panel === null
+          ? void app.commands.execute('docmanager:open', { path })
+          : goToCell(app.shell, { panel, cell }),
+      current: () => placeOf(tracker.currentWidget),
+      look: looking => elsewhere.look(looking)
+    });
     app.shell.add(widget, 'right', { rank: 900 });
     const command = 'agent-magics:panel';
     app.commands.addCommand(command, {
@@ -182,11 +171,11 @@ const panel: JupyterFrontEndPlugin<void> = {
       },
       isEnabled: () => true
     });
-    palette?.addItem({ command, category: CATEGORY });
+    palette?.addItem({ command, category: trans.__('Agent') });
     if (running !== null) {
       const stop = ({ panel, cell }: Run): void =>
         placeOf(panel)?.line.send({ type: 'stop', cell });
-      addRunning(running, work, trans, run => goToRun(app.shell, run), stop);
+      addRunning(running, work, run => goToCell(app.shell, run), stop);
     }
   }
 };

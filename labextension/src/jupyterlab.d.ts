@@ -27,7 +27,6 @@ declare module '@jupyterlab/application' {
     execute(id: string, args?: object): Promise<unknown>;
     notifyCommandChanged(id?: string): void;
     hasCommand(id: string): boolean;
-    execute(id: string): Promise<unknown>;
   }
 
   export interface JupyterFrontEnd {
@@ -269,7 +268,6 @@ declare module '@jupyterlab/notebook' {
     readonly anyMessage: ISignal<Kernel, { msg: Message; direction: 'send' | 'recv' }>;
     readonly status: string;
     createComm(target: string, id?: string): Comm;
-    requestComplete(content: { code: string; cursor_pos: number }): Promise<Message>;
     sendControlMessage(message: unknown, expectReply?: boolean): Future;
     requestExecute(content: {
       code: string;
@@ -306,6 +304,7 @@ declare module '@jupyterlab/notebook' {
           readonly length: number;
           readonly changed: ISignal<unknown, unknown>;
           get(index: number): CellModel;
+          [Symbol.iterator](): IterableIterator<CellModel>;
         };
       };
     };
@@ -328,6 +327,7 @@ declare module '@jupyterlab/notebook' {
   export interface INotebookTracker {
     readonly widgetAdded: ISignal<INotebookTracker, NotebookPanel>;
     readonly currentWidget: NotebookPanel | null;
+    find(is: (panel: NotebookPanel) => boolean): NotebookPanel | undefined;
     forEach(action: (panel: NotebookPanel) => void): void;
   }
 

@@ -38,7 +38,7 @@ export class Line {
   /** Knock at a kernel that may be running since long, whatever it does now. */
   async begin(): Promise<void> {
     const answered = await within(INFO_LIMIT, this.kernel.info);
-    if (this._isDisposed) {
+    if (this._isDisposed || this._isGone) {
       return;
     }
     const comm = this.kernel.createComm(TARGET);
@@ -54,14 +54,14 @@ export class Line {
 
   /** Ask to be let in: a kernel with agent_magics says welcome, others close the comm. */
   knock(): void {
-    if (!this.isOpen && !this._isDisposed) {
+    if (!this.isOpen && !this._isDisposed && !this._isGone) {
       this._knock(this.kernel.createComm(TARGET));
     }
   }
 
   send(data: Data): void {
     const comm = this._comm;
-    if (comm === null || comm.isDisposed) {
+    if (comm === null || comm.isDisposed || this._isGone) {
       return;
     }
     if (comm.subshellId) {
@@ -99,14 +99,17 @@ export class Line {
   dispose(): void {
     this._isDisposed = true;
     this.kernel.iopubMessage.disconnect(this._onMessage, this);
-    if (!this.kernel.isDisposed) {
-      this.send({ type: 'bye' });
-    }
+    this.send({ type: 'bye' });
     this._comm = null;
   }
 
+  /** To a kernel that has ended nothing can be sent: JupyterLab throws. */
+  private get _isGone(): boolean {
+    return this.kernel.isDisposed || this.kernel.status === 'dead';
+  }
+
   private _knock(comm: Comm): void {
-    if (this.isOpen || this._isDisposed || comm.isDisposed) {
+    if (this.isOpen || this._isDisposed || comm.isDisposed || this._isGone) {
       return;
     }
     this._comms.set(comm.commId, comm);

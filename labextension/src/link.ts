@@ -163,15 +163,9 @@ export class Link {
 
   /** The conversation that the notebook's last output of an agent names. */
   private _conversation(): string {
-    const { cells } = this._panel.context.model;
-    let found = '';
-    for (let index = 0; index < cells.length; index++) {
-      for (const output of cells.get(index).outputs?.toJSON() ?? []) {
-        const { metadata } = output as unknown as SavedOutput;
-        found = metadata?.agent_magics?.conversation ?? found;
-      }
-    }
-    return found;
+    const outputs = [...this._panel.context.model.cells].flatMap(cell => cell.outputs?.toJSON() ?? []);
+    const named = outputs.map(output => (output as SavedOutput).metadata?.agent_magics?.conversation);
+    return named.filter(Boolean).pop() ?? '';
   }
 
   private _sendTools(): void {

@@ -2,6 +2,8 @@
 
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
+import { trans } from './translation.js';
+
 // JupyterLab's sanitizer leaves buttons that run commands, inputs, and styles that can lay a
 // picture over the Approve button. Markdown needs none of these: only what is listed stays.
 const TAGS = new Set(
@@ -105,7 +107,7 @@ function prune(root: DocumentFragment): void {
     if (tag === 'input') {
       element.replaceWith(element.hasAttribute('checked') ? '☑ ' : '☐ ');
     } else if (tag === 'img' && !INLINE_IMAGE.test(element.getAttribute('src') ?? '')) {
-      element.replaceWith(`[image: ${element.getAttribute('alt') || 'not loaded'}]`);
+      element.replaceWith(trans.__('[image: %1]', element.getAttribute('alt') || trans.__('not loaded')));
     } else if (tag === 'a' && !LINK.test(element.getAttribute('href') ?? '')) {
       element.replaceWith(...element.childNodes);
     } else if (!TAGS.has(tag)) {

@@ -1,6 +1,5 @@
 /** The panel beside the notebooks: questions that wait, agents, their helpers, conversations. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
@@ -13,9 +12,10 @@ import type {
   Placed,
   QuestionData
 } from './around.js';
-import { make, makeButton, Rows } from './elements.js';
+import { make, makeButton, makeButtons, Rows } from './elements.js';
 import { agentIcon } from './icon.js';
-import { dollars } from './plain.js';
+import { dollars, numeral } from './plain.js';
+import { trans } from './translation.js';
 
 /** Milliseconds for which new questions take no click: it may have been meant for another one. */
 const SETTLING = 600;
@@ -35,16 +35,15 @@ export interface Surroundings {
 export class AgentsPanel extends Widget {
   constructor(
     private _around: Around,
-    private _page: Surroundings,
-    private _trans: TranslationBundle
+    private _page: Surroundings
   ) {
     super();
     this.id = 'agent-magics-panel';
     this.title.icon = agentIcon as never;
-    this.title.caption = _trans.__('Agents');
+    this.title.caption = trans.__('Agents');
     this.addClass('am-panel');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', _trans.__('Agents'));
+    this.node.setAttribute('aria-label', trans.__('Agents'));
     this._told.setAttribute('role', 'status');
     this._build();
   }
@@ -72,10 +71,9 @@ export class AgentsPanel extends Widget {
   // -- its parts ----------------------------------------------------------------------------------
 
   private _build(): void {
-    const { __ } = bound(this._trans);
     this._search.type = 'search';
-    this._search.placeholder = __('Find by words');
-    this._search.setAttribute('aria-label', __('Find conversations by words'));
+    this._search.placeholder = trans.__('Find by words');
+    this._search.setAttribute('aria-label', trans.__('Find conversations by words'));
     this._search.addEventListener('input', () => {
       clearTimeout(this._typing);
       this._typing = setTimeout(() => this._around.watch(this._search.value), TYPING);
@@ -84,9 +82,9 @@ export class AgentsPanel extends Widget {
       this._told,
       this._empty,
       this._section(this._questionsTitle, this._questions),
-      this._section(make('h2', '', __('Agents')), this._agents),
-      this._section(make('h2', '', __('Helpers')), this._helpers),
-      this._section(make('h2', '', __('Conversations')), this._conversations, this._search),
+      this._section(make('h2', '', trans.__('Agents')), this._agents),
+      this._section(make('h2', '', trans.__('Helpers')), this._helpers),
+      this._section(make('h2', '', trans.__('Conversations')), this._conversations, this._search),
       this._foot
     );
   }
@@ -99,9 +97,8 @@ export class AgentsPanel extends Widget {
   }
 
   private _show(): void {
-    const { __, _n } = bound(this._trans);
     const { agents, questions, helpers, conversations, more, today, places } = this._around;
-    this._questionsTitle.textContent = __('Questions (%1)', questions.length);
+    this._questionsTitle.textContent = trans.__('Questions (%1)', numeral(questions.length));
     if (this._questions.show(questions, simply)) {
       this._settle();
     }
@@ -115,15 +112,15 @@ export class AgentsPanel extends Widget {
       node.parentElement!.hidden = node.childElementCount === 0;
     }
     this._empty.hidden = places.length > 0;
-    this._empty.textContent = __(
+    this._empty.textContent = trans.__(
       'No notebook here has an agent yet. Run %1 in one, then a cell that begins with %2.',
       '%load_ext agent_magics',
       '%%agent'
     );
     this._conversations.node.parentElement!.hidden = places.length === 0;
     this._foot.textContent = [
-      more > 0 ? _n('%1 more; words find it.', '%1 more; words find them.', more, more) : '',
-      today > 0 ? __('Today: %1', dollars(today)) : ''
+      more > 0 ? trans._n('%2 more; words find it.', '%2 more; words find them.', more, numeral(more)) : '',
+      today > 0 ? trans.__('Today: %1', dollars(today)) : ''
     ]
       .filter(Boolean)
       .join(' ');
@@ -137,17 +134,16 @@ export class AgentsPanel extends Widget {
   // -- rows ---------------------------------------------------------------------------------------
 
   private _drawQuestion(question: Placed<QuestionData>, row: HTMLElement): void {
-    const { __ } = bound(this._trans);
     const about = `${question.tool} ${question.target}`.trim();
     row.classList.toggle('am-dangerous', question.dangerous);
     row.append(
-      this._title(question.tool || __('A form'), __('%1 in %2', question.agent, nameOf(question.place))),
+      this._title(question.tool || trans.__('A form'), trans.__('%1 in %2', question.agent, nameOf(question.place))),
       make('div', 'am-panel-words', question.target)
     );
     if (question.arguments && question.arguments !== question.target) {
       const shown = make('pre', 'am-panel-arguments', question.arguments);
       shown.tabIndex = 0;
-      shown.setAttribute('aria-label', __('Arguments of %1', question.tool));
+      shown.setAttribute('aria-label', trans.__('Arguments of %1', question.tool));
       row.append(shown);
     }
     if (question.ending) {
@@ -163,18 +159,17 @@ export class AgentsPanel extends Widget {
       });
     // As in the cell, what is dangerous does not begin with Approve.
     const ordered = question.dangerous ? [...answers.slice(1), answers[0]] : answers;
-    row.append(buttons(...ordered, this._goTo(question.place, question.cell, about)));
+    row.append(makeButtons(...ordered, this._goTo(question.place, question.cell, about)));
   }
 
   private _drawAgent(agent: Placed<AgentData>, row: HTMLElement): void {
-    const { __, _n } = bound(this._trans);
     const facts = [
       agent.model,
-      _n('%1 turn', '%1 turns', agent.turns, agent.turns),
+      countTurns(agent),
       agent.cost === null ? '' : dollars(agent.cost),
-      agent.background ? __('in the background') : ''
+      agent.background ? trans.__('in the background') : ''
     ];
-    const doing = agent.doing || __('At rest');
+    const doing = agent.doing || trans.__('At rest');
     row.append(
       this._title(agent.name, nameOf(agent.place)),
       make('div', agent.doing ? 'am-panel-words am-at-work' : 'am-panel-words', doing),
@@ -183,36 +178,34 @@ export class AgentsPanel extends Widget {
     const acts = [this._goTo(agent.place, agent.cell, agent.name)];
     if (agent.cell) {
       const stop = (): void => agent.place.line.send({ type: 'stop', cell: agent.cell });
-      acts.push(makeButton(__('Stop'), agent.name, stop));
+      acts.push(makeButton(trans.__('Stop'), agent.name, stop));
     }
     if (agent.can_fork && agent.turns > 0) {
-      acts.push(makeButton(__('Fork'), agent.name, () => void this._run(agent.place, 'fork')));
+      acts.push(makeButton(trans.__('Fork'), agent.name, () => void this._run(agent.place, 'fork')));
     }
-    row.append(buttons(...acts));
+    row.append(makeButtons(...acts));
   }
 
   private _drawHelper({ kind, name, state, of, place }: Placed<HelperData>, row: HTMLElement): void {
-    const { __ } = bound(this._trans);
-    const kinds = { agent: __('Sub-agent'), command: __('Command'), server: __('MCP server') };
+    const kinds = { agent: trans.__('Sub-agent'), command: trans.__('Command'), server: trans.__('MCP server') };
     row.append(
-      this._title(kinds[kind], __('%1 in %2', of, nameOf(place))),
+      this._title(kinds[kind], trans.__('%1 in %2', of, nameOf(place))),
       make('div', 'am-panel-words', name),
       make('div', 'am-panel-facts', state)
     );
   }
 
   private _drawConversation(each: ConversationData, row: HTMLElement): void {
-    const { __, _n } = bound(this._trans);
-    const title = each.title || __('(no prompt yet)');
+    const title = each.title || trans.__('(no prompt yet)');
     const open = this._around.agents.find(({ conversation }) => conversation === each.id);
     const facts = [
       each.notebook.split('/').pop() ?? '',
       new Date(each.ended * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }),
-      _n('%1 turn', '%1 turns', each.turns, each.turns),
+      countTurns(each),
       each.cost ? dollars(each.cost) : '',
       each.end === 'completed' ? '' : each.end,
-      each.pinned ? __('pinned') : '',
-      open ? __('open: %1', open.name) : ''
+      each.pinned ? trans.__('pinned') : '',
+      open ? trans.__('open: %1', open.name) : ''
     ];
     if (each.id === this._renaming) {
       row.append(this._nameField(each, title));
@@ -226,17 +219,17 @@ export class AgentsPanel extends Widget {
     const act = (label: string, line: string): HTMLButtonElement =>
       makeButton(label, title, () => void this._run(target ?? this._around.places[0], line));
     const acts = [
-      makeButton(__('Rename'), title, () => this._rename(each)),
+      makeButton(trans.__('Rename'), title, () => this._rename(each)),
       each.pinned
-        ? act(__('Unpin'), `sessions unpin ${each.id}`)
-        : act(__('Pin'), `sessions pin ${each.id}`)
+        ? act(trans.__('Unpin'), `sessions unpin ${each.id}`)
+        : act(trans.__('Pin'), `sessions pin ${each.id}`)
     ];
     if (!open && target) {
-      const resume = act(__('Resume'), `resume ${each.id}`);
-      resume.title = __('Go on with it in %1', nameOf(target));
+      const resume = act(trans.__('Resume'), `resume ${each.id}`);
+      resume.title = trans.__('Go on with it in %1', nameOf(target));
       acts.unshift(resume);
     }
-    row.append(buttons(...acts));
+    row.append(makeButtons(...acts));
   }
 
   private _title(name: string, facts: string): HTMLElement {
@@ -246,7 +239,7 @@ export class AgentsPanel extends Widget {
   }
 
   private _goTo(place: Place, cell: string, about: string): HTMLButtonElement {
-    return makeButton(this._trans.__('Show'), about, () => this._page.go(place, cell));
+    return makeButton(trans.__('Show'), about, () => this._page.go(place, cell));
   }
 
   // -- what is done -------------------------------------------------------------------------------
@@ -278,7 +271,7 @@ export class AgentsPanel extends Widget {
   private async _run(place: Place, line: string): Promise<void> {
     const waits = this._around.agents.some(agent => agent.place === place && agent.doing !== '');
     this._told.textContent = waits
-      ? this._trans.__('Done as soon as the running cell of %1 has ended.', nameOf(place))
+      ? trans.__('Done as soon as the running cell of %1 has ended.', nameOf(place))
       : '';
     try {
       this._told.textContent = await place.line.run(line);
@@ -295,9 +288,9 @@ export class AgentsPanel extends Widget {
   }
 
   private _nameField(each: ConversationData, title: string): HTMLInputElement {
-    const field = make('input', 'am-panel-field');
+    const field = make('input', 'am-field');
     field.value = title;
-    field.setAttribute('aria-label', this._trans.__('Name of the conversation'));
+    field.setAttribute('aria-label', trans.__('Name of the conversation'));
     const end = (name: string): void => {
       this._renaming = '';
       const place = this._target ?? this._around.places[0];
@@ -319,7 +312,7 @@ export class AgentsPanel extends Widget {
   private _empty = make('p', 'am-panel-told');
   private _foot = make('p', 'am-panel-facts am-panel-foot');
   private _questionsTitle = make('h2', '');
-  private _search = make('input', 'am-panel-field');
+  private _search = make('input', 'am-field');
   private _questions = new Rows<Placed<QuestionData>>(
     ({ id }) => id,
     (each, row) => this._drawQuestion(each, row)
@@ -342,22 +335,15 @@ export class AgentsPanel extends Widget {
   private _typing: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** The functions of a bundle, to be used by their bare names. */
-function bound(trans: TranslationBundle): Pick<TranslationBundle, '__' | '_n'> {
-  return { __: trans.__.bind(trans), _n: trans._n.bind(trans) };
-}
-
 /** What is shown of an item, to compare: not where it is, which holds the whole page. */
 function simply(item: object): string {
   return JSON.stringify({ ...item, place: undefined });
 }
 
-function buttons(...made: HTMLButtonElement[]): HTMLElement {
-  const line = make('div', 'am-panel-buttons');
-  line.append(...made);
-  return line;
-}
-
 function nameOf({ path }: Place): string {
   return path.split('/').pop() ?? path;
+}
+
+function countTurns({ turns }: AgentData | ConversationData): string {
+  return trans._n('%2 turn', '%2 turns', turns, numeral(turns));
 }

@@ -6,6 +6,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
 import type { Link } from './link.js';
+import { PICTURES } from './plain.js';
 import { isPrompt } from './prompt_text.js';
 import { trans } from './translation.js';
 
@@ -14,8 +15,6 @@ const MOST = 20 * 1024 * 1024;
 const PART = 256 * 1024;
 /** Milliseconds for one part. */
 const LIMIT = 30_000;
-/** What models can see. */
-const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** The extension for an editor; `linkOf` finds the line to its kernel. */
 export function takeFiles(linkOf: () => Link | undefined): Extension {

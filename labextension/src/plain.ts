@@ -8,6 +8,9 @@ const ANSI = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0
 // A reader must see what a machine reads: what is drawn as nothing, or turns text around.
 const INVISIBLE = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
+/** What models can see, and pages show. */
+export const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
 export type DiffLine = { kind: 'add' | 'remove' | 'head' | 'same'; text: string };
 
 /** Terminal output without colours and cursor movements; what "\r" overwrote is left out. */
@@ -90,6 +93,13 @@ export function diffLines(diff: string): DiffLine[] {
       const kinds = { '+': 'add', '-': 'remove', '\\': 'head' } as const;
       return { kind: kinds[mark as keyof typeof kinds] ?? 'same', text };
     });
+}
+
+/** "+3 −1", of a diff without a head. */
+export function countChanges(diff: string): string {
+  const lines = diff.split('\n');
+  const count = (sign: string): string => numeral(lines.filter(line => line.startsWith(sign)).length);
+  return `+${count('+')} −${count('-')}`;
 }
 
 /** A number as the person's language writes it. */

@@ -67,13 +67,7 @@ export class Redraw {
   }
 
   private _cell(id: string): CellModel | undefined {
-    const { cells } = this._panel.context.model;
-    for (let index = 0; index < cells.length; index++) {
-      if (cells.get(index).id === id) {
-        return cells.get(index);
-      }
-    }
-    return undefined;
+    return [...this._panel.context.model.cells].find(cell => cell.id === id);
   }
 
   private _places = new Map<string, Map<string, number>>();

@@ -3,8 +3,8 @@
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
 import { drawDiff } from './draw.js';
-import { make, makeButton } from './elements.js';
-import { countLines, showInvisible } from './plain.js';
+import { keepKeys, make, makeButton, makeButtons } from './elements.js';
+import { countChanges, countLines, numeral, showInvisible } from './plain.js';
 import { trans } from './translation.js';
 
 /** Lines of changes that start unfolded; the others are drawn when somebody unfolds them. */
@@ -95,7 +95,7 @@ class Review {
     private _data: ReviewData,
     private _ask: Ask
   ) {
-    this.node.dataset.lmSuppressShortcuts = 'true'; // Enter would edit the cell
+    keepKeys(this.node);
     this._said.setAttribute('role', 'status');
     this._changes = _data.changes.map((_, index) => this._makeChange(index));
     this.node.append(this._head, ...this._changes, this._said, this._buttons);
@@ -136,22 +136,21 @@ class Review {
     const facts = undone
       ? [trans.__('undone; %agent redo makes the changes again')]
       : [
-          trans._n('%1 change', '%1 changes', changes.length),
+          trans._n('%2 change', '%2 changes', changes.length, numeral(changes.length)),
           ...(['kept', 'reverted'] as const).flatMap(state =>
-            count(state) === 0 ? [] : [`${count(state)} ${STATES[state]()}`]
+            count(state) === 0 ? [] : [`${numeral(count(state))} ${STATES[state]()}`]
           ),
-          ...(more > 0 ? [trans.__('%1 more in %agent review', more)] : [])
+          ...(more > 0 ? [trans.__('%1 more in %agent review', numeral(more))] : [])
         ];
     this._head.textContent = `${trans.__('Review')} · ${facts.join(' · ')}`;
     this._said.textContent = showInvisible(this._data.said);
     this._buttons.replaceChildren();
     if (this._left > 0) {
-      this._addButton(trans.__('Keep all'), '', () => void this._keepAll());
+      this._buttons.append(makeButton(trans.__('Keep all'), '', () => void this._keepAll()));
     }
     if (this._data.can_undo && !undone && changes.some(({ state }) => state !== 'reverted')) {
-      this._addButton(trans.__('Undo all'), trans.__('all changes of this turn'), () =>
-        void this._act({ act: 'undo' })
-      );
+      const undo = (): void => void this._act({ act: 'undo' });
+      this._buttons.append(makeButton(trans.__('Undo all'), trans.__('all changes of this turn'), undo));
     }
   }
 
@@ -160,29 +159,17 @@ class Review {
     const isOver = this._data.undone || state === 'reverted';
     const number = index + 1;
     const summary = make('summary', '');
-    const lines = diff.split('\n');
-    const added = lines.filter(line => line.startsWith('+')).length;
-    const removed = lines.filter(line => line.startsWith('-')).length;
-    const facts = [`+${added} −${removed}`, ...(state === 'open' ? [] : [STATES[state]()])];
+    const facts = [countChanges(diff), ...(state === 'open' ? [] : [STATES[state]()])];
     summary.append(make('code', '', showInvisible(path)), ` ${facts.join(' · ')}`);
-    const buttons = make('div', 'am-panel-buttons');
-    const act = (label: string, what: string): void => {
-      const button = makeButton(label, this._nameOf(index), () => void this._act({ act: what, number }));
-      buttons.append(button);
-    };
-    if (state === 'open' && !isOver) {
-      act(trans.__('Keep'), 'keep');
-    }
-    if (!isOver) {
-      act(trans.__('Revert'), 'revert');
-    }
+    const act = (label: string, what: string): HTMLElement =>
+      makeButton(label, this._nameOf(index), () => void this._act({ act: what, number }));
+    const buttons = makeButtons(
+      ...(state === 'open' && !isOver ? [act(trans.__('Keep'), 'keep')] : []),
+      ...(isOver ? [] : [act(trans.__('Revert'), 'revert')])
+    );
     const shown = fold.querySelector('pre');
     fold.replaceChildren(summary, ...(shown === null ? [] : [shown]), buttons);
     this._fill(fold, index);
-  }
-
-  private _addButton(label: string, about: string, act: () => void): void {
-    this._buttons.append(makeButton(label, about, act));
   }
 
   private async _keepAll(): Promise<void> {
@@ -229,7 +216,7 @@ class Review {
 
   private _head = make('summary', 'am-review-head');
   private _said = make('p', 'am-review-said');
-  private _buttons = make('div', 'am-panel-buttons');
+  private _buttons = makeButtons();
   private _changes: HTMLDetailsElement[];
   private _lines = 0;
 }

@@ -1,9 +1,9 @@
 /** The agents at work as a section of JupyterLab's list of what runs. */
 
 import type { IRunningItem, IRunningSessionManagers } from '@jupyterlab/running';
-import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { agentIcon } from './icon.js';
+import { trans } from './translation.js';
 import type { Run, Work } from './work.js';
 
 /**
@@ -13,7 +13,6 @@ import type { Run, Work } from './work.js';
 export function addRunning(
   managers: IRunningSessionManagers,
   work: Work,
-  trans: TranslationBundle,
   go: (run: Run) => void,
   stop: (run: Run) => void
 ): void {

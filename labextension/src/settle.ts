@@ -13,9 +13,7 @@ type Data = { [key: string]: Json };
 
 /** Put an end to all that stands open in a notebook, since nobody can go on with it. */
 export function settleAll(panel: NotebookPanel): void {
-  const { cells } = panel.context.model;
-  for (let index = 0; index < cells.length; index++) {
-    const outputs = cells.get(index).outputs;
+  for (const { outputs } of panel.context.model.cells) {
     outputs?.toJSON().forEach((output, place) => {
       const data = settled((output.data ?? {}) as Data);
       if (data !== null) {

@@ -1,5 +1,6 @@
 /** Draws the first rows of a table: sortable, scrollable by keys, more rows on demand. */
 
+import { make, makeButton } from './elements.js';
 import type { Cell, TableItem } from './items.js';
 import { numeral, showInvisible } from './plain.js';
 import { isNumeric, NEXT, sortRows, type Direction } from './table_rows.js';
@@ -16,12 +17,10 @@ export function drawTable(item: TableItem): HTMLElement {
   const scroller = make('div', 'am-table-scroll');
   // What scrolls must be reachable by keys.
   scroller.tabIndex = 0;
-  scroller.setAttribute('role', 'region');
+  scroller.setAttribute('role', 'group');
   scroller.setAttribute('aria-label', trans.__('Table of %1', size));
   const table = make('table', '');
   const body = make('tbody', '');
-  const more = make('button', 'am-table-more');
-  more.setAttribute('type', 'button');
   const numeric = item.columns.map((_, column) => isNumeric(item.rows, column));
   let order = item.rows;
   let drawn = 0;
@@ -40,7 +39,7 @@ export function drawTable(item: TableItem): HTMLElement {
     body.replaceChildren();
     add(count);
   };
-  more.addEventListener('click', () => {
+  const more = makeButton('', '', () => {
     add(MORE);
     if (more.hidden) {
       scroller.focus();
@@ -75,24 +74,23 @@ function drawHead(
   const line = make('tr', '');
   const heads = columns.map(({ name, type }, column) => {
     const head = make('th', numeric[column] ? 'am-number' : '');
-    head.setAttribute('scope', 'col');
-    head.setAttribute('aria-sort', 'none');
-    const button = make('button', 'am-table-sort');
-    button.setAttribute('type', 'button');
+    head.scope = 'col';
+    head.ariaSort = 'none';
     const arrow = make('span', '');
     arrow.setAttribute('aria-hidden', 'true');
     const shown = showInvisible(name) || trans.__('(no name)');
-    button.append(shown, arrow, make('span', 'am-table-type', showInvisible(type)));
-    button.addEventListener('click', () => {
-      const direction = NEXT[head.getAttribute('aria-sort') as Direction];
+    const button = makeButton(shown, '', () => {
+      const direction = NEXT[head.ariaSort as Direction];
       for (const each of heads) {
-        each.setAttribute('aria-sort', 'none');
+        each.ariaSort = 'none';
         each.querySelector('[aria-hidden]')!.textContent = '';
       }
-      head.setAttribute('aria-sort', direction);
+      head.ariaSort = direction;
       arrow.textContent = ARROWS[direction];
       sort(column, direction);
     });
+    button.className = 'am-table-sort';
+    button.append(arrow, make('span', 'am-table-type', showInvisible(type)));
     head.append(button);
     return head;
   });
@@ -112,17 +110,4 @@ function drawRow(row: Cell[], numeric: boolean[]): HTMLElement {
     })
   );
   return line;
-}
-
-function make<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  name: string,
-  words = ''
-): HTMLElementTagNameMap[K] {
-  const node = document.createElement(tag);
-  if (name !== '') {
-    node.className = name;
-  }
-  node.textContent = words;
-  return node;
 }

@@ -4,6 +4,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { FootData } from './foot.js';
+import { numeral } from './plain.js';
 import { trans } from './translation.js';
 
 /** Milliseconds of a run after which its end is told; as jupyterlab-notify has it. */
@@ -87,13 +88,13 @@ export function summary(work: Pick<Work, 'runs' | 'questions'>): string {
   if (agents === 0) {
     return '';
   }
-  const running = trans._n('%1 agent at work', '%1 agents at work', agents, agents);
+  const running = trans._n('%2 agent at work', '%2 agents at work', agents, numeral(agents));
   const { questions } = work;
   const waiting = trans._n(
-    '%1 question waits for you',
-    '%1 questions wait for you',
+    '%2 question waits for you',
+    '%2 questions wait for you',
     questions,
-    questions
+    numeral(questions)
   );
   return questions === 0 ? running : `${running} · ${waiting}`;
 }

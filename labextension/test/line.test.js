@@ -48,3 +48,17 @@ test('a page that knocked more than once speaks on the comm that was let in last
     ['1', 'question']
   ]);
 });
+
+test('nothing is sent to a kernel that has ended, which JupyterLab would throw at', async () => {
+  const kernel = new BusyKernel();
+  const line = new Line(kernel, () => ({}));
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  kernel.status = 'dead';
+  kernel.sendControlMessage = kernel.createComm = () => assert.fail('Kernel is dead');
+  line.send({ type: 'ask' });
+  line.dispose();
+  await new Line(kernel, () => ({})).begin();
+  assert.deepEqual(kernel.heard, [['0', 'ping']]);
+});

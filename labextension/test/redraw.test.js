@@ -12,7 +12,7 @@ function notebookOf(items) {
     clear: () => (drawn.length = 0),
     add: output => drawn.push(output)
   };
-  const cells = { length: 1, get: () => ({ id: 'cell', outputs }) };
+  const cells = [{ id: 'cell', outputs }];
   return { drawn, panel: { context: { model: { cells, collaborative: false } } } };
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, expect
 
+from tests.support.accessibility import faults
 from tests.support.gates import GATE
 from tests.support.kernels.cells import AGENTS, SLOW_MODEL, scripted
 from tests.support.lab import NotebookPage, items_of
@@ -51,6 +52,7 @@ def test_words_reach_a_kernel_that_spins(notebook: Open) -> None:
     expect(foot(page, 1)).to_contain_text("Sent, read when the running calls end: Only March.")
     queued = foot(page, 1).locator(".am-foot-queued")
     expect(queued).to_have_text([re.compile("Never"), re.compile("And April")])
+    assert faults(page, "foot") == []
     foot(page, 1).get_by_role("button", name="Remove: Never.").click()
     expect(queued).to_have_text([re.compile("And April")])
     (page.lab.folder / page.name).with_name("go").touch()
@@ -131,6 +133,7 @@ def test_words_that_come_too_late_are_given_back(notebook: Open) -> None:
     page.wait_for_end(1)
     left = "Not sent, since the agent has ended its turn: Half a th"
     expect(foot(page, 1)).to_contain_text(left)
+    assert faults(page, "left") == []
     page.run(1)  # another turn in the same cell leaves them there
     page.wait_for_text(1, "Again.")
     expect(foot(page, 1)).to_contain_text(left)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.support.accessibility import faults
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage, items_of
 
@@ -128,6 +129,7 @@ def test_the_newest_is_kept_in_sight_until_the_reader_scrolls(notebook: Open) ->
     page.page.mouse.move(600, 400)
     page.page.mouse.wheel(0, -900)
     expect(follow).to_be_visible()
+    assert faults(page, "follow") == []
     top = page.cell(1).evaluate("cell => cell.getBoundingClientRect().top")
     gates[0].open()
     expect(foot).to_contain_text("go2")

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.accessibility import faults
 from tests.support.kernels.cells import AGENTS
 
 SETUP = f"""
@@ -36,6 +37,8 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     card = cell.locator(".agm-card")
     card.get_by_text("requests at once").wait_for()
     card.get_by_role("button", name="Pause").click()
+    card.get_by_role("button", name="Go on").wait_for()
+    assert faults(page, "map") == []
     card.get_by_role("button", name="Go on").click()
     card.get_by_role("button", name="Pause").wait_for()
     card.get_by_role("button", name="Stop").click()

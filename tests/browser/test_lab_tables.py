@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_lab_accessibility import THEMES, look_at
+from tests.support.accessibility import faults
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage, items_of
 
@@ -19,8 +19,7 @@ df"""
 SCRIPT = scripted(f"Call('python', {{'code': {CODE!r}}})", "lambda r: r.history.items[-1].output")
 
 
-@THEMES
-def test_a_table_is_drawn_sorted_and_saved(notebook: Open, theme: str) -> None:
+def test_a_table_is_drawn_sorted_and_saved(notebook: Open) -> None:
     page = notebook([SCRIPT, "%%agent --approval never\nShow it.\n", ""])
     page.run(0)
     page.run(1)
@@ -41,7 +40,7 @@ def test_a_table_is_drawn_sorted_and_saved(notebook: Open, theme: str) -> None:
     expect(table.locator("tbody tr").first).to_have_text("Zug999<b>y</b>")
     table.get_by_role("button", name="Show 200 more rows").click()
     expect(table.locator("tbody tr")).to_have_count(250)
-    assert look_at(page, theme) == []
+    assert faults(page, "table") == []
     saved = page.save().cells[1]
     assert [item["kind"] for item in items_of(saved)][:2] == ["tool", "table"]
     markdown = saved.outputs[1].data["text/markdown"]

@@ -23,6 +23,9 @@ from agent_magics.protocol.items import (
 from agent_magics.protocol.tools import ToolOutput
 
 MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JSON text
+# Characters that a result which converts itself may take at least: its last lines say how to get
+# the rest, and a cut leaves out the middle.
+LEAST = 1_000
 NONE_TEXT = "Done; the tool returned None."
 _PLAIN_ELEMENTS = PLAIN_TYPES | {str, type(None)}
 
@@ -44,8 +47,8 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     """Convert `value` for the model; never raises because of the value.
 
     Args:
-        value: a tool's result. An object with ``to_output(budget)`` converts itself; a nonzero
-            ``output_budget`` of it replaces `budget`.
+        value: a tool's result. An object with ``to_output(budget)`` converts itself, within at
+            least `LEAST` characters; a nonzero ``output_budget`` of it replaces `budget`.
         budget: the most characters of text for the model; images are not counted.
 
     Returns:
@@ -61,7 +64,7 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     if value is None:
         return ToolOutput(NONE_TEXT)
     if defines(kind, "to_output"):
-        fitting = getattr(value, "output_budget", 0) or budget
+        fitting = getattr(value, "output_budget", 0) or max(budget, LEAST)
         output = _fit_output(value.to_output(budget), fitting)
         return output if output.value is not None else replace(output, value=value)
     try:

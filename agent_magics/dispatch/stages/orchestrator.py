@@ -98,11 +98,17 @@ class ToolOrchestrator:
         return None if call.requirement is None else self._ask(call, call.requirement)
 
     def judge_again(self, call: CallInProgress) -> Awaitable[None] | None:
-        """Judge the call again directly before it runs, where its effects may have changed."""
+        """Judge the call again directly before it runs, where its effects may have changed.
+
+        A session may change what a command finds while that waits. One that has not waited was
+        judged in this same step of the loop.
+        """
         if call.is_settled:
             may_have_changed = self._consent.has_rules()
+        elif call.is_command:
+            may_have_changed = call.has_waited
         else:
-            may_have_changed = call.asked or call.is_command or self._ended != call.ended
+            may_have_changed = call.asked or self._ended != call.ended
         return self._ask_about_changes(call) if may_have_changed else None
 
     async def attempt(self, call: CallInProgress) -> None:
@@ -194,6 +200,7 @@ class ToolOrchestrator:
         """Ask for approval, and apply the person's edits of the call."""
         before = call.state
         call.move(CallState.ASKING)
+        call.has_waited = True
         answer = await self._consent.obtain(call.invocation, requirement)
         call.move(before)
         try:

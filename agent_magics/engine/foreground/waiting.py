@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from agent_magics.dispatch.hooks import HookMethod
-from agent_magics.dispatch.person_code import marks_person_code
+from agent_magics.dispatch.person_code import marks_own_code, marks_person_code
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.channels.requests import Work
 from agent_magics.engine.foreground.event_hooks import EventWatch
 from agent_magics.engine.foreground.host import Host, broken
 from agent_magics.engine.foreground.inbox import AsyncInbox, BlockingInbox
+from agent_magics.engine.foreground.interrupt import interrupts_call
 from agent_magics.engine.foreground.stopping import Stopped, stoppable
 from agent_magics.engine.foreground.sync_bridge import drive, run_elsewhere
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
@@ -115,9 +116,13 @@ class Foreground:
         """
         return await self._serve(op, setup, AsyncInbox(asyncio.get_running_loop()))
 
+    @marks_own_code
     def wait_blocking(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> list[Event]:
         """Like `wait`, for a thread whose loop, if it has one, is busy running the caller."""
-        events: list[Event] = drive(self._serve(op, setup, BlockingInbox()))
+        with interrupts_call(self.interrupt):  # raised as the turn begins, it would run on alone
+            events: list[Event] = drive(self._serve(op, setup, BlockingInbox()))
+        if self._interrupt is not None:  # pressed as the turn ended: what follows is to stop too
+            raise self._interrupt
         return events
 
     def wait_sync(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> list[Event]:

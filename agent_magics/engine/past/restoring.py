@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_magics.dispatch.results.stored import StoredText, TextSource
+from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
 from agent_magics.protocol.events import (
@@ -100,8 +102,14 @@ def _recall(conversation: Conversation, done: Done) -> None:
             conversation.know(variables)
         case CellChanged():
             conversation.cell_changes.append(done)
-        case ResultKept(name=name, text=text, what=what):
-            conversation.handles.restore(name, text, what)
+        case ResultKept(name=name, what=what):
+            conversation.handles.restore(name, _source_of(done), what)
+
+
+def _source_of(kept: ResultKept) -> TextSource | None:
+    if kept.text is None:
+        return None
+    return read_value(kept.form, kept.text, kept.digest) if kept.form else StoredText(kept.text)
 
 
 def finish(conversation: Conversation, record: Record, namespace: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from agent_magics.dispatch.arguments.decoding import ArgumentBinder
@@ -104,16 +105,16 @@ class OutputType:
         """
         if self._is_text:
             return text
-        found = json_in(text)
-        value = found
-        if self.wraps and isinstance(found, dict) and set(found) == {VALUE}:
-            value = found[VALUE]
-        elif found is NOTHING:
-            value = text.strip()  # a bare word, where one of a few words was wanted
+        found, written = json_in(text)
+        if found is NOTHING:
+            # A bare word, where one of a few words was wanted.
+            written = json.dumps(text.strip())
             if not self._takes_text():
                 raise RespondToModel("the answer: expected JSON, got text without any")
+        if not (self.wraps and isinstance(found, dict) and found.keys() == {VALUE}):
+            written = f'{{"{VALUE}":{written}}}'
         try:
-            _, named = self._binder.bind_json(json.dumps({VALUE: value}))
+            _, named = self._binder.bind_json(written)
             return self._finish(named[VALUE])
         except RespondToModel as problem:
             raise RespondToModel(self._placed(str(problem))) from None
@@ -220,21 +221,25 @@ class _Nothing:
 NOTHING = _Nothing()
 
 
-def json_in(text: str) -> Any:
+def json_in(text: str) -> tuple[Any, str]:
     """Return the JSON value of a text, or the first one inside other text; NOTHING for none.
 
     Models whose server enforces no schema put fences around their answer, or a sentence before it.
+
+    Returns:
+        The value, and itself as JSON text.
     """
-    fenced = [found.group(1) for found in _FENCE.finditer(text)]
-    for candidate in (text, *reversed(fenced)):
-        try:
-            return json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        # Half of a surrogate pair cannot be read again but as an escape.
+        return value, text.strip() if text.isascii() else json.dumps(value)
+    for fenced in reversed(_FENCE.findall(text)):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(fenced)
+            return value, json.dumps(value)
     decoder = json.JSONDecoder()
     for found in itertools.islice(re.finditer(r"[{\[]", text), _MOST_TRIES):
-        try:
-            return decoder.raw_decode(text, found.start())[0]
-        except (ValueError, RecursionError):
-            continue
-    return NOTHING
+        with suppress(ValueError, RecursionError):
+            value = decoder.raw_decode(text, found.start())[0]
+            return value, json.dumps(value)
+    return NOTHING, ""

@@ -12,9 +12,10 @@ from agent_magics.protocol.errors import RespondToModel
 
 _MOST_BYTES = 50_000
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
-_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
+# One that nothing closes reaches to the end: searching again from each "[" would take long.
+_CLASS = re.compile(r"(?<!\\)\[\^?+\]?+(?:\\.|[^\]\\])*+(?:\]|\Z)")
 # One escape, one whole bracket expression, one doubled quantifier, or one other character.
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\^?\w*:\]|\\.|[^\]\\])*\]|[*+?}]\+|.", re.DOTALL)
+_TOKEN = re.compile(r"\\.|\[\^?+\]?+(?:\[:\^?\w*:\]|\\.|[^\]\\])*+(?:\]|\Z)|[*+?}]\+|.", re.DOTALL)
 
 
 def refuse_unsearchable(pattern: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.dispatch.person_code import marks_own_code
 from agent_magics.engine.foreground.host import Host
+from agent_magics.engine.foreground.interrupt import interrupts_call, uninterrupted
 from agent_magics.engine.foreground.waiting import Foreground
 from agent_magics.engine.results.run import RunResult, summarise
 from agent_magics.engine.turn_config import TurnConfig
@@ -27,7 +28,6 @@ from agent_magics.kernel.cell.publishing import CellPublisher, is_watched
 from agent_magics.kernel.cell.request.pictures import with_pictures
 from agent_magics.kernel.cell.session_updates import SessionUpdates
 from agent_magics.kernel.cell.streams import CommandStreams
-from agent_magics.kernel.interrupt import interrupts_call, uninterrupted
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.lab.page_tools import as_response
 from agent_magics.kernel.questions.ladder import PATIENCE, CellHost, NotebookHost, stdin_allowed

@@ -10,7 +10,7 @@ from agent_magics.kernel.completion.mentions import Candidate, complete_mention
 from agent_magics.kernel.completion.options import complete_line
 
 # A line of ours up to the cursor; `plan = %agent tools` is one too.
-_LINE = re.compile(r"\s*(?:[\w, ]+= *)?(%%?agent\s.*)")
+_LINE = re.compile(r"\s*+(?:[\w, ]++= *+)?(%%?agent\s.*)")
 # The line that makes a cell an agent's: the first one, or below another cell magic such as %%time.
 _PROMPT = re.compile(r"\s*(?:%%(?!agent\b)\w[^\n]*\n)*%%agent(?:[ \t][^\n]*)?\n")
 

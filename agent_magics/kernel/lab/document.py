@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import cut_text
-from agent_magics.kernel.interrupt import interruptible
+from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import CellRef, LabLink, Page
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import make_harmless

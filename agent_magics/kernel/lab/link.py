@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from agent_magics.kernel.interrupt import interruptible
+from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import CellChanged
 from agent_magics.settings.editor import report

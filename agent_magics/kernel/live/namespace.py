@@ -16,9 +16,9 @@ from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.dispatch.turn.live import LiveDocument, LiveResult
+from agent_magics.engine.foreground.interrupt import raise_if_pressed
 from agent_magics.engine.foreground.stopping import Stopped
 from agent_magics.engine.past.variables import maker_of, outlines
-from agent_magics.kernel.interrupt import raise_if_pressed
 from agent_magics.kernel.live.capture import Capture, captured
 from agent_magics.kernel.live.changes import Change, Changes, Watch
 from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
@@ -239,7 +239,9 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
             ) from error
         return to_tool_output(value, _INTERPOLATED).text
 
-    return _MARKER.sub(value_of, text)
+    # Behind the last braces nothing ends: looking on from each "{{" there would take long.
+    end = text.rfind("}}") + 2
+    return _MARKER.sub(value_of, text[:end]) + text[end:]
 
 
 def own_tools(namespace: Mapping[str, Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from agent_magics.dispatch.person_code import marks_person_code
-from agent_magics.kernel.interrupt import interruptible
+from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.live.capture import uncaptured
 from agent_magics.kernel.questions.ladder import clicked_answer

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.engine.foreground.host import denied
-from agent_magics.kernel.interrupt import interruptible
+from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.live.capture import uncaptured
 from agent_magics.kernel.questions.typed_forms import type_in_form
@@ -131,7 +131,7 @@ class NotebookHost:
         return self.ready_answer(question) or self.type_in(question)
 
     def guard(self) -> AbstractContextManager[Any]:
-        """See `interrupt.interruptible`."""
+        """See `engine.foreground.interrupt.interruptible`."""
         return interruptible()
 
     def ready_answer(self, question: Question, *, waits: bool = False) -> Answer | None:
@@ -212,7 +212,7 @@ class CellHost:
         return ready or self._notebook.type_in(question)
 
     def guard(self) -> AbstractContextManager[Any]:
-        """See `interrupt.interruptible`."""
+        """See `engine.foreground.interrupt.interruptible`."""
         return self._notebook.guard()
 
     async def _ask_by_widget(self, question: Question) -> Answer:

@@ -9,9 +9,12 @@ from agent_magics.models.base import ModelRequest
 Frame = TypeVar("Frame")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def json_text(value: object) -> str:
     """Return `value` as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def compact(value: object) -> bytes:

@@ -15,7 +15,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.remote.limits import Grant, Limits, Report, reset_time, stated_limit
 
 # Requests side by side: at first, and added for each round of answers.
-FIRST = 16
+FIRST = 64
 STEP = 8
 # A round in which speed grew by less than this factor ends the doubling of the first rounds.
 WORTH = 1.1

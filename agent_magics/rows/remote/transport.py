@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magics.models.access import ServerAccess
 from agent_magics.models.bounds import DOCUMENT_BYTES, EVENT_BYTES, check_encoding, too_large
@@ -27,8 +27,7 @@ FILE, FILE_SILENT = 4 * 3600.0, 600.0
 NOT_SAVED = "{path} cannot be written ({reason})."
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An HTTP answer; names of headers in any case."""
 
     status: int
@@ -144,13 +143,16 @@ async def connect(access: ServerAccess, longest: float) -> Transport:
         "Accept-Encoding": "gzip, deflate",
         **access.key_headers(key),
     }
+    proxy = proxy_to(address) or None
+    # Reading all certificates takes 50 ms.
+    tls = _tls() if proxy or address.startswith("https://") else True
     session = aiohttp.ClientSession(
         # As many as the gate lets through.
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, ssl=_tls()),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, ssl=tls),
         timeout=aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_TIMEOUT),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,
-        proxy=proxy_to(address) or None,
+        proxy=proxy,
     )
     return Transport(address, key, longest, session)
 

@@ -109,6 +109,17 @@ class AnswerColumns:
         }
 
 
+def is_answer(answer: object) -> bool:
+    """Tell whether this is an answer as `AnswerColumns.read` returns it."""
+    if not isinstance(answer, bytes):
+        return False
+    try:
+        from_json(answer)
+    except ValueError:
+        return False
+    return True
+
+
 def _value_at(value: Any, column: Column) -> Any:
     for name in column.path:
         value = value.get(name) if isinstance(value, dict) else None

@@ -1,6 +1,11 @@
-"""Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec."""
+"""Keeps the Parquet files of a map's answers: in a folder, or at a URL, by fsspec.
 
+Law: no link is followed and no FIFO opened in the folder, since a command may have made them.
+"""
+
+import errno
 import io
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +42,11 @@ class PartFiles:
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
         if self._remote is None:
-            return sorted(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
+            paths = sorted(Path(self._folder).glob("part-[0-9]*.parquet"))
+            for path in paths:
+                if path.is_symlink() or not path.is_file():
+                    raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+            return list(map(str, paths))
         with _told():
             self._remote.invalidate_cache()
             return sorted(self._remote.glob(f"{self._folder}/part-[0-9]*.parquet"))
@@ -73,8 +82,11 @@ class PartFiles:
             return
         path = Path(self._folder, name)
         beside = path.with_suffix(".part")
+        beside.unlink(missing_ok=True)  # what a killed kernel has left
+        made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
         try:
-            pq.write_table(table, beside)
+            with os.fdopen(made, "wb") as file:
+                pq.write_table(table, file)
             beside.replace(path)
         except BaseException:
             beside.unlink(missing_ok=True)

@@ -4,9 +4,11 @@ A server counts characters in its own units (mostly UTF-16), we count code point
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,6 +29,7 @@ from agent_magics.symbols.provider import (
 from agent_magics.symbols.text import SourceText, one_line
 
 _LONGEST_CODE = 300  # characters
+_DEEPEST = 64  # symbols inside one another
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _WIDTHS: dict[str, Callable[[str], int]] = {
     "utf-8": lambda text: len(text.encode("utf-8", "surrogatepass")),
@@ -47,6 +50,7 @@ class Positions:
         self._width = _WIDTHS.get(encoding, _WIDTHS["utf-16"])
         self._text_of = text_of
         self._texts: dict[Path, SourceText | None] = {}
+        self._wide = cache(self._find_wide)
         # An answer may name a file a thousand times; links are resolved once for each folder.
         self._real_folder = cache(real_path)
         self.path_of = cache(partial(path_of, real=self._real))
@@ -67,22 +71,36 @@ class Positions:
         return Range(self._position(path, found.start), self._position(path, found.end))
 
     def _position(self, path: Path, found: types.Position) -> Position:
-        line = self._line(path, found.line)
-        if line.isascii():
+        starts, ends, length = self._wide(path, found.line)
+        if not starts:
             return Position(found.line, found.character)
-        units = characters = 0
-        for character in line:
-            if units >= found.character:
-                break
-            units += self._width(character)
-            characters += 1
-        return Position(found.line, characters)
+        wide = bisect_left(starts, found.character)
+        end, more = ends[wide - 1] if wide else (0, 0)
+        return Position(found.line, min(max(found.character - more, end), length))
+
+    def _find_wide(self, path: Path, number: int) -> tuple[list[int], list[tuple[int, int]], int]:
+        """Return where the characters of several units are in a line, which may be long.
+
+        Returns:
+            The unit at which each begins; the characters up to its end, with the units that these
+            have beyond one each; and the characters of the line.
+        """
+        line = self._line(path, number)
+        starts, ends, more = list[int](), list[tuple[int, int]](), 0
+        for place, character in enumerate("" if line.isascii() else line):
+            if character > "\x7f" and (width := self._width(character)) > 1:
+                starts.append(place + more)
+                more += width - 1
+                ends.append((place + 1, more))
+        return starts, ends, len(line)
 
     def _line(self, path: Path, number: int) -> str:
+        """Return a line of a file; "" where all of it is ASCII, and units are characters."""
         if path not in self._texts:
-            self._texts[path] = self._text_of(path)
+            source = self._text_of(path)
+            self._texts[path] = None if source is None or source.is_ascii else source
         source = self._texts[path]
-        return source.line(number) if source and number < source.line_count else ""
+        return source.line(number) if source else ""
 
 
 def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
@@ -91,7 +109,11 @@ def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
     One with a fragment is a cell of a notebook that basedpyright has read by itself, as it was
     saved. We give it notebooks as they are.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        uri.encode()
+    except ValueError:  # of an address that is none, or half of a surrogate pair
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.fragment:
         return None
     path = unquote(parts.path)
@@ -111,13 +133,16 @@ def _of_document(
 ) -> tuple[Symbol, ...]:
     return tuple(
         Symbol(
-            name=item.name,
+            name=one_line(item.name),
             kind=kind_name(item.kind),
             path=path,
             range=positions.range(path, item.range),
             selection=positions.range(path, item.selection_range),
             children=_of_document(
-                item.children or (), path, positions, "/".join(filter(None, (container, item.name)))
+                item.children or (),
+                path,
+                positions,
+                "/".join(filter(None, (container, one_line(item.name)))),
             ),
             detail=one_line(item.detail or ""),
             container=container,
@@ -143,12 +168,12 @@ def _of_information(found: Iterable[Any], positions: Positions) -> Iterable[Symb
         if path is not None and place is not None:
             where = positions.range(path, place)
             yield Symbol(
-                item.name,
+                one_line(item.name),
                 kind_name(item.kind),
                 path,
                 where,
                 where,
-                container=(item.container_name or "").replace(".", "/"),
+                container=one_line(item.container_name or "").replace(".", "/"),
             )
 
 
@@ -160,6 +185,7 @@ def _nested(flat: list[Symbol]) -> tuple[Symbol, ...]:
     for symbol in flat:
         while around and around[-1][0].range.end < symbol.range.end:
             around.pop()
+        del around[_DEEPEST:]
         entry: tuple[Symbol, list[Any]] = (symbol, [])
         (around[-1][1] if around else roots).append(entry)
         around.append(entry)
@@ -186,8 +212,13 @@ def kind_name(kind: types.SymbolKind) -> str:
 def locations_of(found: Any, positions: Positions) -> tuple[Location, ...]:
     """Return the answer to ``references`` or ``definition``, each place once, in order."""
     items = found if isinstance(found, Sequence) else [found] if found else ()
-    places = dict.fromkeys(_location(item, positions) for item in items)
-    return tuple(sorted(place for place in places if place is not None))
+    places = (_location(item, positions) for item in items)
+    return tuple(sorted({place for place in places if place is not None}, key=_order_of))
+
+
+def _order_of(place: Location) -> tuple[object, ...]:
+    start, end = place.range.start, place.range.end
+    return place.path.parts, start.line, start.character, end.line, end.character
 
 
 def _location(item: Any, positions: Positions) -> Location | None:
@@ -205,7 +236,7 @@ def call_of(
     if path is None:
         return None
     symbol = Symbol(
-        item.name,
+        one_line(item.name),
         kind_name(item.kind),
         path,
         positions.range(path, item.range),
@@ -215,16 +246,17 @@ def call_of(
     return Call(symbol, tuple(positions.range(at or path, each) for each in ranges))
 
 
-def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:
-    """Return the edits of a ``WorkspaceEdit``, by file.
+def edits_of(found: Iterable[Any], positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:
+    """Return the edits of several ``WorkspaceEdit``, by file.
 
     Raises:
-        NotProvided: it would make, move or delete files, or change what is no local file.
+        NotProvided: it would make, move or delete files, or change what is no local file; or its
+            edits overlap.
     """
     edits: dict[Path, list[TextEdit]] = {}
-    for uri, changes in _changes_in(found):
+    for uri, changes in chain.from_iterable(map(_changes_in, found)):
         path = path_of(uri)
-        if path is None and urlsplit(uri).fragment:
+        if path is None and "#" in uri:
             continue
         if path is None:
             raise NotProvided(
@@ -233,7 +265,15 @@ def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdi
         edits.setdefault(path, []).extend(
             TextEdit(positions.range(path, change.range), change.new_text) for change in changes
         )
-    return {path: tuple(sorted(dict.fromkeys(each))) for path, each in sorted(edits.items())}
+    return {path: _in_order(path, each) for path, each in sorted(edits.items())}
+
+
+def _in_order(path: Path, edits: Iterable[TextEdit]) -> Sequence[TextEdit]:
+    edits = tuple(sorted(dict.fromkeys(edits)))
+    places = [place for edit in edits for place in (edit.range.start, edit.range.end)]
+    if places != sorted(places):
+        raise NotProvided(f"The rename was refused: its edits of {path.name} overlap.")
+    return edits
 
 
 def _changes_in(found: Any) -> Iterable[tuple[str, Sequence[Any]]]:

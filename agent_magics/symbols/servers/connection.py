@@ -27,6 +27,8 @@ from agent_magics.symbols.servers.framing import LONGEST_LINE, TooLarge, read_me
 from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
+_MOST_ITEMS = 50_000  # of an answer that is a list: what is made of them holds up the event loop
+_MOST_UNASKED = 1 << 20  # bytes of a message that answers no request of ours
 _LARGE = 256 << 10  # bytes of a message from which it is parsed in a thread
 _REPEATED = (  # the server asks to ask again: cancelled by it, or the text changed meanwhile
     types.LSPErrorCodes.RequestCancelled,
@@ -68,7 +70,8 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.ReadTransport] = []
-        self.pushed: dict[str, tuple[float, types.PublishDiagnosticsParams]] = {}  # with the time
+        # What was pushed about the files that are open, with the time.
+        self.pushed: dict[str, tuple[float, types.PublishDiagnosticsParams | None]] = {}
         self.pulls = False  # whether the server has said that diagnostics can be asked for
         self.waiting = 0  # requests without an answer
         self.has_scanned = asyncio.Event()  # set when it says that it has found the project's files
@@ -190,7 +193,7 @@ class Connection:
         number = f"ask-{self._last_id}"
         self.waiting += 1
         try:
-            return await asyncio.wrap_future(
+            found = await asyncio.wrap_future(
                 self._protocol.send_request(method, params, msg_id=number)
             )
         except asyncio.CancelledError:
@@ -199,6 +202,9 @@ class Connection:
             raise
         finally:
             self.waiting -= 1
+        if isinstance(found, Sequence) and len(found) > _MOST_ITEMS:
+            raise RequestFailed(f"its answer has {len(found):,} parts; that is too many")
+        return found
 
     def notify(self, method: str, params: Any) -> None:
         """Send a notification."""
@@ -235,7 +241,8 @@ class Connection:
         self.pulls = self.pulls or types.TEXT_DOCUMENT_DIAGNOSTIC in registered
 
     def _keep_diagnostics(self, params: types.PublishDiagnosticsParams) -> None:
-        self.pushed[params.uri] = (time.monotonic(), params)
+        if params.uri in self.pushed:
+            self.pushed[params.uri] = (time.monotonic(), params)
 
     def _log_message(self, params: types.LogMessageParams | types.ShowMessageParams) -> None:
         self._log.note(params.message)
@@ -259,6 +266,9 @@ class _Protocol(LanguageServerProtocol):
             self.log.note("a message of another protocol was ignored")
             return None
         if "method" in data:
+            if len(body) > _MOST_UNASKED:
+                self.log.note(f"a message of {len(body):,} bytes, which nobody asked, was ignored")
+                return _Refusal(data["id"], str(data["method"])) if "id" in data else None
             return self._parse_request(data)
         return self._parse_answer(data)
 

@@ -87,6 +87,7 @@ class Documents:
             else:
                 document = Document(SourceText(given), (), True, is_given=True)
             text, self.changed = document.source.text, time.monotonic()
+            self._connection.pushed[path.as_uri()] = (0.0, None)
             item = types.TextDocumentItem(path.as_uri(), language_id(path), 1, text)
             self._connection.notify(
                 types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item)
@@ -143,12 +144,12 @@ class Documents:
 
         May take long for many files, and so runs in a thread.
         """
-        now = time.time_ns()
+        recent = time.time_ns() - _TICK_NS
         found = dict(self._walk())
         known, self._seen = self._seen, found
         unsettled = self._unsettled
-        self._unsettled = {path for path, stamp in found.items() if _is_recent(stamp, now)}
-        if known is None:
+        self._unsettled = {path for path, stamp in found.items() if stamp and stamp[0] > recent}
+        if known is None or (known == found and not unsettled):
             return {}
         kinds = types.FileChangeType
         changed = {
@@ -197,8 +198,10 @@ class Documents:
                         if not (entry.name.startswith(".") or entry.name in _SKIPPED):
                             waiting.append(entry.path)
                     elif concerns(self._language, entry.name):
-                        with suppress(OSError):
+                        try:
                             yield entry.path, _stamp(entry.stat(follow_symlinks=False))
+                        except OSError:  # it is gone
+                            continue
 
 
 def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 
 from agent_magics.exec.logs import LogRing
 
-MOST_OF_ONE = 64 << 20  # bytes of one message
+MOST_OF_ONE = 16 << 20  # bytes of one message
 LONGEST_LINE = 64 << 10  # bytes of a line of a header
 _READ = 64 << 10
 _MOST_NOTED = 20  # lines that are no header, noted in the log; the others are counted
 _EDGE = 512  # bytes of an overlong message that are searched for its id
-_LENGTH = re.compile(rb"content-length:[ \t]*(\d{1,15})\s*", re.IGNORECASE)
-_HEADER = re.compile(rb"[A-Za-z-]+:[^\r\n]*\s*")
+_LENGTH = re.compile(rb"content-length:[ \t]*+(\d{1,15})\s*+", re.IGNORECASE)
+_HEADER = re.compile(rb"[A-Za-z-]++:[^\r\n]*+\s*+")
 _ID = re.compile(rb'"id"\s*:\s*"(ask-\d{1,15})"')
 
 

@@ -147,7 +147,7 @@ _NETWORK_WORDS = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"'([^']+)'|\"([^\"]+)\"|‘([^’]+)’|`([^'`]+)['`]")  # noqa: RUF001
-_WITH_SLASH = re.compile(r"[^\s:;,'\"()\[\]<>=]*/[^\s:;,'\"()\[\]<>]+")
+_WITH_SLASH = re.compile(r"(?<![^\s:;,'\"()\[\]<>=])[^\s:;,'\"()\[\]<>=]*/[^\s:;,'\"()\[\]<>]+")
 _PLAIN_NAME = re.compile(r"[\w.@%+-]+")
 
 

@@ -27,7 +27,9 @@ _HEREDOC = re.compile(
 )
 _QUOTED = re.compile(rf"(?P<head>[^\n]*?){_NAME}[ \t]+'(?P<text>[^']*)'\s*", re.DOTALL)
 # The places at which a shell expects the name of a program.
-_AS_PROGRAM = re.compile(rf"(?:^|[;&|(]|\b(?:then|do|else)\b)\s*{_NAME}(?=\s|$|<)", re.MULTILINE)
+_AS_PROGRAM = re.compile(
+    rf"(?:^|[;&|(]|\b(?:then|do|else)\b)[^\S\n]*+{_NAME}(?=\s|$|<)", re.MULTILINE
+)
 _SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh", "fish"))
 _HINT = "apply_patch is a tool: call it by itself, not in a command."
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.dispatch.person_code import marks_person_code
-from agent_magics.kernel.interrupt import interruptible
+from agent_magics.engine.foreground.interrupt import interruptible
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 # Seconds between two looks at what has come meanwhile.

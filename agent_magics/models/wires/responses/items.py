@@ -262,7 +262,7 @@ def decode_usage(data: object, warn: Callable[[str], None] = lambda message: Non
         data: the usage object; anything else counts as empty.
         warn: called with a sentence about an invalid count.
     """
-    data = data if isinstance(data, Mapping) else {}
+    data = data if isinstance(data, dict) else {}
     read, written = data.get("input_tokens_details"), data.get("output_tokens_details")
     return Usage(
         count_field(data, "input_tokens", warn),

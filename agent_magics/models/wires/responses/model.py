@@ -41,6 +41,7 @@ from agent_magics.models.wires.sse import SseEvent
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
+    AssistantMessage,
     Item,
     JsonMapping,
     JsonObject,
@@ -97,6 +98,7 @@ class ResponseDecoder:
         self._calling = ""  # the tool of the call whose arguments come
         self._given: set[Any] = set()
         self._item_came = False
+        self._is_document = False
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
@@ -197,7 +199,7 @@ class ResponseDecoder:
         that item.
         """
         data = fields.get("item")
-        if not isinstance(data, Mapping) or self._is_repeated(fields, data):
+        if not isinstance(data, dict) or self._is_repeated(fields, data):
             return
         self._item_came = True
         item = decode_item(data)
@@ -213,6 +215,8 @@ class ResponseDecoder:
             key = _search_key(fields, data)
             failed = item.status == "failed"
             self._events.add(SearchProgress(key, "failed" if failed else "completed", item.action))
+        if self._is_document and isinstance(item, AssistantMessage):
+            self._events.add_text(TextChunk, item.text)  # which came in no delta
         self._events.add(*map(ItemDone, (*self._reasoning, item)))
         self._reasoning.clear()
 
@@ -228,7 +232,7 @@ class ResponseDecoder:
 
     def _read_end(self, fields: JsonObject) -> None:
         response = fields.get("response")
-        response = response if isinstance(response, Mapping) else {}
+        response = response if isinstance(response, dict) else {}
         if not self._item_came:  # some servers send their items only here
             for item in response.get("output") or ():
                 self._read_item({"item": item})
@@ -244,10 +248,8 @@ class ResponseDecoder:
     def _read_document(self, response: JsonMapping) -> None:
         if response.get("status") == "failed":
             self._read_failure({"response": response})
+        self._is_document = True
         for index, item in enumerate(response.get("output") or ()):
-            if isinstance(item, Mapping) and item.get("type") == "message":
-                shown = decode_item(item)
-                self._events.add_text(TextChunk, getattr(shown, "text", ""))
             self._read_item({"output_index": index, "item": item})
         self._read_end({"response": response})
 

@@ -152,10 +152,9 @@ function leadsTo(url, host) {
 }
 
 function render({ model, el }) {
-  const box = make("form", "agm-question agm-form");
+  const box = make("div", "agm-question agm-form");
   const headId = `agm-${crypto.randomUUID()}`;
   const url = model.get("url");
-  box.noValidate = true; // the kernel checks, and says in words what is wrong
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", headId);
   // JupyterLab's own keys (Enter edits the cell, Esc leaves it) must not take ours.
@@ -172,11 +171,7 @@ function render({ model, el }) {
     const opens = url && decision === "approve";
     const button = makeButton(opens ? "Open the page" : label);
     button.dataset.decision = decision;
-    if (decision === "approve") {
-      button.type = "submit";
-    } else {
-      button.addEventListener("click", () => answer(decision));
-    }
+    button.addEventListener("click", () => (decision === "approve" ? accept() : answer(decision)));
     row.append(button);
     return button;
   });
@@ -233,11 +228,7 @@ function render({ model, el }) {
     moveFocus(box, result, focused);
   }
 
-  box.addEventListener("submit", (event) => {
-    event.preventDefault();
-    accept();
-  });
-  // The notebook takes Enter before a form can, so it is taken here.
+  // As in every form; the kernel checks, and says in words what is wrong.
   box.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.target.tagName === "INPUT" && !event.isComposing) {
       event.preventDefault();

@@ -45,7 +45,7 @@ function drawArguments(model) {
   }
   // What scrolls must be reachable without a mouse.
   box.tabIndex = 0;
-  box.setAttribute("role", "region");
+  box.setAttribute("role", "group");
   box.setAttribute("aria-label", `Arguments, ${model.get("language")}`);
   return box;
 }

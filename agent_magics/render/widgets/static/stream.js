@@ -10,6 +10,12 @@ const COLOUR = /^\x1b\[[0-9;]*m$/;
 const PLAIN = { fg: null, bg: null, on: [] };
 const SWITCHES = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
 const SWITCHED_OFF = { 22: ["bold", "dim"], 23: ["italic"], 24: ["underline"] };
+// The terminal's own sixteen, as JupyterLab has them; grey ones could be too faint on a page.
+const OWN = (
+  "#3e424d #e75c58 #00a250 #b27d12 #208ffb #d160c4 #60c6c8 #c5c1b4 " +
+  "#282c36 #b22b31 #007427 #ba7800 #0065ca #a03196 #258f8f #a1a6b2"
+).split(" ");
+const GREYS = [0, 7, 8, 15];
 
 // One line as a terminal would leave it: of sequences only colours, and only what follows the
 // last "\r", in the colours that were on by then.
@@ -83,15 +89,10 @@ function drawRun(text, { fg, bg, on }) {
   span.textContent = text;
   span.className = on.map((name) => `agm-${name}`).join(" ");
   if (fg !== null) {
-    span.classList.add("agm-fg");
+    span.classList.add(OWN[fg] && !GREYS.includes(fg) ? "agm-fg" : "agm-fg-faint");
   }
-  for (const [kind, colour] of [["fg", fg], ["bg", bg]]) {
-    if (typeof colour === "number") {
-      span.classList.add(`agm-${kind}-${colour}`);
-    } else if (colour !== null) {
-      span.style.setProperty(kind === "fg" ? "--agm-fg" : "background-color", colour);
-    }
-  }
+  span.style.setProperty("--agm-fg", OWN[fg] ?? fg ?? "");
+  span.style.backgroundColor = OWN[bg] ?? bg ?? "";
   return span;
 }
 

@@ -229,15 +229,16 @@ JSON = st.recursive(
 @given(JSON)
 def test_json_is_found_as_it_is_and_in_a_fence(value):
     text = json.dumps(value)
-    assert json_in(text) == value
-    assert json_in(f"I found this.\n\n```json\n{text}\n```\nThat is all.") == value
+    assert json_in(text)[0] == value == json.loads(json_in(text)[1])
+    found, written = json_in(f"I found this.\n\n```json\n{text}\n```\nThat is all.")
+    assert found == value == json.loads(written)
 
 
 @given(st.text(alphabet=st.characters(blacklist_characters="[{`"), min_size=1))
 def test_words_are_no_json(text):
     assume_words = f"word {text}"
-    assert json_in(assume_words) is NOTHING
+    assert json_in(assume_words)[0] is NOTHING
 
 
 def test_a_deep_nest_is_survived():
-    assert json_in("[" * 100_000) is NOTHING
+    assert json_in("[" * 100_000)[0] is NOTHING

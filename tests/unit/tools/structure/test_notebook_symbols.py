@@ -117,8 +117,9 @@ class Server:
     async def references(self, path, position, declaration):
         line = self.texts[path].split("\n").index("total = größe(1)")
         place = Range(Position(line, 8), Position(line, 13))
+        before = Range(Position(0, 0), Position(0, 7))  # what no cell holds
         stale = Location(path.with_name("gone.ipynb"), place)
-        return (*(Location(each, place) for each in self.texts), stale)
+        return (*(Location(e, p) for e in self.texts for p in (before, place)), stale)
 
 
 class Servers:
@@ -144,6 +145,15 @@ def test_cells_are_changed_by_the_notebook_tools(ctx):
 def test_what_is_no_notebook_is_said(ctx, text):
     (ctx.cwd / "nb.ipynb").write_text(text)
     with pytest.raises(RespondToModel, match="no notebook that can be read"):
+        read(symbols, ctx, path="nb.ipynb")
+
+
+def test_a_notebook_of_another_language_is_none_of_ours(ctx):
+    path = ctx.cwd / "nb.ipynb"
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "metadata": {"language_info": {"name": "R"}}})
+    )
+    with pytest.raises(RespondToModel, match="a notebook of R, and only Python is read"):
         read(symbols, ctx, path="nb.ipynb")
 
 

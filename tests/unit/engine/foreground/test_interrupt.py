@@ -9,8 +9,8 @@ import pytest
 
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.engine.channels.requests import Work
+from agent_magics.engine.foreground.interrupt import interrupts_call, raise_if_pressed
 from agent_magics.engine.foreground.waiting import Foreground
-from agent_magics.kernel.interrupt import interrupts_call, raise_if_pressed
 
 
 def press() -> None:

@@ -1,0 +1,148 @@
+"""Law: no file of a store, whatever it holds, blocks the kernel, leads elsewhere or ends in a bug.
+
+Stores are the records of conversations, the file of answers of maps, and the folder of their parts.
+A model can write them where the home, or the folder of a map, is its workspace.
+"""
+
+import json
+import os
+import sqlite3
+
+import pyarrow
+import pytest
+
+from agent_magics.protocol.errors import FatalError
+from agent_magics.records.index import list_conversations
+from agent_magics.records.reading import read_first, read_record
+from agent_magics.records.retention import remove_old
+from agent_magics.rows.store import AnswerReader, Stored, open_answers
+from agent_magics.rows.tables.folders import PartFiles
+
+DEEP = "[" * 100_000 + "]" * 100_000
+LARGE = "9" * 5_000
+
+
+def begun(**more):
+    first = {"type": "RecordBegun", "conversation": "aaaa", "agent": "a", "cwd": "/"}
+    return json.dumps({**first, "notebook": "", "at": 1.0, **more}, separators=(",", ":"))
+
+
+def past(conversation, size=1_000):
+    return begun(past=[{"type": "PastPart", "conversation": conversation, "size": size}])
+
+
+BEGUN = begun()
+STARTED = '{"type":"TurnStarted","seq":1,"turn_id":"t","prompt":"x","at":1}'
+RECORDS = {
+    "empty": "",
+    "no line end": BEGUN,
+    "deep first line": f'{{"type":"RecordBegun","notebook":{DEEP}}}',
+    "deep prompt": f'{BEGUN}\n{{"type":"TurnStarted","seq":1,"turn_id":"t","prompt":{DEEP}}}',
+    "deep item": f'{BEGUN}\n{{"type":"ItemAdded","seq":1,"item":{DEEP}}}',
+    "endless time": f'{BEGUN}\n{STARTED}\n{{"type":"TurnCompleted","turn_id":"t","at":1e400}}',
+    "far time": f'{BEGUN}\n{STARTED}\n{{"type":"TurnCompleted","turn_id":"t","at":1e18}}',
+    "no time": f'{BEGUN}\n{STARTED}\n{{"type":"TurnCompleted","turn_id":"t","at":NaN}}',
+    "a large number": f'{BEGUN}\n{{"type":"Foo","seq":{LARGE},"turn_id":"t"}}',
+    "a version that is none": begun(version="x"),
+    "a version that is a list": begun(version=[]),
+    "an agent that is a list": begun(agent=[1]),
+    "a past elsewhere": past("../../../../../secret"),
+    "a past by path": past("/etc/secret"),
+    "a past that is a number": past(5, "x"),
+    "half a character": f'{BEGUN}\n{{"type":"ConversationNamed","name":"\\ud800"}}',
+    "an item that is none": f'{BEGUN}\n{{"type":"ItemAdded","seq":1,"item":5}}',
+    "a list": f"{BEGUN}\n[]",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    day = tmp_path / "sessions/2026/11/23"
+    day.mkdir(parents=True)
+    return tmp_path / "sessions"
+
+
+def use(folder):
+    """Do with a record what the package does; only sentences for the person may come of it."""
+    listed = list_conversations(folder)
+    remove_old(folder)
+    for read in (read_first, read_record):
+        try:
+            read(folder, "aaaa")
+        except FatalError:
+            continue
+    return listed
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_hostile_record(folder, name):
+    (folder / "2026/11/23/aaaa.jsonl").write_text(f"{RECORDS[name]}\n")
+    (folder / "2026/11/23/bbbb.jsonl").write_text(f"{begun(conversation='bbbb')}\n")
+    assert {each.id for each in use(folder)} == {"aaaa", "bbbb"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir])
+def test_what_is_no_record(folder, make):
+    make(folder / "2026/11/23/aaaa.jsonl")
+    assert use(folder) == []
+
+
+@pytest.mark.parametrize("where", ["{}", "../../../../../secret"])
+def test_a_past_does_not_lead_elsewhere(folder, tmp_path, where):
+    (tmp_path / "secret.jsonl").write_text(f"{begun(agent='SECRET')}\n")
+    (folder / "2026/11/23/aaaa.past").mkdir()
+    named = where.format(tmp_path / "secret")
+    (folder / "2026/11/23/aaaa.jsonl").write_text(f"{past(named)}\n")
+    with pytest.raises(FatalError, match="as its past"):
+        read_record(folder, "aaaa")
+
+
+# -- maps ------------------------------------------------------------------------------------------
+
+ANSWERS = {
+    "no JSON": (b"{", 1, 0.1),
+    "deep": (b"[" * 100_000, 1, 0.1),
+    "no text": (b'"\xff"', 1, 0.1),
+    "text, no bytes": ('"x"', 1, 0.1),
+    "a number": (5, 1, 0.1),
+    "nothing": (None, 1, 0.1),
+    "tokens in words": (b'"x"', "many", 0.1),
+    "a cost in words": (b'"x"', 1, "much"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_hostile_answer_counts_as_missing(tmp_path, name):
+    path = tmp_path / "answers.sqlite"
+    with open_answers(path) as file:
+        # Without types, which SQLite would enforce.
+        file.execute("CREATE TABLE answers (number, key UNIQUE, at, model, answer, tokens, cost)")
+        file.execute("INSERT INTO answers VALUES (1, x'00', 1, 'm', ?, ?, ?)", ANSWERS[name])
+        file.execute("INSERT INTO answers VALUES (2, x'01', 1, 'm', ?, 3, NULL)", (b'"good"',))
+    answers = AnswerReader(path)
+    try:
+        good = Stored(b'"good"', 3, None, 2)
+        assert answers.find([b"\1"]) == {b"\1": good}  # then the file is read from there
+        assert answers.find([b"\0", b"\1"]) == {b"\1": good}
+    finally:
+        answers.close()
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM answers").fetchone() == (2,)
+
+
+def test_parts_are_written_through_no_link(tmp_path):
+    mine = tmp_path / ".bashrc"
+    mine.write_text("mine")
+    parts = PartFiles(tmp_path / "out")
+    for name in ("part-00000.part", "part-00000.parquet"):
+        (tmp_path / "out" / name).symlink_to(mine)
+    parts.write(0, pyarrow.table({"row": [1]}))
+    assert mine.read_text() == "mine"
+    assert parts.read().num_rows == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_part_is_told(tmp_path, make):
+    parts = PartFiles(tmp_path)
+    make(tmp_path / "part-00000.parquet")
+    with pytest.raises(OSError, match="is no regular file"):
+        parts.paths()

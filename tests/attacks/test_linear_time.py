@@ -1,0 +1,99 @@
+"""Law: text of others is matched in linear time.
+
+`re` holds the interpreter's lock, so a match that takes minutes stops the whole kernel, its
+interrupts included. Each row is a text that took quadratic time, or more, with a plausible pattern.
+"""
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from agent_magics.delegation.files import parse_type
+from agent_magics.exec.protected import tripwire
+from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
+from agent_magics.kernel.completion import cells
+from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.project.front_matter import split_front_matter
+from agent_magics.protocol.errors import AgentMagicsError
+from agent_magics.rows.prompts import Template
+from agent_magics.symbols import edits
+from agent_magics.symbols.servers import framing
+from agent_magics.tools.commands import confinement, scripted_patch
+from agent_magics.tools.structure.notebooks import _MAGIC_LINE
+
+# Seconds of the processor. In linear time each row takes some milliseconds; before, 4 s or more.
+MOST = 1.0
+N = 100_000
+
+
+def git_config(text):
+    return tripwire._RUNS_PROGRAMS.search(text)
+
+
+def front_matter(value):
+    split_front_matter(f"---\nkey: {value}\n---\n")
+
+
+def agent_file(budget):
+    parse_type("x", f"---\ndescription: d\nbudget: {budget}\n---\n".encode())
+
+
+def header(line):
+    return framing._HEADER.fullmatch(line) or framing._LENGTH.fullmatch(line)
+
+
+def refusal(line):
+    return list(confinement._paths_in(f"{line} permission denied"))
+
+
+ROWS = {
+    "git configuration: empty lines": (git_config, "\n" * 1_000_000),
+    "git configuration: open sections": (git_config, "[\n" * N),
+    "git configuration: blanks": (git_config, f"[{' ' * N}x"),
+    "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),
+    "a server's length": (header, b"content-length:" + b" " * 60_000 + b"x"),
+    "a notebook's line of blanks": (lambda text: _MAGIC_LINE.sub("", text), f"{' ' * N}x"),
+    "a notebook's empty lines": (lambda text: _MAGIC_LINE.sub("", text), "\n" * N + "x"),
+    "code behind a symbol": (edits._BEHIND.match, f"{' ' * N}x"),
+    "comments behind a symbol": (edits._BEHIND.match, "/*" * N),
+    "open classes of a pattern": (refuse_unsearchable, "[" * 49_999),
+    "open classes for Python": (refuse_ambiguous, "[:" * 24_999),
+    "a refusal of one word": (refusal, "a" * N),
+    "a command of empty lines": (scripted_patch._AS_PROGRAM.search, "\n" * N),
+    "a cell of blanks": (cells._LINE.fullmatch, f"{' ' * N}x"),
+    "braces in a prompt": (lambda text: interpolate(text, {}), "{{" * N),
+    "braces in a map's prompt": (Template, "{{" * N),
+    "blanks in front matter": (front_matter, f"a{' ' * N}b"),
+    "a word as an agent's budget": (agent_file, "a" * N),
+    "blanks in an agent's budget": (agent_file, f"tokens{' ' * N}"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_hostile_text_holds_nobody_up(name):
+    work, text = ROWS[name]
+    began = time.process_time()
+    with suppress(ValueError, AgentMagicsError):
+        work(text)
+    assert time.process_time() - began < MOST
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("[core]\n\tfsmonitor = ./x", True),
+        ("[core] fsmonitor=./x", True),
+        ("\ufeff[include]\npath = x", True),
+        ('[a "b]"] [include]', True),
+        ("[pager]\nlog = ./x", True),
+        ('[merge "x"]\ndriver = ./x', True),
+        ('[difftool "x"]\ncmd = ./x', True),
+        ('[submodule "a"]\nupdate = "!./x"', True),
+        ('[submodule "a"]\nupdate = rebase', False),
+        ("[core]\n\tbare = false\n[user]\n\tname = editor", False),
+        ('[branch "x"]\n\tmerge = process', False),
+    ],
+)
+def test_what_makes_git_run_programs(text, runs):
+    assert bool(git_config(text)) is runs

@@ -1,0 +1,69 @@
+"""Looks at what is ours on a page with axe-core: in each theme, and in the system's own colours."""
+
+from pathlib import Path
+
+from tests.support.lab import NotebookPage
+
+LIGHT = "JupyterLab Light"
+THEMES = (LIGHT, "JupyterLab Dark", "JupyterLab Dark High Contrast")
+OURS = (
+    *(".am-item", ".am-mark", ".am-foot", ".am-panel", ".am-status-item", ".am-follow"),
+    *(".agm-question", ".agm-live"),
+)
+_AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"
+# All that axe finds, of any impact; what moves although the person wants no motion; and what does
+# not show that it has the focus.
+_FOUND = """async ours => {
+  // JupyterLab's body has no height, so that axe would take all in it for hidden.
+  document.body.style.overflow = 'visible';
+  const isSeen = one => [...document.querySelectorAll(one)].some(each => each.checkVisibility());
+  const seen = ours.filter(isSeen);
+  const { passes, violations } = await axe.run({ include: seen.map(one => [one]) });
+  const looked = passes.some(({ id }) => id === 'color-contrast');
+  const moving = document.getAnimations().filter(one => one.effect.target.closest(ours.join()));
+  return [
+    ...(looked ? [] : ['axe has looked at no colour']),
+    ...violations.map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)].join(' ')),
+    ...moving.map(({ effect }) => `moves ${effect.target.outerHTML}`)
+  ];
+}"""
+_UNSEEN = """ours => {
+  const before = document.activeElement;
+  const keyed = 'button:enabled, input:enabled, summary, [tabindex="0"], a[href]';
+  const all = document.querySelectorAll(ours.join());
+  const reached = [...all].flatMap(own => [own, ...own.querySelectorAll(keyed)])
+    .filter(each => each.tabIndex >= 0 && each.checkVisibility());
+  const unseen = reached.filter(each => {
+    each.focus({ preventScroll: true, focusVisible: true });
+    const { outlineStyle, outlineWidth } = getComputedStyle(each);
+    return document.activeElement === each && (outlineStyle === 'none' || outlineWidth === '0px');
+  });
+  before?.focus({ preventScroll: true });
+  return unseen.map(each => `no focus ring ${each.outerHTML.slice(0, 200)}`);
+}"""
+
+
+def use_theme(page: NotebookPage, theme: str) -> None:
+    """Give the page a theme of JupyterLab."""
+    change = f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})"
+    page.page.evaluate(f"async () => {{ await {change} }}")
+    page.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it would cover all
+
+
+def faults(page: NotebookPage, picture: str = "") -> list[str]:
+    """Return what is wrong with our elements on the page; leave a picture of each look."""
+    page.page.evaluate(_AXE.read_text(encoding="utf-8"))
+    page.page.emulate_media(reduced_motion="reduce")
+    page.page.keyboard.press("Shift")  # the keyboard is used: what has the focus shows it
+    found = []
+    for look in (*THEMES[1:], "forced colours", LIGHT):
+        forced = look == "forced colours"
+        use_theme(page, LIGHT if forced else look)
+        page.page.emulate_media(forced_colors="active" if forced else "none")
+        each = page.page.evaluate(_FOUND, OURS) + page.page.evaluate(_UNSEEN, OURS)
+        found += [f"{look}: {fault}" for fault in each]
+        if picture:
+            page.shoot(f"{picture}_{look}")
+    page.page.emulate_media(reduced_motion="no-preference")
+    return found
