@@ -22,7 +22,7 @@ from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.results.outline import may_run_code
 from agent_magics.dispatch.results.output import small_output, to_tool_output
 from agent_magics.dispatch.results.values import type_name
-from agent_magics.dispatch.schema.signature import context_parameter
+from agent_magics.dispatch.schema.signature import context_parameter, signature_of
 from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Tool
@@ -53,7 +53,7 @@ class FunctionToolHandler:
         self.supports_parallel = self.options.parallel
         self._binder = ArgumentBinder(fn)
         self._context_name = context_parameter(fn)
-        self._names = [n for n in inspect.signature(fn).parameters if n != self._context_name]
+        self._names = [n for n in signature_of(fn).parameters if n != self._context_name]
         is_sync = not (inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn))
         self._is_inline = self.options.inline and is_sync
         if self._is_inline:  # nothing can stop it before it returns

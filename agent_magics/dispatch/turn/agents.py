@@ -9,10 +9,10 @@ class AgentBudget:
     """What a sub-agent may spend; None stands for the limit of its type.
 
     Attributes:
-        requests: requests to the model, with the one for a summary.
-        tokens: input and output tokens of all its requests.
-        cost: USD of all its requests.
-        seconds: time at work, without the time its questions wait.
+        requests: to the model, with the one for a summary.
+        tokens: input and output of all requests.
+        cost: USD of all requests.
+        seconds: at work, without waiting for answers.
     """
 
     requests: int | None = None

@@ -82,8 +82,6 @@ def requested_rights(permissions: Permissions) -> Rights:
     if isinstance(permissions, str) and permissions in _RIGHTS:
         return _RIGHTS[permissions]
     if isinstance(permissions, Mapping):
-        if dict(permissions) == {"with_escalated_permissions": True}:
-            return _RIGHTS["require_escalated"]
         paths = permissions.get("write")
         is_list = isinstance(paths, (list, tuple)) and all(isinstance(p, str) for p in paths)
         if len(permissions) == 1 and is_list and paths:

@@ -67,31 +67,30 @@ def assess_argv(
     return assess_command(
         argv,
         folder(arguments.get("workdir"), ctx),
-        permissions_of(
-            arguments.get("sandbox_permissions"), arguments.get("with_escalated_permissions")
-        ),
+        arguments.get("sandbox_permissions") or "use_default",
         arguments.get("justification", ""),
         ctx,
         arguments.get("prefix_rule") or (),
     )
 
 
-def permissions_of(permissions: Permissions | None, escalated: bool | None) -> Permissions:
-    """Return the requested sandbox permissions, from either of the arguments that name them."""
-    return "require_escalated" if escalated else permissions or "use_default"
+def in_own_words(given: dict[str, Any]) -> dict[str, Any]:
+    """Accept the argument by which models of other agents ask for escalated rights."""
+    if given.pop("with_escalated_permissions", False):
+        given["sandbox_permissions"] = "require_escalated"
+    return given
 
 
 # -- the tools -------------------------------------------------------------------------------------
 
 
-@tool(name="shell", parallel=True, mutating=True, assess=assess_shell)
+@tool(name="shell", parallel=True, mutating=True, assess=assess_shell, in_own_words=in_own_words)
 def shell(
     command: list[str],
     workdir: str | None = None,
     timeout_ms: int = 30_000,
     sandbox_permissions: SandboxPermissions = "use_default",
     justification: str = "",
-    with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
@@ -102,19 +101,22 @@ def shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
-        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
-            to write.
-        justification: why it needs more: one sentence for the person.
-        with_escalated_permissions: the same as "require_escalated".
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
+        sandbox_permissions: more only where the command needs it.
+        justification: why more: a sentence for the person.
     """
     check_words(command)
-    permissions = permissions_of(sandbox_permissions, with_escalated_permissions)
-    return _run(command, workdir, timeout_ms, permissions, ctx)
+    return _run(command, workdir, timeout_ms, sandbox_permissions, ctx)
 
 
-@tool(name="shell_command", parallel=True, mutating=True, assess=assess_shell_command)
+@tool(
+    name="shell_command",
+    parallel=True,
+    mutating=True,
+    assess=assess_shell_command,
+    in_own_words=in_own_words,
+)
 def shell_command(
     command: str,
     workdir: str | None = None,
@@ -122,7 +124,6 @@ def shell_command(
     login: bool = False,
     sandbox_permissions: SandboxPermissions = "use_default",
     justification: str = "",
-    with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
@@ -132,16 +133,14 @@ def shell_command(
 
     Args:
         command: the script.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
         login: run it in a login shell, which reads the profile first.
-        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
-            to write.
-        justification: why it needs more: one sentence for the person.
-        with_escalated_permissions: the same as "require_escalated".
+        sandbox_permissions: more only where the command needs it.
+        justification: why more: a sentence for the person.
     """
-    permissions = permissions_of(sandbox_permissions, with_escalated_permissions)
-    return _run(shell_argv(command, login, ctx), workdir, timeout_ms, permissions, ctx)
+    argv = shell_argv(command, login, ctx)
+    return _run(argv, workdir, timeout_ms, sandbox_permissions, ctx)
 
 
 @tool(name="local_shell", parallel=True, mutating=True, native=True, assess=assess_shell)
@@ -156,8 +155,8 @@ def local_shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
     """
     check_words(command)
     return _run(command, workdir, timeout_ms, "use_default", ctx)

@@ -51,7 +51,7 @@ def read_file(
         start_line: first line, counted from 1.
         end_line: last line.
         max_lines: most lines; 250 if not given.
-        offset_bytes: byte to start at instead, at once also in huge files.
+        offset_bytes: byte to start at instead.
 
     Returns:
         Called by hand: the text exactly as it stands in the file, whole if no window is given.

@@ -45,17 +45,17 @@ def grep_files(
 ) -> "Matches | MatchingFiles":
     """Find the lines that match a regular expression, in a file or in all files below a folder.
 
-    Links are not followed. Hidden and binary files and what .gitignore names are left out, and are
-    searched when given as path.
+    Links are not followed. Binary and dot files and what .gitignore names are left out unless
+    given as path.
 
     Args:
-        pattern: the regular expression, matched against single lines.
+        pattern: the expression, for single lines.
         path: the file or folder.
         file_pattern: a glob that files must match, such as *.py or src/**/*.{js,ts}.
         case_sensitive: false ignores case.
-        max_results: most lines or files to return; 200 if not given.
-        context: lines to show around each, up to 20.
-        output_mode: content for lines, files_with_matches for file names, count for numbers.
+        max_results: most lines or files; else 200.
+        context: lines around each, up to 20.
+        output_mode: lines, names of files, or numbers.
 
     Returns:
         Called by hand: a list of `Match`, or of `FileCount`, that prints well.
