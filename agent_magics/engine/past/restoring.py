@@ -8,6 +8,7 @@ from agent_magics.dispatch.results.stored import StoredText, TextSource
 from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
+from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import (
     CellChanged,
     PlanUpdated,
@@ -42,7 +43,21 @@ REDACTED = (
 
 
 def restore(conversation: Conversation, record: Record) -> None:
-    """Apply a record's entries to an empty conversation that is not recorded."""
+    """Apply a record's entries to an empty conversation that is not recorded.
+
+    Raises:
+        FatalError: an entry has values of other types than ours, so it is not ours.
+    """
+    try:
+        _restore(conversation, record)
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise FatalError(
+            f"Conversation {conversation.id} is not resumed: its record was changed by another "
+            f"program ({error_text(error)})."
+        ) from error
+
+
+def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory = record.begun.memory
     for done in record.done:

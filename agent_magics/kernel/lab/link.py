@@ -77,7 +77,7 @@ class Page:
     def __init__(self, kernel: Any, comm_id: str, hello: Data) -> None:
         self._kernel = kernel
         self.comm_id = comm_id
-        self.inbox = str(hello.get("inbox", ""))
+        self.inbox = ascii(hello.get("inbox", ""))[1:-1]  # half a character could not be sent
         self.client = str(hello.get("client", ""))
         self.path = str(hello.get("path", ""))
         self.conversation = str(hello.get("conversation", ""))
