@@ -13,6 +13,10 @@ Finish: TypeAlias = Literal["completed", "length", "content_filter", "incomplete
 """How an answer ended; "incomplete" means that it was truncated for an unlisted reason."""
 
 
+Encoded: TypeAlias = bytes | bytearray
+"""Encoded items; the next item may be added in place, so a request copies them at once."""
+
+
 class Transcript(Protocol):
     """A conversation encoded in the format of one wire API, extended item by item.
 
@@ -23,7 +27,7 @@ class Transcript(Protocol):
     def add(self, item: Item) -> None:
         """Append an item."""
 
-    def encoded(self) -> bytes:
+    def encoded(self) -> Encoded:
         """Return all items as elements of a JSON array, joined by commas."""
 
 
@@ -42,7 +46,7 @@ class RequestHistory(Protocol):
     def sent(self) -> Sequence[Item]:
         """The items that the request carries; a shortened form of a long conversation."""
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the sent items, encoded by the transcript of `maker`; each is encoded only once,
         ever.
 
