@@ -37,7 +37,7 @@ SHARING = ("browser", "kernel")
 # those on which Dask and fsspec wait for the network.
 LASTING = (
     *("agent-engine", "asyncio_", "agent-exec", "agent-tool", "agent-tripwire"),
-    "Dask-Offload",
+    *("Dask-Offload", "Dask-Callback"),
     "fsspecIO",
 )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
-from agent_magics.protocol.items import AssistantMessage, Content, Item, UserMessage
+from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
 from agent_magics.rows.asking import Answer, Asker, Question, Terms
 from agent_magics.rows.budgets import Budgets
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
@@ -98,7 +98,7 @@ class Job:
         self.progress = Progress(plan.source.count)
         self.stopped = ""
         self._failure: FatalError | None = None
-        self._digest = blake2b(digest_size=16, key=plan.digest)
+        self._digest = digest_of(plan.digest)
         self._queue: asyncio.Queue[tuple[bytes, Content] | None]
         self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
@@ -121,7 +121,8 @@ class Job:
         """Return how it goes now, for people: requests at once, and what limits them."""
         pace = self.asker.pace()
         limit = f", limited by {pace.limit}" if pace.limit else ""
-        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
+        by = f" by {pace.workers:,} worker{'s' * (pace.workers > 1)}" if pace.workers else ""
+        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{by}{limit}"
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -257,24 +258,8 @@ class Job:
         return batch, self._store.find([asked.key for asked in batch if not asked.error])
 
     def _asked(self, position: int, row: Row) -> Asked:
-        try:
-            content = self.plan.prompt.fill(row)
-        except BadRow as problem:
-            return Asked(position, b"", "", str(problem))
-        except Exception as error:  # values of rows may be objects of anybody's classes
-            return Asked(position, b"", "", error_text(error))
-        length = len(content) if isinstance(content, str) else 0
-        if length > self.plan.most_characters:
-            long = TOO_LONG.format(length=length, most=self.plan.most_characters)
-            return Asked(position, b"", "", long)
-        return Asked(position, self._key(content), content)
-
-    def _key(self, content: Content) -> bytes:
-        """Return the digest of all that decides the answer to a question."""
-        text = content if isinstance(content, str) else repr(content)
-        digest = self._digest.copy()
-        digest.update(text.encode())
-        return digest.digest()
+        plan = self.plan
+        return asked_row(position, row, plan.prompt, self._digest, plan.most_characters)
 
     async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
         """Queue what must be asked; rows that ask the same as others wait for their answer."""
@@ -360,23 +345,25 @@ class Job:
 
     async def _ask(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
-        items: tuple[Item, ...] = (UserMessage(content),)
-        columns, name = self.plan.columns, key.hex()
-        answer = await self.asker.ask(Question(name, items, self.plan.terms))
+        columns, question = self.plan.columns, self._question(key, content)
+        answer = await self.asker.ask(question)
         try:
             return answer, b"" if answer.error else columns.read(answer.text)
         except RespondToModel as problem:
             repair = REPAIR.format(problems=problem)
-            items = (*items, AssistantMessage(answer.text), UserMessage(repair))
+            items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=str(failure), kind="validator"), b""
-        second = await self.asker.ask(Question(name, items, self.plan.terms))
+        second = await self.asker.ask(replace(question, items=items))
         both = _sum(answer, second)
         try:
             return both, b"" if both.error else columns.read(second.text)
         except RespondToModel as problem:
             unfit = columns.failure(str(problem))
             return replace(both, error=unfit, kind="does not fit"), b""
+
+    def _question(self, key: bytes, content: Content) -> Question:
+        return Question(key.hex(), (UserMessage(content),), self.plan.terms)
 
     def _count(self, answer: Answer) -> None:
         progress, usage = self.progress, answer.usage
@@ -423,6 +410,35 @@ class Job:
         if outcome.error is not None:
             self.progress.fail(kind or "error", outcome.error)
         self._sink.put(position, outcome)
+
+
+def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Asked:
+    """Return a row as it is asked, also one about which nothing can be asked.
+
+    Args:
+        position: its place.
+        row: its values.
+        prompt: makes its question.
+        terms: a digest of all that decides the answer, but for that question.
+        most: the longest prompt that is sent, in characters.
+    """
+    try:
+        content = prompt.fill(row)
+    except BadRow as problem:
+        return Asked(position, b"", "", str(problem))
+    except Exception as error:  # values of rows may be objects of anybody's classes
+        return Asked(position, b"", "", error_text(error))
+    text = content if isinstance(content, str) else repr(content)
+    if len(text) > most and isinstance(content, str):
+        return Asked(position, b"", "", TOO_LONG.format(length=len(text), most=most))
+    digest = terms.copy()
+    digest.update(text.encode())
+    return Asked(position, digest.digest(), content)
+
+
+def digest_of(terms: bytes) -> blake2b:
+    """Return the digest with which that of each question begins."""
+    return blake2b(digest_size=16, key=terms)
 
 
 def _sum(first: Answer, second: Answer) -> Answer:

@@ -227,6 +227,7 @@ def _of_lazy(frame: Any) -> Held:
 
 
 def _of_dask(frame: Any) -> Stream:
+    """Read a Dask frame here; with a cluster as engine its workers do (`rows/engines`)."""
     parts = (frame.get_partition(number).compute() for number in range(frame.npartitions))
     rows = itertools.chain.from_iterable(_of_pandas(part).batches(None) for part in parts)
     return Stream("pandas", tuple(map(str, frame.columns)), rows)
