@@ -13,6 +13,7 @@ from agent_magics.engine.front_end import FRONT_ENDS
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult, output_of, summarise
 from agent_magics.file_history.journal import UndoResult
+from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.models.base import Model
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import QueuedPrompt, TurnFailed
@@ -111,7 +112,8 @@ class Agent(ComposedAgent):
 
         Its next request equals the one that the uninterrupted conversation would have made. A call
         that was running when its kernel ended gets an output that says so. Approvals for a session
-        are asked again; commands have ended.
+        are asked again; commands have ended. Settings of a record that a command may have written
+        are not taken: the folder of records lies in the workspace then.
 
         Args:
             conversation_id: `Agent.conversation_id` of the agent that began it, or at least its
@@ -124,11 +126,18 @@ class Agent(ComposedAgent):
                 used, or an argument is invalid.
         """
         begun = read_first(rollout_folder(), conversation_id)
-        settings: dict[str, Any] = {**begun.settings, **given, **_named(model, tools)}
+        is_sound = is_trusted(str(rollout_folder()))
+        recorded = begun.settings if is_sound else {}
+        settings: dict[str, Any] = {**recorded, **given, **_named(model, tools)}
         if model is not None:
             settings["model"] = model
         agent = cls(**settings)
         agent._continue(begun.conversation)
+        if not is_sound:
+            agent.session.conversation.notes.append(
+                "Its recorded settings are not used: commands may write the folder of records, "
+                "which lies in the workspace."
+            )
         lost = [name for name in begun.lost if name not in {*given, *_named(model, tools)}]
         if lost:
             agent.session.conversation.notes.append(

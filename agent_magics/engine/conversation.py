@@ -13,6 +13,7 @@ from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
 from agent_magics.dispatch.results.stored import HandleStore, TextSource, Value
 from agent_magics.dispatch.results.values import describe_value
+from agent_magics.dispatch.results.written import write_value
 from agent_magics.engine.channels.redaction import redact_text
 from agent_magics.engine.context.history import History, Keep
 from agent_magics.engine.context.usage import ContextMeter
@@ -122,13 +123,17 @@ class Conversation:
 
     def _keep_result(self, name: str, source: TextSource) -> None:
         """Take a result down, with its text where that is short enough to be restored."""
-        what, text = "", None
+        most = min(MOST_RESULT, self._room_for_results)
+        kept = ResultKept(name=name)
         if isinstance(source, Value):
-            what = describe_value(source.get())
-        elif not source.grows() and source.size <= min(MOST_RESULT, self._room_for_results):
-            text = "".join(source.pieces())
-            self._room_for_results -= len(text)
-        self.history.keep(ResultKept(name=name, text=text, what=what))
+            value = source.get()
+            written = write_value(value, most)
+            fields = {} if written is None else written._asdict()
+            kept = replace(kept, what=describe_value(value), **fields)
+        elif not source.grows() and source.size <= most:
+            kept = replace(kept, text="".join(source.pieces()))
+        self._room_for_results -= len(kept.text or "")
+        self.history.keep(kept)
 
     def know(self, variables: Mapping[str, Any]) -> None:
         """Remember what code has read or made in the namespace; None is a deleted variable."""

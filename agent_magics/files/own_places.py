@@ -20,7 +20,7 @@ OWN_PARTS = (
     ".config/agent-magics",
     *(
         f".local/state/agent-magics/trusted-{what}"
-        for what in ("mcp", "memory", "prompts", "rules", "settings", "skills", "tools")
+        for what in ["agents", "mcp", "memory", "prompts", "rules", "settings", "skills", "tools"]
     ),
 )
 # For a home that is itself the workspace (Binder): files that a shell, Python, Jupyter, an editor,

@@ -28,5 +28,6 @@ def find_root(workspace: Path, marks: Sequence[str] = _MARKS) -> Path:
 
 def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
     """Return the folders from the project's root down to the workspace; see `find_root`."""
-    root, workspace = find_root(workspace, marks), Path(os.path.realpath(workspace))
-    return [each for each in (*reversed(workspace.parents), workspace) if each.is_relative_to(root)]
+    workspace = Path(os.path.realpath(workspace))
+    upwards = [workspace, *workspace.parents]
+    return upwards[upwards.index(find_root(workspace, marks)) :: -1]

@@ -357,7 +357,7 @@ class ApprovalRequested(Question):
 
 @dataclass(frozen=True, slots=True)
 class UserOption:
-    """One of the answers that a question of the model offers."""
+    """An answer that a question offers."""
 
     label: str
     description: str = ""
@@ -365,13 +365,13 @@ class UserOption:
 
 @dataclass(frozen=True, slots=True)
 class UserQuestion:
-    """One question of the model to the person.
+    """A question of the model to the person.
 
     Attributes:
         id: names it in the answer.
         header: its subject in a word or two.
         multi: whether several options may be chosen.
-        free_text: whether text of the person's own is an answer, too.
+        free_text: whether the person may answer in words of their own.
     """
 
     id: str

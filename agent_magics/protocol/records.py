@@ -135,15 +135,19 @@ class ToolsFound(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultKept(Entry):
-    """A result got a name ("@r1"); without its `text` it was too long, or is an object.
+    """A result got a name ("@r1"); without its `text` it was too long, or is another object.
 
     Attributes:
         what: the object, in a few words.
+        form: how `text` stands for an object ("bytes", "pandas"); "" where it is the result.
+        digest: of the text of an object, which is restored only where nothing was redacted.
     """
 
     name: str
     text: str | None = None
     what: str = ""
+    form: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

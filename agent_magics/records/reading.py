@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -164,11 +164,32 @@ def read_lines(data: bytes, conversation: str, past: bytes = b"") -> Record:
             break
         record.size += len(line) + 1
     begun = [done for done in record.done if isinstance(done, RecordBegun)]
-    record.begun = begun[-1] if begun else record.begun
+    record.begun = _checked(begun[-1], conversation) if begun else record.begun
     record.done = [done for done in record.done if not isinstance(done, RecordBegun)]
     record.last = _last_number(lines)
-    _look_at(record, list(_readable(shown)))
+    with suppress(TypeError):  # ids that are none
+        _look_at(record, list(_readable(shown)))
     return record
+
+
+def _checked(begun: RecordBegun, conversation: str) -> RecordBegun:
+    """Return the first line of a record as that of its own conversation.
+
+    Raises:
+        FatalError: its values are of other types than ours.
+    """
+    texts = (begun.agent, begun.cwd, begun.notebook, begun.memory or "", *_items(begun.lost))
+    if (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(part, records.PastPart) for part in _items(begun.past))
+        and isinstance(begun.settings, Mapping)
+    ):
+        return replace(begun, conversation=conversation)
+    raise FatalError(f"The first line of conversation {conversation} was changed; it is not used.")
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (None,)
 
 
 def _readable(lines: Iterable[bytes]) -> Iterator[Event]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent_magics.protocol.items import Item, Json, Usage
 
@@ -29,6 +29,13 @@ class Terms:
     name: str = ""
 
 
+class Place(NamedTuple):
+    """Where a row is that a worker has read: its partition, and its number in that, from 0."""
+
+    part: int
+    row: int
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What one row asks: one request to the model.
@@ -38,11 +45,14 @@ class Question:
         items: the messages, oldest first: the filled prompt, and after an answer that did not fit
             the schema that answer and what was wrong with it.
         terms: what all questions of the map share.
+        place: where the row is, of which only its worker has the filled prompt; `items` then hold
+            what follows that. None for all others.
     """
 
     key: str
     items: tuple[Item, ...]
     terms: Terms
+    place: Place | None = None
 
     @property
     def schema(self) -> Mapping[str, Json] | None:
@@ -77,11 +87,13 @@ class Pace:
         in_flight: the number of requests that the server has not answered yet.
         allowed: the most that are sent side by side.
         limit: what limits it, for people: "their rate", "your limit", "our CPU"; "" for nothing.
+        workers: how many other processes ask; 0 where this one does.
     """
 
     in_flight: int
     allowed: int
     limit: str = ""
+    workers: int = 0
 
 
 class Asker(Protocol):

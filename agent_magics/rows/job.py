@@ -7,7 +7,7 @@ wait for one answer, and what the store has is not asked. An answer counts when 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
-from agent_magics.protocol.items import AssistantMessage, Content, Item, UserMessage
+from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
 from agent_magics.rows.asking import Answer, Asker, Question, Terms
 from agent_magics.rows.budgets import Budgets
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
@@ -98,11 +98,14 @@ class Job:
         self.progress = Progress(plan.source.count)
         self.stopped = ""
         self._failure: FatalError | None = None
+        self._digest = digest_of(plan.digest)
         self._queue: asyncio.Queue[tuple[bytes, Content] | None]
         self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
-        self._shown: set[int] = set()  # numbers of kept answers that rows have shown
+        self._left_out: set[int] = set()  # rows chosen for the sample that were sent earlier
+        self._shown: dict[int, int] = {}  # a bit for each kept answer whose cost a row has shown
+        self._fresh: dict[bytes, bytes] = {}  # answers that came while a batch was read
         self._paid: list[tuple[int, float]] = []
         self._limit = plan.ask_above
         self._asking: set[asyncio.Task[Any]] = set()  # the workers that wait for an answer
@@ -118,7 +121,8 @@ class Job:
         """Return how it goes now, for people: requests at once, and what limits them."""
         pace = self.asker.pace()
         limit = f", limited by {pace.limit}" if pace.limit else ""
-        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{limit}"
+        by = f" by {pace.workers:,} worker{'s' * (pace.workers > 1)}" if pace.workers else ""
+        return f"{pace.in_flight:,} of {pace.allowed:,} requests at once{by}{limit}"
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -178,13 +182,16 @@ class Job:
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
         rows = source.read(chosen, self.plan.prompt.names)
         await self._run(iter([(chosen, rows)]))
-        self._sampled = frozenset(chosen)
+        self._sampled = frozenset(chosen) - self._left_out
         limit = self._limit
         if limit is None or progress.unpriced or self.stopped:
             return
         self._limit = None  # the person is asked once
         paid = [(tokens, cost * self.price_share) for tokens, cost in self._paid]
-        paid += [(0, 0.0)] * (SAMPLE - len(paid))
+        # Of the others the answers were kept, and cost nothing.
+        paid += [(0, 0.0)] * (len(self._sampled) - len(paid))
+        if not paid:
+            return
         quote = quote_of(paid, source.count, self._seconds_for(source.count), limit)
         if quote.cost > limit:
             await self._put(quote)
@@ -234,60 +241,50 @@ class Job:
         """Put the questions of all batches into the queue."""
         while not self.stopped:
             await self._sink.has_room()
-            batch = await asyncio.to_thread(self._next, batches)
-            if batch is None:
+            self._fresh.clear()
+            batch, found = await asyncio.to_thread(self._next, batches)
+            if not batch:
                 break
-            await self._enter([each for each in batch if each.position not in self._sampled])
+            if self._sampled:
+                batch = [each for each in batch if each.position not in self._sampled]
+            await self._enter(batch, found)
 
-    def _next(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> list[Asked] | None:
-        """Return the questions of the next batch; on a thread, since that takes time."""
+    def _next(
+        self, batches: Iterator[tuple[Sequence[int], list[Row]]]
+    ) -> tuple[list[Asked], Mapping[bytes, Stored]]:
+        """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         positions, rows = next(batches, ((), []))
-        return list(map(self._asked, positions, rows)) or None
+        batch = list(map(self._asked, positions, rows))
+        return batch, self._store.find([asked.key for asked in batch if not asked.error])
 
     def _asked(self, position: int, row: Row) -> Asked:
-        try:
-            content = self.plan.prompt.fill(row)
-        except BadRow as problem:
-            return Asked(position, b"", "", str(problem))
-        except Exception as error:  # values of rows may be objects of anybody's classes
-            return Asked(position, b"", "", error_text(error))
-        length = len(content) if isinstance(content, str) else 0
-        if length > self.plan.most_characters:
-            long = TOO_LONG.format(length=length, most=self.plan.most_characters)
-            return Asked(position, b"", "", long)
-        return Asked(position, self._key(content), content)
+        plan = self.plan
+        return asked_row(position, row, plan.prompt, self._digest, plan.most_characters)
 
-    def _key(self, content: Content) -> bytes:
-        """Return the digest of all that decides the answer to a question."""
-        text = content if isinstance(content, str) else repr(content)
-        return blake2b(text.encode(), digest_size=16, key=self.plan.digest).digest()
-
-    async def _enter(self, batch: Sequence[Asked]) -> None:
+    async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
         """Queue what must be asked; rows that ask the same as others wait for their answer."""
-        new: list[Asked] = []
-        for asked in batch:
-            waiting = self._pending.get(asked.key)
-            if asked.error:
-                self._hand_on(asked.position, Outcome(None, asked.error), "bad row")
-            elif waiting is not None:
-                waiting.append(asked.position)
+        for position, key, content, error in batch:
+            if error:
+                self._hand_on(position, Outcome(None, error), "bad row")
+            elif (stored := found.get(key)) is not None:
+                self._hand_on(position, self._outcome_of(stored), "")
+            elif (waiting := self._pending.get(key)) is not None:
+                waiting.append(position)
+            elif (fresh := self._fresh.get(key)) is not None:
+                self.progress.repeated += 1
+                self._hand_on(position, Outcome(fresh), "")
             else:
-                self._pending[asked.key] = [asked.position]
-                new.append(asked)
-        found = await self._store.find([asked.key for asked in new])
-        for asked in new:
-            stored = found.get(asked.key)
-            if stored is None:
-                await self._queue.put((asked.key, asked.content))
-            else:
-                self._settle(asked.key, self._outcome_of(stored))
+                self._pending[key] = [position]
+                await self._queue.put((key, content))
 
     def _outcome_of(self, stored: Stored) -> Outcome:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
-        if stored.number > self._store.newest or stored.number in self._shown:
+        place, bit = stored.number >> 6, 1 << (stored.number & 63)
+        shown = self._shown.get(place, 0)
+        if stored.number > self._store.newest or shown & bit:
             self.progress.repeated += 1
             return Outcome(stored.answer)
-        self._shown.add(stored.number)
+        self._shown[place] = shown | bit
         self.progress.kept += 1
         return Outcome(stored.answer, None, stored.tokens, stored.cost)
 
@@ -348,23 +345,25 @@ class Job:
 
     async def _ask(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
-        items: tuple[Item, ...] = (UserMessage(content),)
-        columns, name = self.plan.columns, key.hex()
-        answer = await self.asker.ask(Question(name, items, self.plan.terms))
+        columns, question = self.plan.columns, self._question(key, content)
+        answer = await self.asker.ask(question)
         try:
             return answer, b"" if answer.error else columns.read(answer.text)
         except RespondToModel as problem:
             repair = REPAIR.format(problems=problem)
-            items = (*items, AssistantMessage(answer.text), UserMessage(repair))
+            items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
         except FatalError as failure:
             return replace(answer, error=str(failure), kind="validator"), b""
-        second = await self.asker.ask(Question(name, items, self.plan.terms))
+        second = await self.asker.ask(replace(question, items=items))
         both = _sum(answer, second)
         try:
             return both, b"" if both.error else columns.read(second.text)
         except RespondToModel as problem:
             unfit = columns.failure(str(problem))
             return replace(both, error=unfit, kind="does not fit"), b""
+
+    def _question(self, key: bytes, content: Content) -> Question:
+        return Question(key.hex(), (UserMessage(content),), self.plan.terms)
 
     def _count(self, answer: Answer) -> None:
         progress, usage = self.progress, answer.usage
@@ -397,6 +396,8 @@ class Job:
     def _settle(self, key: bytes, outcome: Outcome, kind: str = "") -> None:
         """Hand an outcome on for all rows that wait for it; the first shows what it took."""
         first, *others = self._pending.pop(key)
+        if outcome.answer is not None:
+            self._fresh[key] = outcome.answer
         self._hand_on(first, outcome, kind)
         for position in others:
             self.progress.repeated += 1
@@ -409,6 +410,35 @@ class Job:
         if outcome.error is not None:
             self.progress.fail(kind or "error", outcome.error)
         self._sink.put(position, outcome)
+
+
+def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Asked:
+    """Return a row as it is asked, also one about which nothing can be asked.
+
+    Args:
+        position: its place.
+        row: its values.
+        prompt: makes its question.
+        terms: a digest of all that decides the answer, but for that question.
+        most: the longest prompt that is sent, in characters.
+    """
+    try:
+        content = prompt.fill(row)
+    except BadRow as problem:
+        return Asked(position, b"", "", str(problem))
+    except Exception as error:  # values of rows may be objects of anybody's classes
+        return Asked(position, b"", "", error_text(error))
+    text = content if isinstance(content, str) else repr(content)
+    if len(text) > most and isinstance(content, str):
+        return Asked(position, b"", "", TOO_LONG.format(length=len(text), most=most))
+    digest = terms.copy()
+    digest.update(text.encode())
+    return Asked(position, digest.digest(), content)
+
+
+def digest_of(terms: bytes) -> blake2b:
+    """Return the digest with which that of each question begins."""
+    return blake2b(digest_size=16, key=terms)
 
 
 def _sum(first: Answer, second: Answer) -> Answer:

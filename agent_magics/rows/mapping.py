@@ -37,8 +37,10 @@ from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.budgets import Budgets
-from agent_magics.rows.engines.choice import engine_of
+from agent_magics.rows.engines.choice import engine_of, partitions_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
+from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
+from agent_magics.rows.engines.partition_job import PartitionJob
 from agent_magics.rows.engines.worker import Assignment
 from agent_magics.rows.job import Job, Plan
 from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
@@ -154,12 +156,16 @@ class RowMapping:
         if unknown:
             there = ", ".join(MapOptions.__annotations__)
             raise FatalError(f"map has no option {min(unknown)!r}; there are: {there}.")
-        source = rows if isinstance(rows, Held | Stream) else open_source(rows)
-        into = options.get("into")
-        if isinstance(source, Stream) and into is None:
-            source = source.held()
         columns = AnswerColumns(output)
         terms = _terms(settings, columns)
+        self._engine = self._engine_of(options.get("engine"), terms.model)
+        self._partitions = partitions_of(rows, self._engine)
+        source = rows if isinstance(rows, Held | Stream) else open_source(rows)
+        if self._partitions is not None:
+            source = replace(source, library="dask")
+        into = options.get("into")
+        if isinstance(source, Stream) and into is None and self._partitions is None:
+            source = source.held()
         self._setup, self._requests = self._agent_setup(options)
         self._reads_only = options.get("tools") is True
         asked = None
@@ -193,7 +199,6 @@ class RowMapping:
             concurrency or self._at_once,
             window * _CHARACTERS_PER_TOKEN or _MOST_CHARACTERS,
         )
-        self._engine = self._engine_of(options.get("engine"))
 
     def _agent_setup(self, options: MapOptions) -> tuple[TurnConfig | None, int]:
         """Return the configuration of the runs of rows with tools, and the requests of each."""
@@ -215,15 +220,14 @@ class RowMapping:
             return agent_asker.AT_ONCE
         return CONCURRENCY if self._is_live else AT_ONCE
 
-    def _engine_of(self, given: Any) -> Engine | None:
+    def _engine_of(self, given: Any, model: str) -> Engine | None:
         if given is None:
             return None
         if self._asking.models.given is not None:
             raise FatalError(NOT_THERE.format(what="a model object"))
         if self._asking.settings.record:
             raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
-        name = self._options.get("name") or self.plan.terms.model
-        return engine_of(given, f"agent.map {name}")
+        return engine_of(given, f"agent.map {self._options.get('name') or model}")
 
     # -- on the engine's loop ----------------------------------------------------------------------
 
@@ -237,6 +241,10 @@ class RowMapping:
             store = AnswerStore(self._cache_path(), plan.terms.model)
             open_ones.push_async_callback(store.close)
             job = Job(plan, asker, store, sink, ask)
+            if self._partitions is not None:
+                assert isinstance(asker, Coordinator)  # its workers hold the partitions
+                job = PartitionJob(plan, asker, store, sink, ask)
+                job.connect(self._partitions, asker)
             if self._options.get("batch"):
                 api = await open_api(self._asking.settings)
                 open_ones.push_async_callback(api.close)
@@ -251,8 +259,12 @@ class RowMapping:
         await sink.close(job.stopped)
         return MapResult(plan.source, sink, job.progress, job.stopped, self._again)
 
-    def _sink(self) -> Collected | Parts:
+    def _sink(self) -> Collected | Parts | CollectedPartitions:
         into = self._options.get("into")
+        if self._partitions is not None and into is not None:
+            return PartitionFiles(into, self.plan.columns, self.plan.digest)
+        if self._partitions is not None:
+            return CollectedPartitions(self.plan.columns, self._partitions)
         if into is not None:
             return Parts(into, self.plan.columns, self.plan.digest)
         return Collected(self.plan.columns, self.plan.source.count or 0)

@@ -1,12 +1,19 @@
 """Collects what becomes of rows: in memory, or in Parquet files that grow as it goes."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.rows.tables.columns import COST, ERROR, TOKENS, AnswerColumns
+from agent_magics.rows.tables.columns import (
+    COST,
+    ERROR,
+    TOKENS,
+    AnswerColumns,
+    Column,
+    column_values,
+)
 from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, converted, frame_of, kinds_of
 
@@ -64,10 +71,10 @@ class Sink(Protocol):
 NOT_ASKED = "not asked: {reason}"
 
 
-def values_of(columns: AnswerColumns, outcomes: Iterable[Outcome]) -> dict[str, list[Any]]:
+def values_of(columns: Sequence[Column], outcomes: Iterable[Outcome]) -> dict[str, list[Any]]:
     """Return the columns of some rows: of their answers, then error, tokens and cost."""
     listed = list(outcomes)
-    values = columns.values([each.answer for each in listed])
+    values = column_values(columns, [each.answer for each in listed])
     values[ERROR] = [each.error for each in listed]
     values[TOKENS] = [each.tokens for each in listed]
     values[COST] = [each.cost for each in listed]
@@ -104,8 +111,9 @@ class Collected:
 
     def frame(self, library: str, index: Any = None) -> Any:
         """Return the outcomes as a table; see `frame_of`."""
-        values = values_of(self._columns, filter(None, self.outcomes))
-        return frame_of(library, self._columns.columns, values, index)
+        columns = self._columns.columns
+        values = values_of(columns, filter(None, self.outcomes))
+        return frame_of(library, columns, values, index)
 
 
 class Parts:
@@ -115,6 +123,7 @@ class Parts:
         place: the folder where they are written, or a URL; see `PartFiles`.
         columns: the columns of the answers.
         digest: tells one map from another, whose parts are not written over.
+        span: the positions of a part, of which not all need be rows.
 
     Attributes:
         place: the same, as text.
@@ -124,12 +133,14 @@ class Parts:
             the answers have a field "row".
     """
 
-    def __init__(self, place: str | Path, columns: AnswerColumns, digest: bytes) -> None:
+    def __init__(
+        self, place: str | Path, columns: AnswerColumns, digest: bytes, span: int = PART
+    ) -> None:
         if ROW in (column.name for column in columns.columns):
             raise FatalError(ROW_TAKEN)
         self.place, self._columns, self._digest = str(place), columns, digest
         self._open: dict[int, dict[int, Outcome]] = {}
-        self._held, self._last = 0, -1
+        self._held, self._last, self._span = 0, -1, span
         self._freed = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._problem: FatalError | None = None
@@ -148,14 +159,21 @@ class Parts:
 
     def put(self, position: int, outcome: Outcome) -> None:
         """See `Sink.put`."""
-        number = position // PART
+        number = position // self._span
         part = self._open.setdefault(number, {})
         part[position] = outcome
         self._held += 1
-        if len(part) == PART:
-            task = asyncio.create_task(self._write(number))
-            self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
+        if len(part) == self._size(number):
+            self._write_soon(number)
+
+    def _size(self, number: int) -> int:
+        """Return the number of rows of a part."""
+        return PART
+
+    def _write_soon(self, number: int) -> None:
+        task = asyncio.create_task(self._write(number))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
 
     async def has_room(self) -> None:
         """See `Sink.has_room`."""
@@ -193,12 +211,16 @@ class Parts:
         self._held -= len(part)
         self._freed.set()
 
+    def _first(self, number: int) -> int:
+        """Return the position from which the rows of a part are counted."""
+        return 0
+
     def _write_file(self, number: int, part: Mapping[int, Outcome]) -> None:
         positions = sorted(part)
-        values = values_of(self._columns, (part[position] for position in positions))
-        table = arrow_table(
-            {ROW: "integer", **kinds_of(self._columns.columns)}, {**values, ROW: positions}
-        )
+        columns = self._columns.columns
+        values = values_of(columns, (part[position] for position in positions))
+        rows = [position - self._first(number) for position in positions]
+        table = arrow_table({ROW: "integer", **kinds_of(columns)}, {**values, ROW: rows})
         table = table.replace_schema_metadata({_MAP: self._digest.hex()})
         self._files.write(number, table)
 

@@ -6,6 +6,7 @@ from typing import Any
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage
+from agent_magics.rows.engines.partition_answers import CollectedPartitions
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.quote import duration
@@ -28,7 +29,7 @@ class MapResult:
     def __init__(
         self,
         source: Source,
-        sink: Collected | Parts,
+        sink: Collected | Parts | CollectedPartitions,
         progress: Progress,
         stopped: str,
         again: "Callable[[Held], MapResult]",
@@ -44,7 +45,8 @@ class MapResult:
         It has pandas' index. Of lists and files it is pandas' where that is installed, else that of
         polars or pyarrow, else a list of dicts. With ``into=...`` it is read from the files.
         """
-        if self._frame is None:
+        # A Dask frame's values are on the cluster, which may have lost them since.
+        if self._frame is None or self._source.library == "dask":
             index = getattr(self._held.data, "index", None) if self._is_pandas else None
             self._frame = self._sink.frame(self._source.library, index)
         return self._frame
@@ -55,8 +57,8 @@ class MapResult:
         frame = self.frame
         if isinstance(frame, list):
             return [row for row in frame if row[ERROR] is not None]
-        if type(frame).__module__.startswith("pandas"):
-            return frame[frame[ERROR].notna()]
+        if type(frame).__module__.startswith(("pandas", "dask")):
+            return frame[~frame[ERROR].isna()]
         if type(frame).__module__.startswith("polars"):
             return frame.filter(frame[ERROR].is_not_null())
         return frame.filter(frame[ERROR].is_valid())
@@ -81,7 +83,8 @@ class MapResult:
             FatalError: the rows are not in memory, or nothing can be asked.
         """
         if not isinstance(self._sink, Collected):
-            raise FatalError(NOT_HERE.format(what=f"into={self._sink.place!r}"))
+            into = getattr(self._sink, "place", None)
+            raise FatalError(NOT_HERE.format(what=f"into={into!r}" if into else "a Dask frame"))
         failed = self._sink.failed()
         if not failed:
             return self

@@ -1,6 +1,6 @@
 """Keeps answers on disk, so that each is paid for once: the cache of a user, in SQLite.
 
-An answer is written in a group with others, some 40 ms after it came, on a thread of the
+An answer is written in a group with others, some 20 ms after it came, on a thread of the
 store's own; `fsync` follows at most a second later. So a killed process loses no answer that was
 counted, and a power failure those of a second. Nothing of the rows is stored: a key is a digest.
 """
@@ -9,21 +9,25 @@ import asyncio
 import os
 import sqlite3
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median_low
 from typing import Any, NamedTuple, TypeAlias
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.tables.columns import is_answer
 
 # Seconds until a group is written, and until it is on the disk itself.
-GROUP, SYNC = 0.04, 1.0
+GROUP, SYNC = 0.02, 1.0
 # Bytes of a store, beyond which the oldest tenth goes; answers between two looks at it.
 MOST_BYTES, LOOK_AFTER = 8 << 30, 20_000
 _MOST_VARIABLES = 500
+# Answers that are read ahead.
+AHEAD = 4000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -33,6 +37,9 @@ CREATE TABLE IF NOT EXISTS answers (
 """
 _ADD = "INSERT OR IGNORE INTO answers (key, at, model, answer, tokens, cost) VALUES (?,?,?,?,?,?)"
 _FIND = "SELECT key, answer, tokens, cost, number FROM answers WHERE key IN ({marks})"
+_NEXT = (
+    "SELECT key, answer, tokens, cost, number FROM answers WHERE number > ? ORDER BY number LIMIT ?"
+)
 
 UNUSABLE = (
     "The cache of answers {path} cannot be used ({error}): delete it, or choose another file or "
@@ -118,20 +125,23 @@ class AnswerStore:
         self._more, self._is_closing = asyncio.Event(), False
         try:
             self._file = self._thread.submit(AnswerFile, self.path, model).result()
+            self._reader = AnswerReader(self.path)
         except (OSError, sqlite3.Error) as error:
             self._thread.shutdown()
             raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
         self._writing = asyncio.create_task(self._write_groups())
         self.newest = self._file.newest
 
-    async def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """Return the kept answers to some keys.
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+        """Return the kept answers to some keys; waits for the disk, one thread at a time.
 
         Raises:
             FatalError: the file cannot be read.
         """
-        found: dict[bytes, Stored] = await self._run(self._file.find, keys)
-        return found
+        try:
+            return self._reader.find(keys)
+        except (OSError, sqlite3.Error) as error:
+            raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
 
     def keep(self, key: bytes, stored: Stored, then: Callable[[Exception | None], None]) -> None:
         """Keep an answer; `then` is called on the loop when it is written, or with the error."""
@@ -144,6 +154,7 @@ class AnswerStore:
         self._more.set()
         await self._writing
         try:
+            await self._run(self._reader.close)
             await self._run(self._file.close)
         finally:
             self._thread.shutdown()
@@ -177,6 +188,67 @@ class AnswerStore:
             return await loop.run_in_executor(self._thread, function, *arguments)
         except (OSError, sqlite3.Error) as error:
             raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
+
+
+class AnswerReader:
+    """Finds answers by their keys, beside who writes them; on any thread, one at a time.
+
+    The answers of a map were mostly kept in the order of its rows. So where most of some keys have
+    answers, those that were kept next are read ahead: that takes a third of the time of look-ups.
+
+    Raises:
+        OSError, sqlite3.Error: the file cannot be used; so do all methods.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
+        self._lock = threading.Lock()  # a look-up may still run when a map has ended
+        self._ahead: dict[bytes, Stored] = {}
+        self._last = 0  # the number of the last answer in it
+        self._astray = 0  # look-ups in a row for which nothing useful was read ahead
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+        """See `AnswerStore.find`."""
+        with self._lock:
+            ahead = self._ahead
+            found = {key: ahead.pop(key) for key in keys if key in ahead}
+            there = self._look_up([key for key in keys if key not in found])
+            if 2 * len(there) > len(keys):
+                self._astray += 1
+                if not self._astray & (self._astray - 1):  # the 1st, 2nd, 4th, 8th ... time
+                    ahead.clear()
+                    self._last = median_low(stored.number for stored in there.values())
+                    self._read_on()
+            elif found and len(ahead) < AHEAD // 2:
+                self._astray = 0
+                self._read_on()
+            return found | there
+
+    def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+        found: dict[bytes, Stored] = {}
+        for start in range(0, len(keys), _MOST_VARIABLES):
+            part = keys[start : start + _MOST_VARIABLES]
+            question = _FIND.format(marks=",".join("?" * len(part)))
+            found.update(_sound(self._connection.execute(question, part)))
+        return found
+
+    def _read_on(self) -> None:
+        read = dict(_sound(self._connection.execute(_NEXT, (self._last, AHEAD))))
+        self._ahead.update(read)
+        self._last = max((stored.number for stored in read.values()), default=self._last)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+
+def _sound(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, Stored]]:
+    """Yield keys and answers of rows; what is no answer is left out, since files may be given."""
+    for key, answer, tokens, cost, number in rows:
+        counts = isinstance(tokens, int) and isinstance(number, int)
+        if counts and isinstance(cost, int | float | None) and is_answer(answer):
+            yield key, Stored(answer, tokens, cost, number)
 
 
 class AnswerFile:
@@ -215,17 +287,6 @@ class AnswerFile:
         self._connection.execute(_SCHEMA)
         newest = self._connection.execute("SELECT max(number) FROM answers").fetchone()[0]
         return newest or 0
-
-    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """See `AnswerStore.find`; what is no answer counts as missing, since files may be given."""
-        found: dict[bytes, Stored] = {}
-        for start in range(0, len(keys), _MOST_VARIABLES):
-            part = keys[start : start + _MOST_VARIABLES]
-            question = _FIND.format(marks=",".join("?" * len(part)))
-            for key, *stored in self._connection.execute(question, part):
-                if _is_sound(*stored):
-                    found[key] = Stored(*stored)
-        return found
 
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
         """Write answers, all or none; a key that is there stays."""
@@ -292,12 +353,6 @@ class AnswerFile:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-
-
-def _is_sound(answer: Any, tokens: Any, cost: Any, number: Any) -> bool:
-    """Tell whether the columns of a file have the types of an answer."""
-    counts = isinstance(tokens, int) and isinstance(number, int)
-    return counts and isinstance(cost, int | float | None) and is_answer(answer)
 
 
 _PAGES = ("page_count", "freelist_count", "page_size")

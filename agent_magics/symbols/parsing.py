@@ -17,9 +17,9 @@ PYTHON = (".py", ".pyi", ".pyw")
 _MOST_LOOKED_AT = 2_000  # entries of folders, which takes a millisecond or two
 
 
-def can_parse(path: Path) -> bool:
+def can_parse(path: str | Path) -> bool:
     """Return whether the symbols of a file of this name are found without a server."""
-    suffix = path.suffix.lower()
+    suffix = os.path.splitext(path)[1].lower()
     return suffix in PYTHON or has_grammar(suffix)
 
 

@@ -111,6 +111,19 @@ class TextEdit:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Where a symbol is defined, and what is known of it.
+
+    Attributes:
+        places: where; none where that is not known.
+        text: its type, signature and documentation; "" where none are known.
+    """
+
+    places: tuple[Location, ...]
+    text: str = ""
+
+
 class NotProvided(RespondToModel):
     """A provider cannot answer a question of this kind; the message says which, and what can."""
 
@@ -143,11 +156,14 @@ class SymbolProvider(Protocol):
     async def references(
         self, path: Path, position: Position, declaration: bool = True
     ) -> tuple[Location, ...]:
-        """Return where the symbol at a position is used; with `declaration` where it is defined."""
+        """Return each place where the symbol at a position is used, in order.
+
+        With `declaration` also where it is defined.
+        """
         ...
 
-    async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
-        """Return where the symbol at a position is defined; none where that is not known."""
+    async def definition(self, path: Path, position: Position) -> Definition:
+        """Return where the symbol at a position is defined, and what is known of it."""
         ...
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
@@ -166,10 +182,6 @@ class SymbolProvider(Protocol):
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
         """Return what the checker reports about a file."""
-        ...
-
-    async def hover(self, path: Path, position: Position) -> str:
-        """Return the type, signature and documentation at a position; "" where none are known."""
         ...
 
 

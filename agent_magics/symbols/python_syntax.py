@@ -17,6 +17,14 @@ _LONGEST_DETAIL = 200  # characters
 _PROPERTIES = ("property", "cached_property", "setter", "deleter", "getter")
 
 
+class NotPython(RespondToModel):
+    """A text is no Python of this version; `why` tells the line and what is wrong there."""
+
+    def __init__(self, shown: str, why: str) -> None:
+        super().__init__(f"{shown} is no Python that can be parsed ({why}); use read_file.")
+        self.why = why
+
+
 def parse_python(text: str, shown: str) -> ast.Module:
     """Parse Python source.
 
@@ -25,7 +33,7 @@ def parse_python(text: str, shown: str) -> ast.Module:
         shown: the file's name for the error.
 
     Raises:
-        RespondToModel: it is not Python of this version; the sentence names the line.
+        NotPython: it is not Python of this version; the sentence names the line.
     """
     try:
         with warnings.catch_warnings():
@@ -35,7 +43,7 @@ def parse_python(text: str, shown: str) -> ast.Module:
         why = f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL; nesting beyond the parser
         why = str(error)
-    raise RespondToModel(f"{shown} is no Python that can be parsed ({why}); use read_file.")
+    raise NotPython(shown, why)
 
 
 def python_symbols(path: Path, source: SourceText, shown: str) -> tuple[Symbol, ...]:

@@ -2,6 +2,9 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
 
 from agent_magics.symbols.provider import Position, Range
 
@@ -23,7 +26,17 @@ class SourceText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        if "\r" in self.text:
+            return [0, *(match.end() for match in _BREAK.finditer(self.text))]
+        return [*accumulate((len(line) + 1 for line in self.text.split("\n")), initial=0)][:-1]
+
+    @cached_property
+    def is_ascii(self) -> bool:
+        """Whether every character is one unit of any encoding."""
+        return self.text.isascii()
 
     @property
     def line_count(self) -> int:
@@ -31,7 +44,9 @@ class SourceText:
         return len(self._starts)
 
     def line(self, number: int) -> str:
-        """Return line `number`, from 0, without its line break."""
+        """Return line `number`, from 0, without its line break; "" where there is none."""
+        if number >= len(self._starts):
+            return ""
         start = self._starts[number]
         end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")

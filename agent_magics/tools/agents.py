@@ -65,16 +65,15 @@ async def spawn_agent(
     nothing of this conversation but the task and what you share. Four work at a time, more wait.
 
     Args:
-        task: everything that it must know, and what it should report.
+        task: all that it must know, and what to report.
         agent_type: "explore" reads and searches (the default); "worker" also changes things; or a
             type of the project or the person (list_agents names them).
         name: for later calls; at most 32 of a-z, 0-9 and -.
-        tools: names of your tools that it may use; all that its type allows if not given.
+        tools: names of your tools; else all that its type allows.
         model: another model than its type's.
         budget: less than its type may spend; it is stopped there.
-        share: "conversation" for what was said so far, names of kept results (@r1), and "kernel",
-            which lets the Python of a worker run in the person's kernel: one at a time, and the
-            person is asked.
+        share: "conversation" for what was said so far, names of kept results (@r1), and "kernel":
+            a worker's Python runs in the person's kernel (one at a time; the person is asked).
     """
     call, agents = _in_turn(ctx, "spawn_agent")
     given: dict[str, Any] = {"task": task, "agent_type": agent_type, "name": name, "tools": tools}
@@ -91,7 +90,7 @@ async def send_input(
     Args:
         id: its name.
         message: the message.
-        interrupt: whether to stop what it does now, rather than to wait for its running calls.
+        interrupt: stop what it does now, instead of waiting for its running calls.
     """
     call, agents = _in_turn(ctx, "send_input")
     return agents.send(id, message, call.call_id, interrupt=interrupt)
@@ -106,8 +105,8 @@ async def wait(
     Reports also come without it, with the next request. So wait only where you can do nothing else.
 
     Args:
-        ids: names of sub-agents; all if not given.
-        timeout_ms: the most milliseconds to wait, up to 3,600,000.
+        ids: their names; else all.
+        timeout_ms: most milliseconds, up to 3,600,000.
     """
     _, agents = _in_turn(ctx, "wait")
     if not 0 <= timeout_ms <= _LONGEST_WAIT:

@@ -48,9 +48,7 @@ async def request_user_input(
     Ask only what you cannot find out yourself and what changes what you do. Never ask for secrets.
 
     Args:
-        questions: each has a unique id, a header (its subject in a word or two), the question, and
-            options with a label and a description; multi allows several options, free_text an
-            answer in the person's own words.
+        questions: one to four, with unique ids.
 
     Returns:
         A JSON object of each question's id to the chosen label, labels (multi) or text.

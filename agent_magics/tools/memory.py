@@ -42,7 +42,7 @@ def get_memory(topic: str = "", *, ctx: ToolContext | None = None) -> str:
     Where you use what it says, cite it: "from memory: TOPIC".
 
     Args:
-        topic: the topic; without one all topics are listed.
+        topic: else all are listed.
     """
     digest = _fingerprints(ctx)
     notes = [each for folder in note_folders(_workspace(ctx)).values() for each in folder.notes()]
@@ -108,7 +108,7 @@ def remember(
     Args:
         topic: a short name in small letters, such as sales-data.
         text: Markdown; its first line says what it is about.
-        about: files and variables that it describes: when they change, it is marked as stale.
+        about: files and variables: when they change, it is marked as stale.
         scope: "user" is for this person alone; "project" stands in the project and is shared.
     """
     folder = note_folders(_workspace(ctx))[scope]

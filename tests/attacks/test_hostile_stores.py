@@ -6,16 +6,19 @@ A model can write them where the home, or the folder of a map, is its workspace.
 
 import json
 import os
+import random
 import sqlite3
 
 import pyarrow
 import pytest
 
+from agent_magics import Agent, Call, ScriptedModel
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import list_conversations
+from agent_magics.records.places import rollout_folder
 from agent_magics.records.reading import read_first, read_record
 from agent_magics.records.retention import remove_old
-from agent_magics.rows.store import AnswerFile, Stored, open_answers
+from agent_magics.rows.store import AnswerReader, Stored, open_answers
 from agent_magics.rows.tables.folders import PartFiles
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -119,9 +122,11 @@ def test_a_hostile_answer_counts_as_missing(tmp_path, name):
         file.execute("CREATE TABLE answers (number, key UNIQUE, at, model, answer, tokens, cost)")
         file.execute("INSERT INTO answers VALUES (1, x'00', 1, 'm', ?, ?, ?)", ANSWERS[name])
         file.execute("INSERT INTO answers VALUES (2, x'01', 1, 'm', ?, 3, NULL)", (b'"good"',))
-    answers = AnswerFile(path)
+    answers = AnswerReader(path)
     try:
-        assert answers.find([b"\0", b"\1"]) == {b"\1": Stored(b'"good"', 3, None, 2)}
+        good = Stored(b'"good"', 3, None, 2)
+        assert answers.find([b"\1"]) == {b"\1": good}  # then the file is read from there
+        assert answers.find([b"\0", b"\1"]) == {b"\1": good}
     finally:
         answers.close()
     assert sqlite3.connect(path).execute("SELECT count(*) FROM answers").fetchone() == (2,)
@@ -144,3 +149,55 @@ def test_what_is_no_part_is_told(tmp_path, make):
     make(tmp_path / "part-00000.parquet")
     with pytest.raises(OSError, match="is no regular file"):
         parts.paths()
+
+
+# -- conversations that are resumed ----------------------------------------------------------------
+
+
+def recorded(cwd):
+    with Agent(ScriptedModel([Call("read_file", {"path": "x"}), "One."]), cwd=cwd) as agent:
+        agent.run_sync("Go.")
+        agent.session.conversation.handles.keep_value(b"abc")
+        name = agent.conversation_id
+    (path,) = rollout_folder().rglob(f"{name}.jsonl")
+    return name, path, [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rewrite(path, lines):
+    path.write_text("".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines))
+
+
+def test_a_record_that_a_command_can_write_grants_no_rights(tmp_path, monkeypatch):
+    """The home is the workspace, and the folder of records lies in it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".local/state"))
+    name, path, lines = recorded(tmp_path)
+    lines[0]["settings"] = {"approval": "never", "sandbox": "danger-full-access"}
+    rewrite(path, lines)
+    with Agent.resume(name, ScriptedModel(["Two."])) as agent:
+        assert (agent.settings.approval, agent.settings.sandbox) != ("never", "danger-full-access")
+        assert "recorded settings are not used" in " ".join(agent.session.conversation.notes)
+        assert agent.run_sync("More.").text == "Two."
+
+
+VALUES = [None, 5, -1, 1e400, "", [], {}, [1], [[]], {"a": 1}, True, {"type": "X"}, 2**70]
+
+
+def test_values_of_other_types_are_one_sentence(tmp_path):
+    name, path, lines = recorded(tmp_path)
+    whole = path.read_text()
+    places = [
+        (number, key)
+        for number, line in enumerate(lines)
+        for key in line
+        if line["type"] in ("RecordBegun", "RequestCharged", "ResultKept", "TurnOpened")
+    ]
+    chosen = random.Random(13)
+    for number, key in places:
+        path.write_text(whole)
+        forged = json.loads(json.dumps(lines))
+        forged[number][key] = chosen.choice(VALUES)
+        rewrite(path, forged)
+        try:
+            Agent.resume(name, ScriptedModel(["Two."]), cwd=tmp_path).close()
+        except FatalError:
+            continue

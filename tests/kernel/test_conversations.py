@@ -1,5 +1,6 @@
 """Conversations in a real kernel: listed, taken up after a restart, named in the saved file."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -194,16 +195,29 @@ def test_after_a_restart_it_knows_what_is_gone(place: Path) -> None:
         assert "As you know them: same." in model
 
 
-def test_a_stored_text_is_there_after_a_restart_and_an_object_is_named_as_gone(place: Path) -> None:
+KEY = "sk-" + "a1B2c3D4" * 5
+
+
+def test_stored_texts_bytes_and_tables_are_there_after_a_restart_and_others_are_gone(
+    place: Path,
+) -> None:
     store = f"{AGENTS}['default'].session.conversation.handles"
     with kernel_in(place) as kernel:
         kernel.run(scripted("'Kept.'"))
-        kernel.run("%%agent\nKeep.\n")
-        kernel.run(f"{store}.keep('long text ' * 10)\nobj = [1, 2]\n{store}.keep_value(obj)")
+        kernel.run(f"%%agent\nKeep. My key is {KEY}.\n")
+        values = "[1, 2]", "b'\\xff'", "pandas.DataFrame({'a': [0.5]})", f"b'key {KEY}'"
+        kept = "\n".join(f"{store}.keep_value({value})" for value in values)
+        kernel.run(f"import pandas\n{store}.keep('long text ' * 10)\n{kept}")
+    records = [*Path(os.environ["XDG_STATE_HOME"]).rglob("*.jsonl")]
+    assert records and not any(KEY in each.read_text() for each in records)
     with kernel_in(place) as kernel:
         kernel.run(scripted("'Here.'"))
-        assert "`@r2` (list, 2 elements" in kernel.run("%agent resume").text
+        told = kernel.run("%agent resume").text
+        assert "`@r2` (list, 2 elements" in told and "`@r5` (bytes, 47 bytes" in told
+        assert "`@r3`" not in told and "`@r4`" not in told
         assert kernel.value(f"{store}.value_of('@r1')").startswith("long text long text")
-        assert kernel.value(f"{store}.keep('new')") == "@r3"
+        assert kernel.value(f"{store}.value_of('@r3')") == "b'\\xff'"
+        assert kernel.value(f"{store}.value_of('@r4').to_dict('list')") == "{'a': [0.5]}"
+        assert kernel.value(f"{store}.keep('new')") == "@r6"
         refused = kernel.run(f"{store}.value_of('@r2')").text
         assert "was kept in a kernel that has ended, and is gone" in refused

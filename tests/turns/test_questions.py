@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from agent_magics import Agent, Call, tool
+from agent_magics.approval.actions import Action, ActionKind
 from agent_magics.protocol.events import ApprovalRequested, QuestionResolved, ToolCallRunning
 from agent_magics.protocol.ops import Answer
 from tests.support.turns import assert_valid, of_kind, outputs, scripted
@@ -424,6 +425,24 @@ def relink(tmp_path):
         return "done"
 
     return relink
+
+
+def test_a_command_is_judged_again_where_it_has_waited(tmp_path):
+    judged = []
+
+    def assess(arguments, ctx):
+        judged.append(arguments["name"])
+        return [Action(ActionKind.COMMAND_SAFE, arguments["name"])]
+
+    @tool(mutating=True, assess=assess)
+    def run(name: str) -> str:
+        """Run something."""
+        return name
+
+    calls = [Call("run", {"name": "first"}), Call("run", {"name": "second"})]
+    agent = scripted(calls, "Ok.", tools=[run], approval="never", cwd=tmp_path)
+    assert agent.run_sync("Go").status == "completed"
+    assert sorted(judged) == ["first", "second", "second"]
 
 
 READING = Call("shell", {"command": ["cat", "data/config"]})

@@ -1,5 +1,6 @@
 """However little of an output is asked for, it is cut once; how it ended and where it is stays."""
 
+import json
 import re
 
 import pytest
@@ -71,3 +72,38 @@ def test_of_a_long_list_the_model_reads_a_few_items(tmp_path):
         assert len(text) < 1_700
         text = agent.call_sync("python", {"code": "'word ' * 1_000"}).text
         assert len(text) > 5_000
+
+
+TABLE = "a,b\n" + "1,2\n" * 500
+READS = {
+    "read_file": ({"path": "long.txt"}, "go on with start_line="),
+    "read_file of a table": ({"path": "t.csv"}, "start_line=1 reads"),
+    "read_file of a notebook": ({"path": "n.ipynb"}, "go on with start_line="),
+    "list_dir": ({"path": "many"}, "go on with offset="),
+    "glob": ({"pattern": "many/*"}, "narrow the pattern"),
+    "grep_files": ({"pattern": "word"}, "narrow the search"),
+    "symbols": ({"path": "many.py"}, "narrow path or query"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "long.txt").write_text("".join(f"word {n} {'x' * 150}\n" for n in range(9_000)))
+    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "many.py").write_text("".join(f"def f{n}():\n    pass\n\n\n" for n in range(500)))
+    cells = [{"cell_type": "code", "source": "x = 1\n" * 30, "outputs": []} for _ in range(99)]
+    notebook = {"cells": cells, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+    (tmp_path / "n.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "many").mkdir()
+    for number in range(300):
+        (tmp_path / "many" / f"{number}.md").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("budget", [1, 60, 1_000])
+def test_how_to_get_the_rest_survives_any_budget(folder, budget):
+    with Agent(tools=["coding", "symbols"], cwd=folder, output_budget=budget) as agent:
+        for name, (arguments, footer) in READS.items():
+            text = agent.call_sync(name.partition(" ")[0], arguments).text
+            assert footer in text, (name, text)
+            assert len(text) < 1_200, name

@@ -1,5 +1,6 @@
 """Renames and references by a real language server: a package's tests stay green."""
 
+import json
 import random
 import subprocess
 import sys
@@ -175,6 +176,50 @@ def test_a_rename_that_one_file_refuses_changes_none(agent, work):
     output = agent.call_sync("edit_symbol", arguments)
     assert not output.success and "read-only" in output.text
     assert {p: p.read_bytes() for p in work.rglob("*.py")} == before
+
+
+def test_a_rename_takes_overrides_along_and_names_what_the_server_does_not_know(agent, work):
+    (work / "shop" / "cards.py").write_text(
+        "from unittest.mock import patch\n\nfrom shop.report import Report\n\n\n"
+        "class Card(Report):\n    def lines(self, basket):\n        return []\n\n\n"
+        "def show(any, basket):\n    any.lines(basket)\n    Card().lines(basket)\n"
+        "    with patch('shop.report.Report.lines'):\n        open('x').lines = basket\n"
+    )
+    arguments = {"name_path": "Report/lines", "path": "shop/report.py", "text": "rows"}
+    text = told(agent, "edit_symbol", action="rename", **arguments)
+    assert "what lines is in shop/cards.py:12, shop/cards.py:14, shop/cards.py:15: edit" in text
+    found = (work / "shop" / "cards.py").read_text()
+    assert "def rows(" in found and "Card().rows(" in found and "any.lines(" in found
+
+
+CELLS = {
+    "%matplotlib inline\nfiles = !ls\nfiles[0].strip()": (),
+    "async def f(x: int) -> int:\n    return x\n\nawait f(1)\n1 + 1\nf": (
+        "5: warning: Expression",
+    ),
+    "def h():\n    await f(2)\n\nawait f('a')": ('2: error: "await" allowed', "4: error: Argument"),
+    "broken (((": ("1: error: the cell does not parse: line 1: '(' was never closed",),
+    "display(_, __, In[1], Out)\nget_ipython().magic('x')\nh": (),
+    "%%capture held\nprint(1)": (),
+    "held.show()\nmissing": ('2: error: "missing" is not defined',),
+    "%%agent\nDo not parse ((": (),
+}
+
+
+def test_errors_of_a_notebook_are_those_of_its_cells(agent, work):
+    cells = [
+        {"cell_type": "code", "id": f"c{number}", "source": text, "metadata": {}}
+        for number, text in enumerate(CELLS, 1)
+    ]
+    (work / "nb.ipynb").write_text(json.dumps({"cells": cells}))
+    (work / "none.ipynb").write_text(json.dumps({"cells": []}))
+    lines = told(agent, "diagnostics", paths=["nb.ipynb"]).split("\n")
+    wanted = [
+        f"nb.ipynb:cell {n} (c{n}):{e}" for n, each in enumerate(CELLS.values(), 1) for e in each
+    ]
+    assert [line[: len(each)] for line, each in zip(lines, wanted, strict=True)] == wanted
+    assert told(agent, "diagnostics", paths=["none.ipynb"]).startswith("No errors")
+    assert "f is used in 4 places" in told(agent, "references", name_path="f", path="nb.ipynb")
 
 
 def test_who_uses_and_calls_what(agent):

@@ -12,10 +12,20 @@ from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, j
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, is_outline, is_small, outline
 from agent_magics.dispatch.results.renderers import library_class, render, render_text
 from agent_magics.dispatch.results.values import defines, type_name
-from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText
+from agent_magics.protocol.items import (
+    Content,
+    ContentPart,
+    InputImage,
+    InputText,
+    join_parts,
+    parts_of,
+)
 from agent_magics.protocol.tools import ToolOutput
 
 MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JSON text
+# Characters that a result which converts itself may take at least: its last lines say how to get
+# the rest, and a cut leaves out the middle.
+LEAST = 1_000
 NONE_TEXT = "Done; the tool returned None."
 _PLAIN_ELEMENTS = PLAIN_TYPES | {str, type(None)}
 
@@ -37,8 +47,8 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     """Convert `value` for the model; never raises because of the value.
 
     Args:
-        value: a tool's result. An object with ``to_output(budget)`` converts itself; a nonzero
-            ``output_budget`` of it replaces `budget`.
+        value: a tool's result. An object with ``to_output(budget)`` converts itself, within at
+            least `LEAST` characters; a nonzero ``output_budget`` of it replaces `budget`.
         budget: the most characters of text for the model; images are not counted.
 
     Returns:
@@ -54,7 +64,7 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     if value is None:
         return ToolOutput(NONE_TEXT)
     if defines(kind, "to_output"):
-        fitting = getattr(value, "output_budget", 0) or budget
+        fitting = getattr(value, "output_budget", 0) or max(budget, LEAST)
         output = _fit_output(value.to_output(budget), fitting)
         return output if output.value is not None else replace(output, value=value)
     try:
@@ -145,11 +155,9 @@ def _join_parts(values: list[Any] | tuple[Any, ...]) -> Content:
     parts: list[ContentPart] = []
     for value in values:
         content = value if type(value) is str else _content_of(value)
-        new = (InputText(content),) if isinstance(content, str) else content
-        parts.extend(part for part in new if part not in parts)  # axes show their figure again
-    if all(isinstance(part, InputText) for part in parts):
-        return "\n\n".join(part.text for part in parts if isinstance(part, InputText))
-    return tuple(parts)
+        # Axes show their figure again.
+        parts.extend(part for part in parts_of(content) if part not in parts)
+    return join_parts(parts, "\n\n")
 
 
 def _describe_bytes(data: bytes) -> str:

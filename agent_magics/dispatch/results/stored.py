@@ -35,20 +35,16 @@ class TextSource(Protocol):
     @property
     def size(self) -> int:
         """A measure of the text's length; it changes with every change of the text."""
-        ...
 
     @property
     def in_memory(self) -> int:
         """The memory that it takes, in bytes or characters."""
-        ...
 
     def pieces(self) -> Iterator[str]:
         """Yield the whole text as it is now, piece by piece."""
-        ...
 
     def grows(self) -> bool:
         """Return whether the text may still grow."""
-        ...
 
 
 class StoredText:
@@ -78,6 +74,13 @@ class Value:
         self.in_memory = estimate_size(value)
         self.is_kept = True
         self._looks = 0
+
+    @classmethod
+    def read_later(cls, read: Callable[[], Any], size: int) -> "Value":
+        """Return a value that is read at its first use; `size` estimates its bytes."""
+        value = cls(None)
+        value._held, value.in_memory = read, size
+        return value
 
     @property
     def size(self) -> int:
@@ -276,12 +279,11 @@ class HandleStore:
         self.on_keep(name, source)
         return name
 
-    def restore(self, name: str, text: str | None, what: str) -> None:
-        """Take up a result of an earlier kernel: its text, or only that it is gone."""
+    def restore(self, name: str, source: TextSource | None, what: str) -> None:
+        """Take up a result of an earlier kernel; without a source only that it is gone."""
         with self._lock:
             if name == f"@r{len(self._entries) + 1}":
-                source = None if text is None else StoredText(text)
-                gone = what or "a long text" if text is None else ""
+                gone = what or "a long text" if source is None else ""
                 self._entries[name] = _Entry(source, gone=gone)
 
     @property

@@ -9,18 +9,52 @@ import weakref
 from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.schema.annotations import Schema, describe_annotation
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.protocol.errors import FatalError
 
+R = TypeVar("R")
+
+
+# A tool's specification, its handler, its binder and its stub each read them.
+def _once_each(read: Callable[[Callable[..., Any]], R]) -> Callable[[Callable[..., Any]], R]:
+    """Return `read` with a cache by function; other callables may not be hashable."""
+    known: weakref.WeakKeyDictionary[Callable[..., Any], R] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(read)
+    def reader(fn: Callable[..., Any]) -> R:
+        if not isinstance(fn, types.FunctionType):
+            return read(fn)
+        if fn not in known:
+            known[fn] = read(fn)
+        return known[fn]
+
+    return reader
+
+
+@_once_each
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature.
+
+    Raises:
+        FatalError: it has none that can be read.
+    """
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise FatalError(
+            f"{name_of(fn)} has no readable signature; wrap it in a function with annotated "
+            "parameters."
+        ) from None
+
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
     """Return the name of the parameter annotated `ToolContext`, or None."""
     namespaces = _namespaces_of(fn)
-    for parameter in _signature_of(fn).parameters.values():
+    for parameter in signature_of(fn).parameters.values():
         if _is_context(parameter.annotation, namespaces):
             return parameter.name
     return None
@@ -63,28 +97,18 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-# A tool's specification, its binder and its stub each read them.
-_read: "weakref.WeakKeyDictionary[Callable[..., Any], tuple[Parameter, ...]]" = (
-    weakref.WeakKeyDictionary()
-)
-
-
+@_once_each
 def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """Return the parameters that a model fills; cached per function.
+    """Return the parameters that a model fills.
 
     Raises:
         FatalError: one of them cannot be filled by name, or its annotation cannot be resolved.
     """
-    if not isinstance(fn, types.FunctionType):  # other callables may not be hashable
-        return tuple(_read_parameters(fn))
-    known = _read.get(fn)
-    if known is None:
-        known = _read[fn] = tuple(_read_parameters(fn))
-    return known
+    return tuple(_read_parameters(fn))
 
 
 def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
-    signature, namespaces = _signature_of(fn), _namespaces_of(fn)
+    signature, namespaces = signature_of(fn), _namespaces_of(fn)
     described = parse_docstring(getattr(_innermost(fn), "__doc__", None)).params
     parameters: list[Parameter] = []
     for name, given in signature.parameters.items():
@@ -117,16 +141,6 @@ def _read_parameters(fn: Callable[..., Any]) -> list[Parameter]:
             )
         )
     return parameters
-
-
-def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(fn)
-    except (TypeError, ValueError):
-        raise FatalError(
-            f"{name_of(fn)} has no readable signature; wrap it in a function with annotated "
-            "parameters."
-        ) from None
 
 
 def _innermost(fn: object) -> Any:

@@ -9,10 +9,10 @@ class AgentBudget:
     """What a sub-agent may spend; None stands for the limit of its type.
 
     Attributes:
-        requests: requests to the model, with the one for a summary.
-        tokens: input and output tokens of all its requests.
-        cost: USD of all its requests.
-        seconds: time at work, without the time its questions wait.
+        requests: to the model, with the one for a summary.
+        tokens: input and output of all requests.
+        cost: USD of all requests.
+        seconds: at work, without waiting for answers.
     """
 
     requests: int | None = None
@@ -44,28 +44,21 @@ class SubAgents(Protocol):
 
     def gets_kernel(self, request: SpawnRequest) -> bool:
         """Tell whether the Python of such a sub-agent would run in the live kernel."""
-        ...
 
     def spawn(self, request: SpawnRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
-        ...
 
     def send(self, name: str, message: str, call_id: str, *, interrupt: bool) -> str:
         """Send a message to a sub-agent; one that has ended goes on with it."""
-        ...
 
     async def wait(self, names: tuple[str, ...], seconds: float) -> str:
         """Wait until one of the sub-agents ends."""
-        ...
 
     def resume(self, name: str, call_id: str) -> str:
         """Let a sub-agent that was stopped go on with its task."""
-        ...
 
     def close(self, name: str) -> str:
         """Stop a sub-agent for good."""
-        ...
 
     def list(self) -> str:
         """Return one line about each sub-agent, and the limits."""
-        ...

@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_magics.dispatch.results.stored import StoredText, TextSource
+from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
+from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import (
     CellChanged,
     PlanUpdated,
@@ -40,7 +43,21 @@ REDACTED = (
 
 
 def restore(conversation: Conversation, record: Record) -> None:
-    """Apply a record's entries to an empty conversation that is not recorded."""
+    """Apply a record's entries to an empty conversation that is not recorded.
+
+    Raises:
+        FatalError: an entry has values of other types than ours, so it is not ours.
+    """
+    try:
+        _restore(conversation, record)
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise FatalError(
+            f"Conversation {conversation.id} is not resumed: its record was changed by another "
+            f"program ({error_text(error)})."
+        ) from error
+
+
+def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory = record.begun.memory
     for done in record.done:
@@ -100,8 +117,14 @@ def _recall(conversation: Conversation, done: Done) -> None:
             conversation.know(variables)
         case CellChanged():
             conversation.cell_changes.append(done)
-        case ResultKept(name=name, text=text, what=what):
-            conversation.handles.restore(name, text, what)
+        case ResultKept(name=name, what=what):
+            conversation.handles.restore(name, _source_of(done), what)
+
+
+def _source_of(kept: ResultKept) -> TextSource | None:
+    if kept.text is None:
+        return None
+    return read_value(kept.form, kept.text, kept.digest) if kept.form else StoredText(kept.text)
 
 
 def finish(conversation: Conversation, record: Record, namespace: Mapping[str, Any]) -> None:

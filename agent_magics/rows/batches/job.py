@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import fcntl
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,6 @@ class BatchJob(Job):
         self._wake = asyncio.Event()
         self._ended_one = asyncio.Event()
         self._earlier: list[Sent] = []  # what earlier calls sent, with the same terms
-        self._left_out: set[int] = set()  # rows of the sample that are in one of these
         self._packs: set[Pack] = set()  # that were not sent yet
 
     async def run(self) -> None:
@@ -178,16 +177,15 @@ class BatchJob(Job):
             await super()._sample()
         finally:
             self.is_direct = False
-        self._sampled -= self._left_out
         self._limit = None
 
-    async def _enter(self, batch: Sequence[Asked]) -> None:
+    async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
         """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
         if self.is_direct:
             left_out = {asked.position for asked in batch if asked.key in self._under_way}
             self._left_out |= left_out
             batch = [asked for asked in batch if asked.position not in left_out]
-        await super()._enter(batch)
+        await super()._enter(batch, found)
 
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:
         if self.is_direct:

@@ -8,11 +8,19 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.coordinator import Engine
 from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.executors import ExecutorEngine
+from agent_magics.rows.engines.partitions import Partitions
 
 NO_ENGINE = (
     "engine={given!r}: it takes a client of a Dask cluster (distributed.Client), or an executor of "
     "processes (concurrent.futures.Executor, also that of an ipyparallel client)."
 )
+
+
+def partitions_of(rows: Any, engine: Engine | None) -> Partitions | None:
+    """Return a Dask frame's partitions where the engine is such a cluster, else None."""
+    if type(rows).__module__.startswith("dask.dataframe") and isinstance(engine, DaskEngine):
+        return Partitions(rows, engine)
+    return None
 
 
 def engine_of(given: Any, name: str) -> Engine:

@@ -85,6 +85,7 @@ class Worker:
 
     Attributes:
         link: the connection to it.
+        seat: the number of its seat.
         held: the numbers of the questions that it has been given and has not answered, oldest
             first; it asks them in this order.
         most: how many of them it may have begun.
@@ -92,21 +93,31 @@ class Worker:
         rate: answers a second.
         pace: how fast it says that it goes.
         heard: when its last message came (monotonic).
+        own: waiting questions of rows that only it has read, by partition.
+        gone: set when it has gone.
     """
 
     link: Link
+    seat: int = 0
     held: dict[int, None] = field(default_factory=dict)
     most: int = CONCURRENCY
     answered: int = 0
     rate: float = 0.0
     pace: Pace = field(default_factory=lambda: Pace(0, FIRST))
     heard: float = field(default_factory=time.monotonic)
+    own: dict[int, deque[int]] = field(default_factory=dict)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     _since: float = field(default_factory=time.monotonic)
     _counted: int = 0
 
     def room(self, hold: float) -> int:
         """Return how many more questions it may be given; it gives answers back each `hold`."""
         return int(self.pace.allowed + self.rate * (AHEAD + hold)) - len(self.held)
+
+    @property
+    def load(self) -> int:
+        """The questions that it alone can answer or has been given."""
+        return len(self.held) + sum(map(len, self.own.values()))
 
     def count(self, answers: int) -> None:
         """Count answers, and how many come a second."""
@@ -147,6 +158,7 @@ class Coordinator:
         self._seats, self._questions = 0, 0
         self._waiting: dict[int, Waiting] = {}
         self._queue: deque[int] = deque()
+        self._of_parts: dict[int, deque[int]] = {}  # waiting questions of partitions
         self._workers: list[Worker] = []
         self._joined: dict[int, asyncio.Event] = {}
         self._refused = 0
@@ -178,7 +190,7 @@ class Coordinator:
         number = self._questions
         waiting = Waiting(question, asyncio.get_running_loop().create_future())
         self._waiting[number] = waiting
-        self._queue.append(number)
+        self._queue_of(question).append(number)
         self._deal_soon()
         try:
             return await waiting.answer
@@ -188,6 +200,35 @@ class Coordinator:
             self._deal_soon()
             raise
 
+    def settle(self, part: int, seat: int) -> Worker | None:
+        """Have a partition's questions asked by the worker that has read it.
+
+        Returns:
+            That worker; None where it is not there any more.
+        """
+        worker = next((each for each in self._workers if each.seat == seat), None)
+        if worker is not None:
+            worker.own[part] = self._of_parts.setdefault(part, deque())
+            self._deal_soon()
+        return worker
+
+    def release(self, part: int) -> None:
+        """Let the worker that has read a partition forget it."""
+        self._of_parts.pop(part, None)
+        for worker in self._workers:
+            if worker.own.pop(part, None) is not None:
+                worker.link.send("release", part)
+
+    @property
+    def place(self) -> str:
+        """Where workers connect; see `Invitation.place`."""
+        return self._place
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that are connected."""
+        return len(self._workers)
+
     def pace(self) -> Pace:
         """See `Asker.pace`."""
         paces = [worker.pace for worker in self._workers]
@@ -195,7 +236,7 @@ class Coordinator:
             return Pace(0, 0, "no worker yet")
         limit = Counter(pace.limit for pace in paces).most_common(1)[0][0]
         in_flight = sum(pace.in_flight for pace in paces)
-        return Pace(in_flight, sum(pace.allowed for pace in paces), limit)
+        return Pace(in_flight, sum(pace.allowed for pace in paces), limit, len(paces))
 
     async def close(self) -> None:
         """Send the workers away."""
@@ -241,8 +282,8 @@ class Coordinator:
         self._tasks.add(task)
         link = Link(reader, writer)
         try:
-            if await self._is_welcome(link):
-                await self._work_with(Worker(link))
+            if (seat := await self._is_welcome(link)) is not None:
+                await self._work_with(Worker(link, seat))
         except (EOFError, FatalError, TimeoutError):
             pass  # its questions wait again
         except asyncio.CancelledError:
@@ -251,7 +292,8 @@ class Coordinator:
             link.close()
             self._tasks.discard(task)
 
-    async def _is_welcome(self, link: Link) -> bool:
+    async def _is_welcome(self, link: Link) -> int | None:
+        """Return the number of the seat of who connects; None where it gets nothing."""
         async with asyncio.timeout(HELLO):
             message = await link.read(MOST_AT_FIRST)
         match message:
@@ -262,10 +304,10 @@ class Coordinator:
                     words = OTHER_VERSION.format(theirs=version, ours=__version__)
                     link.send("end", words)
                     self._fail(FatalError(words))
-                    return False
+                    return None
                 self._joined.setdefault(number, asyncio.Event()).set()
-                return self._failure is None
-        return False
+                return None if self._failure else number
+        return None
 
     async def _work_with(self, worker: Worker) -> None:
         worker.link.send("begin", asdict(self._assignment))
@@ -277,6 +319,7 @@ class Coordinator:
                 await self._hear(worker, await worker.link.read())
         finally:
             self._workers.remove(worker)
+            worker.gone.set()
             self._take_back(worker)
             self._spread()
             self._deal_soon()
@@ -323,7 +366,7 @@ class Coordinator:
                 error = LOST.format(count=waiting.lost)
                 self._settle(number, Answer(error=error, kind="its worker ended"))
             else:
-                self._queue.appendleft(number)
+                self._queue_of(waiting.question).appendleft(number)
 
     def _refuse(self, worker: Worker, failure: FatalError) -> None:
         """End the map where no question can be answered, or one worker that cannot ask."""
@@ -340,6 +383,12 @@ class Coordinator:
         self._waiting.clear()
 
     # -- questions ---------------------------------------------------------------------------------
+
+    def _queue_of(self, question: Question) -> deque[int]:
+        """Return the queue of a question: all workers', or that of its partition."""
+        if question.place is None:
+            return self._queue
+        return self._of_parts.setdefault(question.place.part, deque())
 
     def _settle(self, number: int, answer: Answer) -> None:
         waiting = self._waiting.pop(number, None)
@@ -360,16 +409,18 @@ class Coordinator:
         able = [(worker, room) for worker, room in rooms if room > 0]
         for left, (worker, room) in zip(range(len(able), 0, -1), able, strict=True):
             share = -(-len(self._queue) // left)
-            self._give(worker, min(share, room))
+            self._give(worker, min(share, room), room)
 
-    def _give(self, worker: Worker, count: int) -> None:
+    def _give(self, worker: Worker, share: int, room: int) -> None:
+        """Give a worker some of what all may ask, and what only it can ask."""
         questions: list[tuple[int, Any]] = []
-        while self._queue and len(questions) < count:
-            number = self._queue.popleft()
-            waiting = self._waiting.get(number)
-            if waiting is not None:
-                worker.held[number] = None
-                questions.append((number, _given(waiting.question)))
+        for queue, most in ((self._queue, share), *((own, room) for own in worker.own.values())):
+            while queue and len(questions) < most:
+                number = queue.popleft()
+                waiting = self._waiting.get(number)
+                if waiting is not None:
+                    worker.held[number] = None
+                    questions.append((number, _given(waiting.question)))
         if questions:
             worker.link.send("ask", questions)
 
@@ -385,7 +436,9 @@ class Coordinator:
 
 
 def _given(question: Question) -> Any:
-    """Return a question as JSON; see `worker._items`."""
+    """Return a question as JSON: a text, its items, or its place and the items after it."""
+    if question.place is not None:
+        return [question.place, *map(to_json, question.items)]
     first, *others = question.items
     if not others and isinstance(first, UserMessage) and isinstance(first.content, str):
         return first.content

@@ -40,26 +40,30 @@ class DaskEngine:
     Args:
         client: a `distributed.Client`, also an asynchronous one.
         name: how its tasks are called in Dask's dashboard.
+
+    Attributes:
+        client, name: the same.
     """
 
     def __init__(self, client: Any, name: str) -> None:
-        self._client, self._name = client, name
+        self.client = client
+        self.name = name
         self._seats: dict[str, Any] = {}
 
     def workers(self) -> int:
         """See `Engine.workers`."""
-        return len(self._addresses())
+        return len(self.addresses())
 
     async def listen(self, serve: Serve) -> tuple[asyncio.Server, str]:
         """See `Engine.listen`: where the scheduler reaches this machine, workers do too."""
-        comm = getattr(self._client.scheduler_comm, "comm", None)
+        comm = getattr(self.client.scheduler_comm, "comm", None)
         if comm is None:
             raise FatalError(NO_CLIENT)
         scheme, _, place = comm.local_address.partition("://")
         host = place.rpartition(":")[0].strip("[]") if scheme in ("tcp", "tls") else "127.0.0.1"
         tls = None
         if scheme == "tls":
-            tls = self._client.security.get_listen_args("client")["ssl_context"]
+            tls = self.client.security.get_listen_args("client")["ssl_context"]
         server = await asyncio.start_server(serve, host, 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
         scheme = "tls" if tls else "tcp"
@@ -76,7 +80,7 @@ class DaskEngine:
 
     def _look(self, invite: Callable[[], Invitation]) -> None:
         """Give each worker a seat that has none; on a thread, since the cluster may take time."""
-        there = self._addresses()
+        there = self.addresses()
         gone = [address for address in self._seats if address not in there]
         for address, seat in list(self._seats.items()):
             if seat.status == "error":
@@ -89,10 +93,10 @@ class DaskEngine:
                 gone.append(address)
         self._cancel([self._seats.pop(address) for address in set(gone)])
         for address in there - self._seats.keys():
-            self._seats[address] = self._client.submit(
+            self._seats[address] = self.client.submit(
                 sit_on_worker,
                 invite(),
-                key=(self._name, uuid.uuid4().hex),
+                key=(self.name, uuid.uuid4().hex),
                 workers=[address],
                 allow_other_workers=False,
                 pure=False,
@@ -100,17 +104,18 @@ class DaskEngine:
 
     def _has_ended(self, seat: Any) -> bool:
         """Return whether its connection broke; one that could not ask gets no other seat."""
-        return seat.status == "finished" and not seat.result(asynchronous=False)
+        return seat.status == "finished" and not self.client.gather(seat, asynchronous=False)
 
-    def _addresses(self) -> set[str]:
-        return set(self._client.nthreads(asynchronous=False))
+    def addresses(self) -> set[str]:
+        """Return those of the workers that there are now; may wait for the cluster."""
+        return set(self.client.nthreads(asynchronous=False))
 
     def _cancel(self, seats: list[Any]) -> None:
         if seats:
-            self._client.cancel(seats, asynchronous=False, force=True)
+            self.client.cancel(seats, asynchronous=False, force=True)
 
     async def close(self) -> None:
         """See `Engine.close`."""
         seats, self._seats = list(self._seats.values()), {}
-        if self._client.status == "running":
+        if self.client.status == "running":
             await asyncio.to_thread(partial(self._cancel, seats))

@@ -9,8 +9,9 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from agent_magics._version import __version__
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.protocol.items import Item, UserMessage
+from agent_magics.protocol.items import Content, Item, UserMessage
 from agent_magics.rows.asking import Answer, Asker, Pace, Question, Terms
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.model_asker import ModelAsker
@@ -108,11 +109,44 @@ async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
         word, data = await link.read()
         if word != "begin":
             return str(data)
-        return await Session(link, Assignment.read(data)).run()
+        session = Session(link, Assignment.read(data), invitation.number)
+        with _found_at(invitation.place, session):
+            return await session.run()
     except EOFError:
         return ""
     finally:
         await link.end()
+
+
+_SESSIONS: dict[str, list["Session"]] = {}
+_CHANGED = threading.Condition()
+
+
+@contextmanager
+def _found_at(place: str, session: "Session") -> Iterator[None]:
+    """Let `session_at` find a session meanwhile."""
+    with _CHANGED:
+        _SESSIONS.setdefault(place, []).append(session)
+        _CHANGED.notify_all()
+    try:
+        yield
+    finally:
+        with _CHANGED:
+            _SESSIONS[place].remove(session)
+            if not _SESSIONS[place]:
+                del _SESSIONS[place]
+
+
+def session_at(place: str, longest: float = CONNECT) -> "Session | None":
+    """Return this process's part of the map whose coordinator is at `place`; wait for one.
+
+    Args:
+        place: see `Invitation.place`.
+        longest: seconds; None is returned after them.
+    """
+    with _CHANGED:
+        _CHANGED.wait_for(lambda: place in _SESSIONS, longest)
+        return _SESSIONS[place][-1] if place in _SESSIONS else None
 
 
 async def _connect(place: str, tls: ssl.SSLContext | None) -> Link:
@@ -158,9 +192,15 @@ class Session:
 
     It has at most `most` questions whose answers it has not given back: those are all that a
     killed worker loses, and may have paid for.
+
+    Attributes:
+        number: of its seat.
+        parts: the prompts of the partitions that this worker has read, each until the coordinator
+            releases it; put there by any thread.
     """
 
-    def __init__(self, link: Link, assignment: Assignment) -> None:
+    def __init__(self, link: Link, assignment: Assignment, number: int = 0) -> None:
+        self.number, self.parts = number, dict[int, list[Content]]()
         self._link, self._terms = link, assignment.terms
         self._limits = CoordinatorLimits(link, assignment.minute)
         self._asker = _asker(assignment, self._limits)
@@ -218,6 +258,8 @@ class Session:
                 self._start()
             case ["drop", numbers]:
                 self._drop(frozenset(numbers))
+            case ["release", part]:
+                self.parts.pop(part, None)
 
     def _drop(self, numbers: frozenset[int]) -> None:
         """Ask these no longer."""
@@ -234,7 +276,7 @@ class Session:
 
     async def _ask(self, number: int, given: Any) -> None:
         try:
-            answer = await self._asker.ask(Question("", _items(given), self._terms))
+            answer = await self._asker.ask(Question("", self._items(given), self._terms))
         except FatalError as error:
             self._end(str(error))
             return
@@ -249,6 +291,16 @@ class Session:
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(loop.time(), self._sent_at + self._hold), self._flush)
+
+    def _items(self, given: Any) -> tuple[Item, ...]:
+        """Return the messages of a question: see `coordinator._given`."""
+        match given:
+            case str():
+                return (UserMessage(given),)
+            case [[int() as part, int() as row], *more]:
+                return UserMessage(self.parts[part][row]), *map(from_json, more)
+            case _:
+                return tuple(map(from_json, given))
 
     def _flush(self) -> None:
         """Give all answers back that came since the last time."""
@@ -276,11 +328,6 @@ def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
     return RowClient(
         assignment.wire_api, api_key=assignment.key, base_url=assignment.address, limits=limits
     )
-
-
-def _items(given: Any) -> tuple[Item, ...]:
-    """Return the messages of a question: a text, or items as JSON."""
-    return (UserMessage(given),) if isinstance(given, str) else tuple(map(from_json, given))
 
 
 def encoded(answer: Answer) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ share of them that were refusals. Rate and pause are those of `limits`, shared w
 
 import asyncio
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -262,7 +263,10 @@ class Gate:
         rest = self._paused_until - time.monotonic()
         if rest > 0:
             return rest
-        return SELDOM if grant.requests == math.inf else self._often
+        if grant.requests == math.inf:
+            return SELDOM
+        # At random moments, or who reports just after another kernel would always find nothing.
+        return self._often * random.uniform(0.5, 1.5)
 
     def _finite(self) -> float:
         return self._left if self._left < math.inf else 0.0

@@ -97,16 +97,22 @@ class AnswerColumns:
         return problems if self.output is None else self.output.failure(problems)
 
     def values(self, answers: Sequence[bytes | None]) -> dict[str, list[Any]]:
-        """Return the columns of some answers, with None where there is none.
+        """See `column_values`."""
+        return column_values(self.columns, answers)
 
-        Args:
-            answers: what `read` returned, in the order of the rows.
-        """
-        whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
-        parsed = from_json(whole, cache_strings="none")
-        return {
-            column.name: [_value_at(answer, column) for answer in parsed] for column in self.columns
-        }
+
+def column_values(
+    columns: Sequence[Column], answers: Sequence[bytes | None]
+) -> dict[str, list[Any]]:
+    """Return the columns of some answers, with None where there is none.
+
+    Args:
+        columns: the columns.
+        answers: what `AnswerColumns.read` returned, in the order of the rows.
+    """
+    whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
+    parsed = from_json(whole, cache_strings="none")
+    return {column.name: [_value_at(answer, column) for answer in parsed] for column in columns}
 
 
 def is_answer(answer: object) -> bool:

@@ -6,7 +6,7 @@ Law: no link is followed and no FIFO opened in the folder, since a command may h
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,7 @@ class PartFiles:
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
         if self._remote is None:
-            paths = sorted(Path(self._folder).glob("part-[0-9]*.parquet"))
-            for path in paths:
-                if path.is_symlink() or not path.is_file():
-                    raise OSError(errno.EINVAL, f"{path.name} is no regular file")
-            return list(map(str, paths))
+            return _regular(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
         with _told():
             self._remote.invalidate_cache()
             return sorted(self._remote.glob(f"{self._folder}/part-[0-9]*.parquet"))
@@ -61,11 +57,13 @@ class PartFiles:
             except ValueError:  # pyarrow's errors of what is no Parquet
                 return {}
 
-    def read(self) -> Any:
-        """Return all files as one pyarrow table."""
+    def read(self, paths: Sequence[str] = ()) -> Any:
+        """Return some files, all where none is named, as one pyarrow table."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
-        paths = self.paths()
+        paths = list(paths) or self.paths()
+        if self._remote is None:
+            paths = _regular(paths)
         with _told():
             return pq.ParquetDataset(paths, filesystem=self._remote).read()
 
@@ -102,6 +100,19 @@ class PartFiles:
             else:
                 with _told():
                     self._remote.rm_file(path)
+
+
+def _regular(paths: Iterable[str]) -> list[str]:
+    """Return the names of files in order.
+
+    Raises:
+        OSError: one is no regular file.
+    """
+    found = sorted(paths)
+    for path in map(Path, found):
+        if path.is_symlink() or not path.is_file():
+            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+    return found
 
 
 def _file_system(url: str) -> tuple[Any, str]:

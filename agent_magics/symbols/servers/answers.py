@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -94,10 +95,12 @@ class Positions:
         return starts, ends, len(line)
 
     def _line(self, path: Path, number: int) -> str:
+        """Return a line of a file; "" where all of it is ASCII, and units are characters."""
         if path not in self._texts:
-            self._texts[path] = self._text_of(path)
+            source = self._text_of(path)
+            self._texts[path] = None if source is None or source.is_ascii else source
         source = self._texts[path]
-        return source.line(number) if source and number < source.line_count else ""
+        return source.line(number) if source else ""
 
 
 def path_of(uri: str, real: Callable[[str], str] = real_path) -> Path | None:
@@ -209,8 +212,13 @@ def kind_name(kind: types.SymbolKind) -> str:
 def locations_of(found: Any, positions: Positions) -> tuple[Location, ...]:
     """Return the answer to ``references`` or ``definition``, each place once, in order."""
     items = found if isinstance(found, Sequence) else [found] if found else ()
-    places = dict.fromkeys(_location(item, positions) for item in items)
-    return tuple(sorted(place for place in places if place is not None))
+    places = (_location(item, positions) for item in items)
+    return tuple(sorted({place for place in places if place is not None}, key=_order_of))
+
+
+def _order_of(place: Location) -> tuple[object, ...]:
+    start, end = place.range.start, place.range.end
+    return place.path.parts, start.line, start.character, end.line, end.character
 
 
 def _location(item: Any, positions: Positions) -> Location | None:
@@ -238,15 +246,15 @@ def call_of(
     return Call(symbol, tuple(positions.range(at or path, each) for each in ranges))
 
 
-def edits_of(found: Any, positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:
-    """Return the edits of a ``WorkspaceEdit``, by file.
+def edits_of(found: Iterable[Any], positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:
+    """Return the edits of several ``WorkspaceEdit``, by file.
 
     Raises:
         NotProvided: it would make, move or delete files, or change what is no local file; or its
             edits overlap.
     """
     edits: dict[Path, list[TextEdit]] = {}
-    for uri, changes in _changes_in(found):
+    for uri, changes in chain.from_iterable(map(_changes_in, found)):
         path = path_of(uri)
         if path is None and "#" in uri:
             continue

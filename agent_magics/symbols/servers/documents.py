@@ -144,12 +144,12 @@ class Documents:
 
         May take long for many files, and so runs in a thread.
         """
-        now = time.time_ns()
+        recent = time.time_ns() - _TICK_NS
         found = dict(self._walk())
         known, self._seen = self._seen, found
         unsettled = self._unsettled
-        self._unsettled = {path for path, stamp in found.items() if _is_recent(stamp, now)}
-        if known is None:
+        self._unsettled = {path for path, stamp in found.items() if stamp and stamp[0] > recent}
+        if known is None or (known == found and not unsettled):
             return {}
         kinds = types.FileChangeType
         changed = {
@@ -198,8 +198,10 @@ class Documents:
                         if not (entry.name.startswith(".") or entry.name in _SKIPPED):
                             waiting.append(entry.path)
                     elif concerns(self._language, entry.name):
-                        with suppress(OSError):
+                        try:
                             yield entry.path, _stamp(entry.stat(follow_symlinks=False))
+                        except OSError:  # it is gone
+                            continue
 
 
 def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:

@@ -153,11 +153,7 @@ def _with_lines(path: Path, errors: list[Diagnostic]) -> list[tuple[Diagnostic, 
     if errors:
         with suppress(OSError):
             source = SourceText(read_plain(path, _MOST_BYTES).decode("utf-8", "replace"))
-    return [(each, _text(source, each.range.start.line)) for each in errors]
-
-
-def _text(source: SourceText, number: int) -> str:
-    return source.line(number).strip() if number < source.line_count else ""
+    return [(each, source.line(each.range.start.line).strip()) for each in errors]
 
 
 def _line(error: Diagnostic, cwd: Path) -> str:

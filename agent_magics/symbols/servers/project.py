@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.provider import (
     Call,
+    Definition,
     Diagnostic,
     Location,
     Position,
@@ -94,7 +95,7 @@ class ServerProvider:
         """Return where a symbol is used; see `SymbolProvider`."""
         return await self._ask(lambda each: each.references(path, position, declaration))
 
-    async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
+    async def definition(self, path: Path, position: Position) -> Definition:
         """Return where a symbol is defined; see `SymbolProvider`."""
         return await self._ask(lambda each: each.definition(path, position))
 
@@ -115,10 +116,6 @@ class ServerProvider:
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
         """Return what the checker reports; see `SymbolProvider`."""
         return await self._ask(lambda each: each.diagnostics(path))
-
-    async def hover(self, path: Path, position: Position) -> str:
-        """Return what is known of a symbol; see `SymbolProvider`."""
-        return await self._ask(lambda each: each.hover(path, position))
 
 
 class ProjectServers:

@@ -12,6 +12,7 @@ from lsprotocol import types
 from agent_magics.exec.process import Process
 from agent_magics.symbols.provider import (
     Call,
+    Definition,
     Diagnostic,
     Location,
     NotProvided,
@@ -82,6 +83,7 @@ class Session:
         self._looking = asyncio.Lock()  # held while the disk is looked at, never for a server
         self._encoding = "utf-16"
         self._can: Any = None
+        self._is_pyright = any("pyright" in word for word in server.spec.argv)
         self._scan_limit = _SCAN_LIMIT  # seconds; 0 where the server has found all files
 
     async def open(self) -> None:
@@ -139,10 +141,9 @@ class Session:
 
     async def _at(
         self, path: Path, position: Position
-    ) -> tuple[answers.Positions, types.TextDocumentIdentifier, types.Position]:
+    ) -> tuple[types.TextDocumentIdentifier, types.Position]:
         positions = await self._in_step(path)
-        name = types.TextDocumentIdentifier(path.as_uri())
-        return positions, name, positions.sent(path, position)
+        return types.TextDocumentIdentifier(path.as_uri()), positions.sent(path, position)
 
     async def _scanned(self, file: types.TextDocumentIdentifier | None = None) -> None:
         """Wait until a Pyright has found the project's files, also after some came or went.
@@ -150,7 +151,7 @@ class Session:
         Before that its references and renames silently leave out the files that are not open; and
         names in texts, such as ``bound="Shape"``, in a `file` that it has not checked.
         """
-        if not any("pyright" in word for word in self._server.spec.argv):
+        if not self._is_pyright:
             return
         if self._scan_limit:
             with suppress(TimeoutError):
@@ -191,19 +192,23 @@ class Session:
     ) -> tuple[Location, ...]:
         """Return where a symbol is used; see `SymbolProvider`."""
         self._require("references_provider", "find references")
-        _, name, at = await self._at(path, position)
+        name, at = await self._at(path, position)
         await self._scanned(name)
         context = types.ReferenceContext(include_declaration=declaration)
         params = types.ReferenceParams(context, name, at)
         found = await self._ask(types.TEXT_DOCUMENT_REFERENCES, params)
         return answers.locations_of(found, self._positions())
 
-    async def definition(self, path: Path, position: Position) -> tuple[Location, ...]:
-        """Return where a symbol is defined; see `SymbolProvider`."""
+    async def definition(self, path: Path, position: Position) -> Definition:
+        """Return where a symbol is defined, and what is known of it; see `SymbolProvider`."""
         self._require("definition_provider", "find definitions")
-        _, name, at = await self._at(path, position)
-        found = await self._ask(types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams(name, at))
-        return answers.locations_of(found, self._positions())
+        name, at = await self._at(path, position)
+        asked = [self._ask(types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams(name, at))]
+        if self._can.hover_provider:
+            asked.append(self._ask(types.TEXT_DOCUMENT_HOVER, types.HoverParams(name, at)))
+        found, *text = await asyncio.gather(*asked)
+        places = answers.locations_of(found, self._positions())
+        return Definition(places, "".join(map(answers.hover_text, text)))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
         """Return the callers; see `SymbolProvider`."""
@@ -227,7 +232,7 @@ class Session:
         self, path: Path, position: Position
     ) -> Sequence[types.CallHierarchyItem]:
         self._require("call_hierarchy_provider", "know who calls whom")
-        _, name, at = await self._at(path, position)
+        name, at = await self._at(path, position)
         await self._scanned()
         params = types.CallHierarchyPrepareParams(name, at)
         return await self._ask(types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, params) or ()
@@ -242,18 +247,30 @@ class Session:
     ) -> "dict[Path, Sequence[TextEdit]]":
         """Return the edits of a rename; see `SymbolProvider`."""
         self._require("rename_provider", "rename")
-        _, name, at = await self._at(path, position)
+        name, at = await self._at(path, position)
         await self._scanned(name)
-        params = types.RenameParams(name, at, new_name)
-        found = await self._ask(types.TEXT_DOCUMENT_RENAME, params)
-        return dict(answers.edits_of(found, self._positions()))
+        found, positions = [], self._positions()
+        for each, start in [(path, position), *await self._overrides(path, position, at)]:
+            name = types.TextDocumentIdentifier(each.as_uri())
+            params = types.RenameParams(name, positions.sent(each, start), new_name)
+            found.append(await self._ask(types.TEXT_DOCUMENT_RENAME, params))
+        return dict(answers.edits_of(found, positions))
 
-    async def hover(self, path: Path, position: Position) -> str:
-        """Return what is known of a symbol; see `SymbolProvider`."""
-        self._require("hover_provider", "describe symbols")
-        _, name, at = await self._at(path, position)
-        params = types.HoverParams(name, at)
-        return answers.hover_text(await self._ask(types.TEXT_DOCUMENT_HOVER, params))
+    async def _overrides(
+        self, path: Path, position: Position, at: types.Position
+    ) -> list[tuple[Path, Position]]:
+        """Return where subclasses define a method anew, which Pyright's renames leave out."""
+        if not (self._is_pyright and self._can.implementation_provider):
+            return []
+        params = types.ImplementationParams(types.TextDocumentIdentifier(path.as_uri()), at)
+        found = await self._ask(types.TEXT_DOCUMENT_IMPLEMENTATION, params)
+        names = {  # of a class it finds the subclasses, which have other names
+            (each.path, each.range.start): source.part(each.range)
+            for each in answers.locations_of(found, self._positions())
+            if (source := self._documents.text_of(each.path)) is not None
+        }
+        own = names.pop((path, position), None)
+        return [place for place, each in names.items() if each == own]
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
         """Return what the checker reports; see `SymbolProvider`."""

@@ -82,8 +82,6 @@ def requested_rights(permissions: Permissions) -> Rights:
     if isinstance(permissions, str) and permissions in _RIGHTS:
         return _RIGHTS[permissions]
     if isinstance(permissions, Mapping):
-        if dict(permissions) == {"with_escalated_permissions": True}:
-            return _RIGHTS["require_escalated"]
         paths = permissions.get("write")
         is_list = isinstance(paths, (list, tuple)) and all(isinstance(p, str) for p in paths)
         if len(permissions) == 1 and is_list and paths:
@@ -92,11 +90,6 @@ def requested_rights(permissions: Permissions) -> Rights:
         f"sandbox_permissions={permissions!r} is not one of: {', '.join(map(repr, _RIGHTS))}, or "
         '{"write": ["a path", …]}.'
     )
-
-
-def sandbox_tier() -> int:
-    """Return how strictly commands can be confined on this machine; 0 means not at all."""
-    return current_tier()
 
 
 def assess_command(
@@ -145,7 +138,7 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     judge = judge_of(ctx)
     for path in dict.fromkeys((*named, *ctx.reads)):
         if judge.is_withheld(path):
-            yield Action(ActionKind.READ, shown_path(Path(path), ctx.cwd), subject=path)
+            yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
 
 
 def _check_length(command: Sequence[str]) -> None:
@@ -180,7 +173,7 @@ class _Assessment:
         self._ctx = ctx
         self._prefix_rule = prefix_rule
         self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
-        self._confined = not self._is_free and sandbox_tier() >= 1
+        self._confined = not self._is_free and current_tier() >= 1
         self._denied = _denied_from(cwd, judge_of(ctx))
         self._found_outside: dict[str, bool] = {}
         verdict = self._classify(self._command)

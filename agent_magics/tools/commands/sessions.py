@@ -21,7 +21,6 @@ from agent_magics.tools.commands.run import (
     Permissions,
     RunningCommand,
     budget_of,
-    kill,
     own_processes,
     processes_of,
     start_confined,
@@ -32,7 +31,7 @@ from agent_magics.tools.commands.shell import (
     assess_argv,
     check_timeout,
     folder,
-    permissions_of,
+    in_own_words,
     shell_argv,
 )
 
@@ -54,16 +53,18 @@ _reading = threading.Lock()
 
 def assess_exec_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     """Return the approval actions of a call of `exec_command`."""
-    return assess_argv(_argv(arguments, ctx), arguments, ctx)
-
-
-def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
-    env = os.environ if ctx is None else ctx.env
     login = arguments.get("login", False)
-    return shell_argv(arguments["cmd"], arguments.get("shell"), login, env)
+    argv = shell_argv(arguments["cmd"], login, ctx, arguments.get("shell"))
+    return assess_argv(argv, arguments, ctx)
 
 
-@tool(name="exec_command", parallel=True, mutating=True, assess=assess_exec_command)
+@tool(
+    name="exec_command",
+    parallel=True,
+    mutating=True,
+    assess=assess_exec_command,
+    in_own_words=in_own_words,
+)
 def exec_command(
     cmd: str,
     workdir: str | None = None,
@@ -76,7 +77,6 @@ def exec_command(
     sandbox_permissions: SandboxPermissions = "use_default",
     justification: str = "",
     prefix_rule: list[str] | None = None,
-    with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
@@ -86,22 +86,20 @@ def exec_command(
 
     Args:
         cmd: the script.
-        workdir: the folder to run in, else the workspace.
-        shell: the shell that runs it; bash, else sh.
-        login: run a login shell, which reads the profile.
-        tty: give it a terminal, which typing needs.
+        workdir: the folder, else the workspace.
+        shell: bash, else sh.
+        login: read the profile first.
+        tty: with a terminal, which typing needs.
         yield_time_ms: milliseconds to wait for its end, 250 to 300000.
-        timeout_ms: milliseconds until it and all it started are killed.
-        max_output_tokens: most tokens of output to return; the whole is kept.
-        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
-            to write.
-        justification: why it needs more: one sentence for the person.
-        prefix_rule: first words of such commands, which the person may allow for good.
-        with_escalated_permissions: the same as "require_escalated".
+        timeout_ms: milliseconds until all of it is killed.
+        max_output_tokens: most tokens to return; the whole is kept.
+        sandbox_permissions: more only where the command needs it.
+        justification: why more: a sentence for the person.
+        prefix_rule: first words, which the person may allow for good.
     """
     if timeout_ms is not None:
         check_timeout(timeout_ms)
-    argv = _argv({"cmd": cmd, "shell": shell, "login": login}, ctx)
+    argv = shell_argv(cmd, login, ctx, shell)
     patch = find_patch(argv, workdir, os.environ if ctx is None else ctx.env)
     if patch is not None:
         return apply_found(patch, ctx)
@@ -110,11 +108,7 @@ def exec_command(
     if ctx is None:
         return _run_by_hand(argv, cmd, workdir, tty, wait_ms / 1000, deadline)
     budget, capped = budget_of(max_output_tokens, ctx)
-    wanted = {
-        "sandbox_permissions": sandbox_permissions,
-        "with_escalated_permissions": with_escalated_permissions,
-    }
-    report = _run(ctx, argv, cmd, workdir, tty, permissions_of(wanted), wait_ms / 1000, deadline)
+    report = _run(ctx, argv, cmd, workdir, tty, sandbox_permissions, wait_ms / 1000, deadline)
     return replace(report.with_notes(note, capped), output_budget=budget)
 
 
@@ -139,7 +133,7 @@ def _run(
                 if result.running:
                     return _go_on(ctx, command, result, position, deadline)
             else:
-                command.kill("time")
+                command.process.end("time")
         ctx.processes.drop(session.id)
         return command.finish(deadline or 0.0)
     except BaseException:
@@ -190,11 +184,11 @@ def _run_by_hand(
     try:
         ended = session.process.wait(wait if deadline is None else min(wait, deadline))
     except BaseException:
-        kill(session.process, "cancel")
+        session.process.end("cancel")
         manager.drop(session.id)
         raise
     if not ended and deadline is not None and deadline <= wait:
-        kill(session.process, "time")
+        session.process.end("time")
         ended = True
     if not ended:
         _set_deadline(session, deadline)
@@ -250,8 +244,8 @@ def write_stdin(
     Args:
         session_id: the session.
         chars: what to type, with "\n" at the end of a line; "\u0003" is Ctrl-C; empty only waits.
-        yield_time_ms: milliseconds to wait, from 250 to 300000.
-        max_output_tokens: most tokens of output to return; the whole is kept.
+        yield_time_ms: milliseconds to wait, 250 to 300000.
+        max_output_tokens: most tokens to return; the whole is kept.
     """
     session = processes_of(ctx).get(session_id)
     wait_ms, note = _clamped(yield_time_ms)
@@ -320,7 +314,7 @@ def kill_session(
     session = processes_of(ctx).get(session_id)
     if session.ended and session.is_reported:
         raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")
-    kill(session.process, "kill")
+    session.process.end("kill")
     result = _collect_new(session)
     if ctx is None:
         return result

@@ -53,7 +53,8 @@ def assess_shell(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]
 
 def assess_shell_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     """Return the approval actions of a call of `shell_command`."""
-    return assess_argv(_argv(arguments, ctx), arguments, ctx)
+    argv = shell_argv(arguments["command"], arguments.get("login", False), ctx)
+    return assess_argv(argv, arguments, ctx)
 
 
 def assess_argv(
@@ -66,31 +67,30 @@ def assess_argv(
     return assess_command(
         argv,
         folder(arguments.get("workdir"), ctx),
-        permissions_of(arguments),
+        arguments.get("sandbox_permissions") or "use_default",
         arguments.get("justification", ""),
         ctx,
         arguments.get("prefix_rule") or (),
     )
 
 
-def permissions_of(arguments: Mapping[str, Any]) -> Permissions:
-    """Return the requested sandbox permissions, from either of the arguments that name them."""
-    if arguments.get("with_escalated_permissions"):
-        return "require_escalated"
-    return arguments.get("sandbox_permissions") or "use_default"
+def in_own_words(given: dict[str, Any]) -> dict[str, Any]:
+    """Accept the argument by which models of other agents ask for escalated rights."""
+    if given.pop("with_escalated_permissions", False):
+        given["sandbox_permissions"] = "require_escalated"
+    return given
 
 
 # -- the tools -------------------------------------------------------------------------------------
 
 
-@tool(name="shell", parallel=True, mutating=True, assess=assess_shell)
+@tool(name="shell", parallel=True, mutating=True, assess=assess_shell, in_own_words=in_own_words)
 def shell(
     command: list[str],
     workdir: str | None = None,
     timeout_ms: int = 30_000,
     sandbox_permissions: SandboxPermissions = "use_default",
     justification: str = "",
-    with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
@@ -101,22 +101,22 @@ def shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
-        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
-            to write.
-        justification: why it needs more: one sentence for the person.
-        with_escalated_permissions: the same as "require_escalated".
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
+        sandbox_permissions: more only where the command needs it.
+        justification: why more: a sentence for the person.
     """
     check_words(command)
-    wanted = {
-        "sandbox_permissions": sandbox_permissions,
-        "with_escalated_permissions": with_escalated_permissions,
-    }
-    return _run(command, workdir, timeout_ms, permissions_of(wanted), ctx)
+    return _run(command, workdir, timeout_ms, sandbox_permissions, ctx)
 
 
-@tool(name="shell_command", parallel=True, mutating=True, assess=assess_shell_command)
+@tool(
+    name="shell_command",
+    parallel=True,
+    mutating=True,
+    assess=assess_shell_command,
+    in_own_words=in_own_words,
+)
 def shell_command(
     command: str,
     workdir: str | None = None,
@@ -124,7 +124,6 @@ def shell_command(
     login: bool = False,
     sandbox_permissions: SandboxPermissions = "use_default",
     justification: str = "",
-    with_escalated_permissions: bool = False,
     *,
     ctx: ToolContext | None = None,
 ) -> "CommandResult | CommandReport | PatchResult":
@@ -134,20 +133,14 @@ def shell_command(
 
     Args:
         command: the script.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
         login: run it in a login shell, which reads the profile first.
-        sandbox_permissions: more only where the command needs it; {"write": [paths]} for more paths
-            to write.
-        justification: why it needs more: one sentence for the person.
-        with_escalated_permissions: the same as "require_escalated".
+        sandbox_permissions: more only where the command needs it.
+        justification: why more: a sentence for the person.
     """
-    argv = _argv({"command": command, "login": login}, ctx)
-    wanted = {
-        "sandbox_permissions": sandbox_permissions,
-        "with_escalated_permissions": with_escalated_permissions,
-    }
-    return _run(argv, workdir, timeout_ms, permissions_of(wanted), ctx)
+    argv = shell_argv(command, login, ctx)
+    return _run(argv, workdir, timeout_ms, sandbox_permissions, ctx)
 
 
 @tool(name="local_shell", parallel=True, mutating=True, native=True, assess=assess_shell)
@@ -162,8 +155,8 @@ def local_shell(
 
     Args:
         command: the program and its arguments, each a string of its own.
-        workdir: the folder to run in, else the workspace.
-        timeout_ms: milliseconds until the command and all it started are killed, at most 3600000.
+        workdir: the folder, else the workspace.
+        timeout_ms: milliseconds until all of it is killed, at most 3600000.
     """
     check_words(command)
     return _run(command, workdir, timeout_ms, "use_default", ctx)
@@ -186,7 +179,7 @@ def _run(
     command = start_confined(ctx, argv, cwd, permissions)
     try:
         if not command.wait(timeout):
-            command.kill("time")
+            command.process.end("time")
     except BaseException:
         command.abandon()
         raise
@@ -197,22 +190,22 @@ def _run(
 
 
 def shell_argv(
-    script: str, shell_name: str | None, login: bool, env: Mapping[str, str]
+    script: str, login: bool, ctx: ToolContext | None, shell_name: str | None = None
 ) -> list[str]:
     """Return the argument list that runs `script` in a shell.
 
     Args:
         script: the shell script.
-        shell_name: the shell's name or path; None means bash, else sh.
         login: whether it is a login shell.
-        env: environment variables, for PATH.
+        ctx: the call, whose PATH is searched; None for one by hand.
+        shell_name: the shell's name or path; None means bash, else sh.
 
     Raises:
         RespondToModel: there is no such shell, or the script is empty.
     """
     if not script.strip():
         raise RespondToModel("The command is empty; pass the script to run.")
-    search = env.get("PATH")
+    search = (os.environ if ctx is None else ctx.env).get("PATH")
     name = shell_name or next((s for s in _SHELLS if shutil.which(s, path=search)), "sh")
     is_known = os.path.basename(name) in _SHELLS
     if shell_name and not (is_known and shutil.which(name, path=search)):
@@ -221,11 +214,6 @@ def shell_argv(
             f"There is no shell {shell_name!r} here; there are: {', '.join(there)}."
         )
     return [name, "-lc" if login else "-c", script]
-
-
-def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
-    env = os.environ if ctx is None else ctx.env
-    return shell_argv(arguments["command"], None, arguments.get("login", False), env)
 
 
 def check_timeout(timeout_ms: int) -> None:

@@ -35,21 +35,20 @@ def list_dir(
     *,
     ctx: ToolContext | None = None,
 ) -> "Entries":
-    """List a folder: folders first, then files with their sizes, each by name.
+    """List a folder: folders first, then files with sizes, each by name.
 
-    Links are not followed. Names with a dot in front and what .gitignore names are left out and
-    counted; a folder that is left out is listed when given as path.
+    Links are not followed. Dot files and what .gitignore names are left out unless given as path.
 
     Args:
         path: the folder.
-        recursive: list its folders' contents too.
-        max_depth: levels to go down, 1 for its own entries; means recursive.
+        recursive: also what its folders hold.
+        max_depth: levels, 1 for its own entries; means recursive.
         pattern: a glob that names must match, such as *.py or src/**/*.{js,ts}.
-        sort: size for the largest first, mtime for the latest change first.
-        include_hidden: list names with a dot in front too.
-        detail_level: "full" shows times of change too, page by page.
-        offset: entries to leave out at the start.
-        limit: most entries to list; 200, or 50 in the full view.
+        sort: size: the largest first; mtime: the latest change first.
+        include_hidden: dot files too.
+        detail_level: "full" shows times of change, page by page.
+        offset: entries to skip.
+        limit: most entries; 200, or 50 in the full view.
 
     Returns:
         Called by hand: a list of `Entry` that prints well.
@@ -59,21 +58,19 @@ def list_dir(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(1, max_depth=max_depth)
-    walk = begin_walk(path, ctx)
+    start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
-        walk.path,
-        walk.shown,
+        start,
+        shown,
         depth=None if recursive and max_depth is None else max_depth or 1,
         pattern=pattern,
         sort=sort,
         include_hidden=include_hidden,
         offset=guard.offset,
         limit=guard.most_items,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
-        is_cancelled=walk.is_cancelled,
+        rights=rights,
     )
-    return Entries(listing, walk.shown, guard, with_times=guard.focused or sort == "mtime")
+    return Entries(listing, shown, guard, with_times=guard.focused or sort == "mtime")
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -82,13 +79,12 @@ def glob(
 ) -> "FoundFiles":
     """Find files below a folder by name.
 
-    Links are not followed. Names with a dot in front and what .gitignore names are left out; a
-    folder that is left out is searched when given as path.
+    Links are not followed. Dot files and what .gitignore names are left out unless given as path.
 
     Args:
         pattern: *.py matches names at any depth, src/**/*.{js,ts} paths.
         path: the folder.
-        limit: most files to list, at most 200.
+        limit: most files, up to 200.
 
     Returns:
         Called by hand: a list of `Entry` that prints well.
@@ -99,19 +95,17 @@ def glob(
     guard = OutputGuard(limit=limit)
     if not pattern:
         raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
-    walk = begin_walk(path, ctx)
+    start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
-        walk.path,
-        walk.shown,
+        start,
+        shown,
         depth=None,
         pattern=pattern,
         kinds=("file", "link"),
         limit=guard.most_files,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
-        is_cancelled=walk.is_cancelled,
+        rights=rights,
     )
-    return FoundFiles(listing, walk.shown, guard, pattern)
+    return FoundFiles(listing, shown, guard, pattern)
 
 
 class Entries(Readable, list[Entry]):

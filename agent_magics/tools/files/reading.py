@@ -16,7 +16,6 @@ from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     assess_read,
-    cancel_check,
     count_fitting,
     judge_of,
     number_of,
@@ -52,7 +51,7 @@ def read_file(
         start_line: first line, counted from 1.
         end_line: last line.
         max_lines: most lines; 250 if not given.
-        offset_bytes: byte to start at instead, at once also in huge files.
+        offset_bytes: byte to start at instead.
 
     Returns:
         Called by hand: the text exactly as it stands in the file, whole if no window is given.
@@ -86,7 +85,7 @@ def read_file(
             view = view_notebook(descriptor, shown, first, count)
         if view is not None:
             return view
-        cancelled = cancel_check(ctx)
+        cancelled = (lambda: False) if ctx is None else ctx.cancelled.is_set
         window = files.read_window(descriptor, shown, first, count, offset_bytes, cancelled)
         return FilePage(window, shown, from_byte=offset_bytes is not None)
     finally:

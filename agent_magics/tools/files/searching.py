@@ -45,17 +45,17 @@ def grep_files(
 ) -> "Matches | MatchingFiles":
     """Find the lines that match a regular expression, in a file or in all files below a folder.
 
-    Links are not followed. Hidden and binary files and what .gitignore names are left out, and are
-    searched when given as path.
+    Links are not followed. Binary and dot files and what .gitignore names are left out unless
+    given as path.
 
     Args:
-        pattern: the regular expression, matched against single lines.
+        pattern: the expression, for single lines.
         path: the file or folder.
         file_pattern: a glob that files must match, such as *.py or src/**/*.{js,ts}.
         case_sensitive: false ignores case.
-        max_results: most lines or files to return; 200 if not given.
-        context: lines to show around each, up to 20.
-        output_mode: content for lines, files_with_matches for file names, count for numbers.
+        max_results: most lines or files; else 200.
+        context: lines around each, up to 20.
+        output_mode: lines, names of files, or numbers.
 
     Returns:
         Called by hand: a list of `Match`, or of `FileCount`, that prints well.
@@ -66,12 +66,12 @@ def grep_files(
     most = MAX_RESULTS if max_results is None else max_results
     guard = OutputGuard(max_results=most, max_files=most)
     require_at_least(0, context=context)
-    walk = begin_walk(path, ctx)
-    if not walk.path.is_dir():
-        os.close(files.open_regular(walk.path, walk.shown, walk.is_withheld))
+    start, shown, rights = begin_walk(path, ctx)
+    if not start.is_dir():
+        os.close(files.open_regular(start, shown, rights.is_withheld))
     with_lines = output_mode == "content"
     found = search.search(
-        walk.path,
+        start,
         pattern,
         cwd=Path.cwd() if ctx is None else ctx.cwd,
         file_pattern=file_pattern,
@@ -79,14 +79,12 @@ def grep_files(
         max_results=guard.most_items if with_lines else 0,
         max_files=0 if with_lines else guard.most_files,
         context=min(context, _MOST_CONTEXT) if with_lines else 0,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
+        rights=rights,
         roots=() if ctx is None else ctx.config.roots,
-        is_cancelled=walk.is_cancelled,
     )
     if with_lines:
-        return Matches(found, pattern, walk.shown)
-    return MatchingFiles(found, pattern, walk.shown, with_counts=output_mode == "count")
+        return Matches(found, pattern, shown)
+    return MatchingFiles(found, pattern, shown, with_counts=output_mode == "count")
 
 
 class _SearchReport(Readable):

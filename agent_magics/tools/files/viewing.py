@@ -81,8 +81,8 @@ def view_image(path: str, detail: Detail = "auto", *, ctx: ToolContext | None = 
     """Look at a picture: a PNG, JPEG, GIF (its first picture) or WebP file, or one in the kernel.
 
     Args:
-        path: the file, or the name of a kept result such as @r1 or of a variable: a figure, an
-            image, or an array of pixels.
+        path: a file, a kept result such as @r1, or a variable: a figure, an image, or an array of
+            pixels.
         detail: low is enough for an overview.
 
     Returns:

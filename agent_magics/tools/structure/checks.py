@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
-from agent_magics.symbols.provider import Diagnostic
+from agent_magics.symbols.provider import Diagnostic, Range
 from agent_magics.symbols.text import one_line
 from agent_magics.tools.files.access import (
     FOR_NOTES,
@@ -21,7 +20,9 @@ from agent_magics.tools.files.access import (
     count_fitting,
     number_of,
 )
-from agent_magics.tools.structure.sources import read_source, server_for
+from agent_magics.tools.structure.names import one_file
+from agent_magics.tools.structure.notebooks import is_mistake, is_notebook, without_broken
+from agent_magics.tools.structure.sources import SourceFile, server_for
 
 _MOST_FILES = 50
 _SEVERITIES = ("error", "warning", "information", "hint")
@@ -57,12 +58,27 @@ async def diagnostics(
     guard = OutputGuard(detail_level, offset, limit)
     found: list[tuple[str, Diagnostic]] = []
     for path in dict.fromkeys(paths):
-        file = await run_on_thread(read_source, path, ctx)
-        server = await server_for(file, "diagnostics", ctx)
-        found += [(file.shown, each) for each in sorted(await server.diagnostics(file.path))]
+        file = await one_file(path, ctx)
+        if file is None:
+            raise RespondToModel(f"{path} is a folder; paths are files.")
+        reports = sorted(await _reports_of(file, ctx))
+        starts = (Range(each.range.start, each.range.start) for each in reports)
+        places = [f"{file.shown}:{file.lines(start)}" for start in starts]
+        found += zip(places, reports, strict=True)
     shown = found if guard.focused else [e for e in found if e[1].severity in _SEVERITIES[:2]]
     page, _ = guard.cap_items(shown)
     return Diagnostics(page, len(shown), len(found) - len(shown), len(set(paths)), guard)
+
+
+async def _reports_of(file: SourceFile, ctx: ToolContext | None) -> Sequence[Diagnostic]:
+    if is_notebook(file.path.name) and not file.cells:
+        return ()
+    server = await server_for(file, "diagnostics", ctx)
+    if not file.cells:
+        return await server.diagnostics(file.path)
+    text, wrong = without_broken(file)
+    found = await server.given({file.path: text}).diagnostics(file.path)
+    return [*wrong, *(each for each in found if is_mistake(each, file))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +86,7 @@ class Diagnostics(Readable):
     """Reports about files, or one page of them.
 
     Attributes:
-        found: (name of the file, report) of this page.
+        found: (place, report) of this page; a place is as "a.py:3", or "a.ipynb:cell 2 (b1):3".
         total: how many there are.
         minor: how many pieces of information and hints are left out.
         files: how many files were checked.
@@ -94,7 +110,7 @@ class Diagnostics(Readable):
         return {"total": self.total, "files": self.files}
 
     def _text(self, budget: int) -> str:
-        lines = [diagnostic_line(shown, each) for shown, each in self.found]
+        lines = [_line(place, each) for place, each in self.found]
         count = count_fitting(lines, budget - FOR_NOTES)
         checked = number_of(self.files, "file")
         notes = [] if lines else [f"No errors or warnings in {checked}."]
@@ -106,8 +122,6 @@ class Diagnostics(Readable):
         return "\n".join((*lines[:count], *notes))
 
 
-def diagnostic_line(shown: str, each: Diagnostic) -> str:
-    """Return a report as a line: ``a.py:3: error: TEXT (RULE)``."""
+def _line(place: str, each: Diagnostic) -> str:
     rule = f" ({each.code})" if each.code else ""
-    line = each.range.start.line + 1
-    return f"{shown}:{line}: {each.severity}: {one_line(each.message)}{rule}"
+    return f"{place}: {each.severity}: {one_line(each.message)}{rule}"

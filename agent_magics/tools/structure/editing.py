@@ -5,8 +5,8 @@ undone like any patch; a rename in several files is one patch, all or none.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from agent_magics.dispatch.context import ToolContext
@@ -25,9 +25,9 @@ from agent_magics.symbols.edits import (
     replace_symbol,
 )
 from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.provider import TextEdit
-from agent_magics.symbols.python_syntax import parse_python
-from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.provider import Position, SymbolProvider, TextEdit
+from agent_magics.symbols.python_syntax import NotPython, parse_python
+from agent_magics.symbols.servers.languages import language_of
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
@@ -37,10 +37,17 @@ from agent_magics.tools.structure.notebooks import (
     notebooks_with,
     texts_of,
 )
-from agent_magics.tools.structure.sources import SourceFile, read_results, server_for
+from agent_magics.tools.structure.sources import (
+    SourceFile,
+    read_results,
+    scan,
+    server_for,
+)
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
+_MOST_ASKED = 100  # places with the name of a renamed symbol, of which the server is asked
+_MOST_TOLD = 20
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _DONE = {
     "replace": "Replaced",
@@ -78,7 +85,7 @@ async def edit_symbol(
     if named.file.cells:
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
-        changes, left = await _renaming(named, text, ctx)
+        changes, left, doubts = await _renaming(named, text, ctx)
         places = sum(len(edits) for _, edits in changes)
         what = (
             f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
@@ -86,6 +93,7 @@ async def edit_symbol(
         )
         if left:
             what += f" notebook_edit_cell changes what still has the old name: {'; '.join(left)}."
+        what += doubts
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
@@ -122,10 +130,9 @@ def _check_python(file: SourceFile, edit: TextEdit) -> None:
         return
     try:
         parse_python(apply_edits(file.source, [edit]), file.shown)
-    except RespondToModel as error:
-        why = str(error).partition("(")[2].rpartition(")")[0]
+    except NotPython as error:
         raise RespondToModel(
-            f"Nothing was changed: {file.shown} would be no Python any more ({why})."
+            f"Nothing was changed: {file.shown} would be no Python any more ({error.why})."
         ) from None
 
 
@@ -134,8 +141,10 @@ def _check_python(file: SourceFile, edit: TextEdit) -> None:
 
 async def _renaming(
     named: NamedSymbol, name: str, ctx: ToolContext | None
-) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str]]:
-    """Return the edits that rename a symbol everywhere, by file, and its places in notebooks.
+) -> tuple[list[tuple[SourceFile, Sequence[TextEdit]]], list[str], str]:
+    """Return the edits that rename a symbol everywhere, by file, and what they leave.
+
+    That is its places in notebooks, and a sentence on places that the server does not understand.
 
     Raises:
         RespondToModel: the name does not fit, there is no server, or a file may not be read.
@@ -153,6 +162,7 @@ async def _renaming(
         f"{notebook.shown} {notebook.lines(each.range)}"
         for path, notebook in notebooks.items()
         for each in edits.get(path, ())
+        if each.range.start.line  # the first is none of a cell
     ]
     edits = {path: each for path, each in edits.items() if not is_notebook(path.name)}
     if not any(edits.values()):
@@ -163,7 +173,39 @@ async def _renaming(
             f"{named.name_path} was not renamed: it is used in a file that may not be read."
         )
     left += filter(None, [note_of(notebooks)])
-    return [(files[path], changes) for path, changes in edits.items()], left
+    doubts = await _doubts(named, edits, server, ctx)
+    return [(files[path], changes) for path, changes in edits.items()], left, doubts
+
+
+async def _doubts(
+    named: NamedSymbol,
+    edits: Mapping[Path, Sequence[TextEdit]],
+    server: SymbolProvider,
+    ctx: ToolContext | None,
+) -> str:
+    """Return a sentence on places with the name of which the server knows no meaning; "" for none.
+
+    These are attributes of objects whose type is not known, and names in texts, such as of
+    `getattr` and `patch`.
+    """
+    name, language = named.symbol.name, language_of(named.file.path)
+    renamed = {(path, edit.range.start) for path, each in edits.items() for edit in each}
+
+    def places() -> list[tuple[SourceFile, Position]]:
+        files = scan(".", ctx, name, lambda each: language_of(Path(each)) == language)
+        pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
+        found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
+        return [(file, start) for file, start in found if (file.path, start) not in renamed]
+
+    found, unknown = await run_on_thread(places), list[str]()
+    for file, start in found[:_MOST_ASKED]:
+        if not (await server.definition(file.path, start)).places:
+            unknown.append(f"{file.shown}:{start.line + 1}")
+    if not unknown:
+        return ""
+    more = max(len(found) - _MOST_ASKED, 0) + max(len(unknown) - _MOST_TOLD, 0)
+    shown = ", ".join((*dict.fromkeys(unknown[:_MOST_TOLD]), *([f"{more} more"] if more else [])))
+    return f" {server.name} does not know what {name} is in {shown}: edit the lines that mean this."
 
 
 # -- edits as a patch -----------------------------------------------------------------------------
@@ -182,43 +224,33 @@ def patch_of(changes: Sequence[tuple[SourceFile, Sequence[TextEdit]]]) -> str:
                 f"{file.shown} has carriage returns alone as line breaks, which no patch keeps; "
                 "nothing was changed."
             )
-        raw = file.text.split("\n")
-        is_ended = not raw[-1]
-        text = TextFile(tuple(raw[:-1] if is_ended else raw), is_ended)
-        lines = _line_edits(file.source, edits, text)
-        if lines:
-            diff = unified_diff(file.shown, file.shown, text, lines, open_end=not is_ended)
+        lines, new = file.text.split("\n"), apply_edits(file.source, edits).split("\n")
+        is_ended = not lines[-1]
+        text = TextFile(tuple(lines[:-1] if is_ended else lines), is_ended)
+        if not new[-1] and (is_ended or len(new) == 1):  # behind the last break there is no line
+            new.pop()
+        old = [line.removesuffix("\r") for line in text.lines]
+        found = _line_edits(old, [line.removesuffix("\r") for line in new])
+        if found:
+            diff = unified_diff(file.shown, file.shown, text, found, open_end=not is_ended)
             if touched_paths(read_patch(diff)) != (file.shown,):
                 raise RespondToModel(f"{file.shown!r} has signs that cannot stand in a patch.")
             parts.append(diff)
     return "".join(parts)
 
 
-def _line_edits(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> list[Edit]:
-    """Return edits as edits of whole lines, in order; those that share a line become one."""
-    groups: list[list[TextEdit]] = []
-    for edit in sorted(edits):
-        if groups and edit.range.start.line <= max(e.range.end.line for e in groups[-1]):
-            groups[-1].append(edit)
-        else:
-            groups.append([edit])
-    found = (_line_edit(source, group, text) for group in groups)
-    return [each for each in found if each is not None]
+def _line_edits(old: list[str], new: list[str]) -> list[Edit]:
+    """Return the edits that make some lines of others."""
+    if len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [Edit(number, number + 1, (b,)) for number, (a, b) in pairs if a != b]
+    # The last line always is in it where the end changes: it may have no line break.
+    first = min(_equal(old, new), max(len(old) - 1, 0), max(len(new) - 1, 0))
+    last = _equal(old[first:][::-1], new[first:][::-1])
+    return [Edit(first, len(old) - last, tuple(new[first : len(new) - last]))]
 
 
-def _line_edit(source: SourceText, edits: Sequence[TextEdit], text: TextFile) -> Edit | None:
-    lines = text.lines
-    first = edits[0].range.start.line
-    last = max(edit.range.end.line for edit in edits)
-    old = [source.line(number) for number in range(first, last + 1)]
-    part = SourceText("\n".join(old))
-    shifted = [replace(edit, range=edit.range.moved(-first)) for edit in edits]
-    new = apply_edits(part, shifted).split("\n")
-    if last >= len(lines):  # behind the last line break there is no line
-        old, new = old[:-1], new[:-1] if not new[-1] else new
-    end = first + len(old)
-    while old and new and old[0] == new[0] and not (end == len(lines) and not text.terminated):
-        old, new, first = old[1:], new[1:], first + 1
-    while old and new and old[-1] == new[-1]:
-        old, new, end = old[:-1], new[:-1], end - 1
-    return Edit(first, end, tuple(new)) if old or new else None
+def _equal(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines are equal from the first."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))

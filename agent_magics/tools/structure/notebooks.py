@@ -4,6 +4,7 @@ A notebook is one document of its code cells. Magics are left out: cells of othe
 agents as wholes, lines with a magic or a command as blank statements of the same lines.
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +20,9 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook, resolve_path, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import PYTHON, parse_symbols
-from agent_magics.symbols.provider import Symbol
+from agent_magics.symbols.provider import Diagnostic, Position, Range, Symbol
+from agent_magics.symbols.python_syntax import NotPython, parse_python
+from agent_magics.symbols.text import one_line
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
 from agent_magics.tools.structure.sources import (
     CodeCell,
@@ -34,6 +37,10 @@ _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
 _MAGIC_LINE = re.compile(
     r"^([ \t]*+)(?:([\w., \t]++=)[ \t]*+)?(?:[%!].*|\?.*|[\w.]++\?++[ \t]*+)$", re.MULTILINE
 )
+# The first line of each notebook's code: what IPython defines there, of any type.
+_GIVEN = "display = get_ipython = In = Out = _ = __ = ___ = eval('')"
+_AWAITS = re.compile(r"await\b|async\s+(for|with)\b")
+_UNUSED = ("reportUnusedExpression", "pointless-statement", "expression-not-assigned", "B018")
 _MOST_READ = 2_000  # cells
 MOST_NOTEBOOKS = 50  # in which one name is sought
 
@@ -94,8 +101,7 @@ async def notebooks_with(
 
     def saved() -> Iterator[SourceFile]:
         # A file may have other letters as escapes.
-        files = scan(".", ctx, name if name.isascii() else "", lambda each: is_notebook(str(each)))
-        for file in files:
+        for file in scan(".", ctx, name if name.isascii() else "", is_notebook):
             with suppress(RespondToModel):
                 yield _of_json(file)
 
@@ -123,29 +129,37 @@ def _of_json(file: SourceFile) -> SourceFile:
     """Return a notebook, given as the text of its file, as its code.
 
     Raises:
-        RespondToModel: it is no notebook.
+        RespondToModel: it is no notebook, or one of another language.
     """
     try:
-        cells = json.loads(file.text)["cells"]
+        notebook = json.loads(file.text)
+        about = notebook.get("metadata", {}).get("language_info", {})
+        language = one_line(str(about.get("name", "python")), 20)
         parts = [
             (number, str(cell.get("id", "")), "".join(cell["source"]))
-            for number, cell in enumerate(cells, 1)
+            for number, cell in enumerate(notebook["cells"], 1)
             if cell["cell_type"] == "code"
         ]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise RespondToModel(f"{file.shown} is no notebook that can be read.") from None
+    if language.lower() not in ("python", "ipython"):
+        raise RespondToModel(f"{file.shown} is a notebook of {language}, and only Python is read.")
     return _as_source(file.path, file.shown, parts)
 
 
 def _as_source(path: Path, shown: str, parts: Iterable[tuple[int, str, str]]) -> SourceFile:
     """Return a notebook's code cells, given as (number, id, text), as a source file."""
     cells: list[CodeCell] = []
-    first = 0
+    first = 1
     for number, name, text in parts:
         code = _without_magics(text.replace("\r\n", "\n"))
         cells.append(CodeCell(f"cell {number} ({name})" if name else f"cell {number}", first, code))
         first += code.count("\n") + 1
-    return SourceFile(path, shown, "\n".join(cell.text for cell in cells), tuple(cells))
+    return SourceFile(path, shown, _code_of(cell.text for cell in cells), tuple(cells))
+
+
+def _code_of(cells: Iterable[str]) -> str:
+    return "\n".join((_GIVEN, *cells))
 
 
 def _without_magics(text: str) -> str:
@@ -153,13 +167,17 @@ def _without_magics(text: str) -> str:
     if text.lstrip().startswith("%%"):
         if not _PYTHON_CELL.match(text):
             return "\n" * text.count("\n")
-        text = re.sub(r"^.*", "", text.lstrip(), count=1)
+        text = re.sub(r"^%%(capture +([a-zA-Z]\w*))?.*", _captured, text.lstrip(), count=1)
     return _MAGIC_LINE.sub(_blank, text)
+
+
+def _captured(match: re.Match[str]) -> str:
+    return f"{match[2]} = get_ipython()" if match[2] else ""
 
 
 def _blank(match: re.Match[str]) -> str:
     indent, target = match[1], match[2]
-    return f"{indent}{target} None" if target else f"{indent}pass"
+    return f"{indent}{target} get_ipython()" if target else f"{indent}pass"
 
 
 def notebook_symbols(file: SourceFile) -> tuple[Symbol, ...]:
@@ -183,3 +201,47 @@ def _shifted(symbols: Iterable[Symbol], lines: int, path: Path) -> Iterator[Symb
             selection=each.selection.moved(lines),
             children=tuple(_shifted(each.children, lines, path)),
         )
+
+
+# -- what is wrong in it --------------------------------------------------------------------------
+
+
+def without_broken(file: SourceFile) -> tuple[str, list[Diagnostic]]:
+    """Return a notebook's code with blank lines for cells that do not parse, and what is wrong.
+
+    In one text with the others they would hide what follows them.
+    """
+    texts, wrong = [], []
+    for cell in file.cells:
+        text = cell.text
+        try:
+            parse_python(text, cell.label)
+        except NotPython as error:
+            start = Position(cell.first, 0)
+            why = f"the cell does not parse: {error.why}"
+            wrong.append(Diagnostic(file.path, Range(start, start), "error", why))
+            text = "\n" * text.count("\n")
+        texts.append(text)
+    return _code_of(texts), wrong
+
+
+def is_mistake(found: Diagnostic, file: SourceFile) -> bool:
+    """Tell whether a report about a notebook's code is about what is wrong in a cell, too.
+
+    A cell may await outside of functions, and shows what its last expression gives.
+    """
+    line = found.range.start.line
+    if not line:
+        return False
+    cell = [each for each in file.cells if each.first <= line][-1]
+    tree = parse_python(cell.text, cell.label)
+    number = line - cell.first + 1
+    if found.code in _UNUSED:
+        return number < tree.body[-1].lineno
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = (
+        each for each in ast.walk(tree) if isinstance(each, functions) and each.lineno <= number
+    )
+    if any(number <= (each.end_lineno or 0) for each in around):
+        return True
+    return not _AWAITS.match(file.source.line(line)[found.range.start.character :])

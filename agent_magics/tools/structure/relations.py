@@ -63,8 +63,8 @@ class Place:
 
     def __str__(self) -> str:
         start = self.location.range.start
-        line = self.file.lines(Range(start, start))
-        return f"{self.file.shown}:{line}: {self.file.line(start.line).strip()[:_LONGEST_LINE]}"
+        where = f"{self.file.shown}:{self.file.lines(Range(start, start))}"
+        return f"{where}: {self.file.source.line(start.line).strip()[:_LONGEST_LINE]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,10 +109,9 @@ async def _places(
 ) -> Places:
     others = {each.path for each in locations if each.path not in notebooks}
     files = {**await run_on_thread(read_results, others, ctx), **notebooks}
-    ordered = sorted(set(locations))
-    readable = [Place(file, each) for each in ordered if (file := files[each.path]) is not None]
+    readable = [Place(file, each) for each in locations if (file := files[each.path]) is not None]
     page, _ = guard.cap_items(readable)
-    return Places(page, len(readable), len(ordered) - len(readable), heading, guard)
+    return Places(page, len(readable), len(locations) - len(readable), heading, guard)
 
 
 # -- the tools ------------------------------------------------------------------------------------
@@ -147,10 +146,10 @@ async def references(
     notebooks = await notebooks_with(symbol.name, named.file, ctx)
     server = server.given(texts_of(notebooks))
     found = await server.references(symbol.path, symbol.selection.start, declaration=False)
-    found = tuple(each for each in found if _is_shown(each.path, notebooks))
+    found = tuple(each for each in found if _is_shown(each.path, each.range, notebooks))
     files = len({each.path for each in found})
     heading = (
-        f"{named} is used in {number_of(len(set(found)), 'place')} of {number_of(files, 'file')}:"
+        f"{named} is used in {number_of(len(found), 'place')} of {number_of(files, 'file')}:"
         if found
         else f"{named} is used nowhere that {server.name} sees."
     )
@@ -158,9 +157,11 @@ async def references(
     return await _places(found, heading, guard, ctx, notebooks)
 
 
-def _is_shown(path: Path, notebooks: Notebooks) -> bool:
-    """Tell whether a place is no stale one of a notebook that the server got some time ago."""
-    return path in notebooks or not is_notebook(path.name)
+def _is_shown(path: Path, place: Range, notebooks: Notebooks) -> bool:
+    """Tell whether a place stands in no notebook, or in a cell of one that was given."""
+    if path not in notebooks:  # the server may know of it from an earlier question
+        return not is_notebook(path.name)
+    return place.end.line >= notebooks[path].cells[0].first
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -193,12 +194,12 @@ async def definition(
     position = _position_of(name, line, file)
     server = await server_for(file, "definition", ctx)
     found = await server.definition(file.path, position)
-    heading = f"{name} is defined at:" if found else f"{server.name} knows no definition of {name}."
-    places = await _places(found, heading, guard, ctx)
+    is_known = f"{name} is defined at:"
+    heading = is_known if found.places else f"{server.name} knows no definition of {name}."
+    places = await _places(found.places, heading, guard, ctx)
     if places.withheld:  # what the server says of it may be taken from there
         return places
-    hover = await server.hover(file.path, position)
-    return replace(places, more=hover.strip()[:_LONGEST_HOVER])
+    return replace(places, more=found.text.strip()[:_LONGEST_HOVER])
 
 
 async def _describe_named(
@@ -220,7 +221,8 @@ async def _describe_named(
     what = f"{named.symbol.kind} {named.name_path}{named.symbol.detail}"
     server = await provider_for(named.file, ctx)
     if server is not None:
-        what = (await server.hover(named.symbol.path, named.symbol.selection.start)).strip()
+        start = named.symbol.selection.start
+        what = (await server.definition(named.symbol.path, start)).text.strip() or what
     more = "\n".join([what[:_LONGEST_HOVER], *([] if live is None else [str(live)])])
     return Places((place,), 1, 0, f"{named} is defined at:", guard, more)
 
@@ -231,7 +233,7 @@ def _position_of(name: str, line: int, file: SourceFile) -> Position:
     Raises:
         RespondToModel: it does not; the sentence names what does.
     """
-    text = file.line(line - 1) if line > 0 else ""
+    text = file.source.line(line - 1) if line > 0 else ""
     last = name.rpartition(".")[2]
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if match is None or not last:
@@ -321,7 +323,9 @@ class _CallWalk:
     async def follow(self, symbol: Symbol, file: SourceFile, level: int, depth: int) -> None:
         """Add the calls of a function of a file, and theirs up to `depth`."""
         self._seen.add((symbol.path, symbol.selection.start))
-        notebooks = await notebooks_with(symbol.name, file, self._ctx)
+        # Of a function in a file no callee is in a notebook.
+        is_sought = file.cells or self._direction == "callers"
+        notebooks = await notebooks_with(symbol.name, file, self._ctx) if is_sought else {}
         self.note = self.note or note_of(notebooks)
         calls = await self._calls(symbol, notebooks)
         others = {each.symbol.path for each in calls if each.symbol.path not in notebooks}
@@ -344,7 +348,8 @@ class _CallWalk:
         server = self._server.given(texts_of(notebooks))
         ask = server.incoming_calls if self._direction == "callers" else server.outgoing_calls
         calls = await ask(symbol.path, symbol.selection.start)
-        return [each for each in calls if _is_shown(each.symbol.path, notebooks)]
+        symbols = ((each, each.symbol) for each in calls)
+        return [call for call, each in symbols if _is_shown(each.path, each.range, notebooks)]
 
 
 def _call_line(call: Call, file: SourceFile, caller: SourceFile) -> str:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,7 +20,6 @@ from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
     Readable,
-    Walk,
     begin_walk,
     judge_of,
     place,
@@ -98,13 +98,10 @@ class SourceFile:
         """Return the lines of a range, from 1: "12-40", "12", or "cell 3 (a1b2):2-5"."""
         first, last, before = place.start.line + 1, place.end.line + 1, ""
         if self.cells:
+            first = max(first, self.cells[0].first + 1)
             cell = [each for each in self.cells if each.first < first][-1]
             first, last, before = first - cell.first, last - cell.first, f"{cell.label}:"
         return f"{before}{first}" if first == last else f"{before}{first}-{last}"
-
-    def line(self, number: int) -> str:
-        """Return line `number`, from 0, without its break; "" where there is none."""
-        return self.source.line(number) if number < self.source.line_count else ""
 
 
 def folder_of(ctx: ToolContext | None) -> Path:
@@ -145,24 +142,19 @@ def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
 def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
     """Read each of several files once, as `_read_result` does, and as fast as a search reads."""
     wanted, cwd = sorted(set(paths)), folder_of(ctx)
-    walk = begin_walk(".", ctx)
-    files, found = _files_of(walk, ctx, can_parse), dict[Path, SourceFile | None]()
-    plain = [os.path.split(path) for path in wanted if not (walk.judge and walk.judge(str(path)))]
-    for first in range(0, len(plain), _MOST_AT_ONCE):
-        with files.opened(plain[first : first + _MOST_AT_ONCE]) as opened:
-            for descriptor, name in opened.items():
-                path, data = Path(name), os.read(descriptor, _MOST_BYTES + 1)
-                decoded = _decoded(path, shown_path(path, cwd), data)
-                if decoded is not None and len(data) <= _MOST_BYTES:
-                    found[path] = decoded
-    return {path: found[path] if path in found else _read_result(path, ctx) for path in wanted}
+    files = _files_of(".", ctx, can_parse)
+    judge = files.rights.judge
+    plain = [os.path.split(path) for path in wanted if not (judge and judge(str(path)))]
+    batches = (plain[n : n + _MOST_AT_ONCE] for n in range(0, len(plain), _MOST_AT_ONCE))
+    found = {each.path: each for each in _read_all(files, batches, cwd)}
+    return {path: found.get(path) or _read_result(path, ctx) for path in wanted}
 
 
 def scan(
     path: str,
     ctx: ToolContext | None,
     needle: str = "",
-    accepts: Callable[[Path], bool] = can_parse,
+    accepts: Callable[[str], bool] = can_parse,
 ) -> Iterator[SourceFile]:
     """Yield the files below a folder that are accepted by name and whose text holds `needle`.
 
@@ -171,41 +163,36 @@ def scan(
     Raises:
         RespondToModel: the folder may not be read, or the call was interrupted.
     """
-    walk = begin_walk(path, ctx)
-    cwd, sought = folder_of(ctx), needle.encode()
-    files = _files_of(walk, ctx, accepts)
-    for batch in files.batches():
+    files = _files_of(path, ctx, accepts)
+    yield from _read_all(files, files.batches(), folder_of(ctx), needle.encode())
+
+
+def _read_all(
+    files: SearchedFiles, batches: Iterable[list[tuple[str, str]]], cwd: Path, sought: bytes = b""
+) -> Iterator[SourceFile]:
+    """Yield the files of batches that hold `sought`; those of another encoding are left out."""
+    for batch in batches:
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
-                if walk.is_cancelled():
+                if files.rights.is_cancelled():
                     raise RespondToModel("The search for symbols was interrupted.")
                 data = os.read(descriptor, _MOST_BYTES + 1)
-                if sought not in data or len(data) > _MOST_BYTES:
-                    continue
-                found = _decoded(Path(name), shown_path(Path(name), cwd), data)
-                if found is not None:
-                    yield found
+                if sought in data and len(data) <= _MOST_BYTES:
+                    with suppress(UnicodeDecodeError):
+                        path = Path(name)
+                        text = data.decode("utf-8-sig")
+                        yield SourceFile(path, shown_path(path, cwd), text)
 
 
-def _files_of(
-    walk: Walk, ctx: ToolContext | None, accepts: Callable[[Path], bool]
-) -> SearchedFiles:
+def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]) -> SearchedFiles:
+    root, _, rights = begin_walk(path, ctx)
     return SearchedFiles(
-        walk.path,
-        lambda name: accepts(Path(name)),
-        walk.judge,
-        walk.is_withheld,
-        walk.is_cancelled,
+        root,
+        accepts,
+        rights,
         time.monotonic() + _SECONDS,
         () if ctx is None else ctx.config.roots,
     )
-
-
-def _decoded(path: Path, shown: str, data: bytes) -> SourceFile | None:
-    try:
-        return SourceFile(path, shown, data.decode("utf-8-sig"))
-    except UnicodeDecodeError:  # another encoding: read by name it is understood
-        return None
 
 
 async def provider_for(file: SourceFile, ctx: ToolContext | None) -> SymbolProvider | None:

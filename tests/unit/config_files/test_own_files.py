@@ -1,9 +1,11 @@
 """Where our own files stand: moved with the platform's folders, and out of a model's reach."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+import agent_magics
 from agent_magics.config_files.places import config_folder, state_folder, trust_folder
 from agent_magics.files.own_places import OWN_PARTS
 
@@ -16,7 +18,15 @@ def test_they_follow_the_environment(tmp_path, monkeypatch):
         assert state_folder() == folder / "state" / "agent-magics"
 
 
-@pytest.mark.parametrize("what", ["mcp", "rules", "settings", "tools"])
+SOURCES = [each.read_text("utf-8") for each in Path(agent_magics.__file__).parent.rglob("*.py")]
+TRUSTED = {what for text in SOURCES for what in re.findall(r'trust_folder\("(\w+)"', text)}
+
+
+def test_all_kinds_of_trusted_files_are_known():
+    assert {"agents", "mcp", "memory", "settings", "tools"} <= TRUSTED
+
+
+@pytest.mark.parametrize("what", sorted({*TRUSTED, "prompts", "rules", "skills"}))
 def test_what_records_trust_is_protected_where_the_home_is_the_workspace(what, monkeypatch):
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/home/somebody")

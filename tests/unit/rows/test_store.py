@@ -6,12 +6,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import store
-from agent_magics.rows.store import AnswerFile, AnswerStore, Stored, open_answers
+from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored, open_answers
 
 WRITER = """
 import asyncio, sys
@@ -36,14 +40,22 @@ async def keep(kept, *keys):
     return [await future for future in written]
 
 
+def found_in(path, keys):
+    reader = AnswerReader(path)
+    try:
+        return reader.find(keys)
+    finally:
+        reader.close()
+
+
 def test_answers_are_found_by_their_keys(tmp_path):
     async def run():
         kept = AnswerStore(tmp_path / "a.sqlite", "model")
         assert await keep(kept, b"1", b"2", b"2") == [None, None, None]
-        found = await kept.find([b"1", b"3"])
+        found = kept.find([b"1", b"3"])
         await kept.close()
         again = AnswerStore(tmp_path / "a.sqlite")
-        later = await again.find([b"2"])
+        later = again.find([b"2"])
         await again.close()
         return found, later, again.newest
 
@@ -69,9 +81,7 @@ def test_a_second_look_in_this_process_takes_no_lock_away(tmp_path):
     assert path.with_name("a.sqlite-wal").exists()
     kept.write([(b"2", Stored(b'"a"', 1, 0.5))])
     kept.close()
-    again = AnswerFile(path)
-    assert again.find([b"1", b"2"]).keys() == {b"1", b"2"}
-    again.close()
+    assert found_in(path, [b"1", b"2"]).keys() == {b"1", b"2"}
 
 
 def test_only_the_person_may_read_it(tmp_path):
@@ -84,8 +94,47 @@ def test_many_keys_are_found_at_once(tmp_path):
     file = AnswerFile(tmp_path / "a.sqlite")
     keys = [number.to_bytes(16) for number in range(1800)]
     file.write([(key, Stored(b"1", 0, None)) for key in keys])
-    assert len(file.find(keys)) == 1800
     file.close()
+    assert len(found_in(tmp_path / "a.sqlite", keys)) == 1800
+
+
+@given(
+    st.lists(st.integers(0, 400), unique=True, max_size=400),
+    st.lists(st.lists(st.integers(0, 400), max_size=60), max_size=12),
+)
+def test_what_is_read_ahead_is_what_is_there(kept, asked):
+    """Whatever was kept in whatever order, each look-up finds just the kept answers."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "AHEAD", 50)
+        path = Path(folder) / "a.sqlite"
+        file = AnswerFile(path)
+        file.write([(bytes([n % 256, n // 256]), Stored(b"%d" % n, n, None)) for n in kept])
+        file.close()
+        reader = AnswerReader(path)
+        for numbers in (*asked, kept[:100], kept[100:200], kept[200:]):
+            found = reader.find([bytes([n % 256, n // 256]) for n in numbers])
+            wanted = {b"%d" % n for n in set(numbers) & set(kept)}
+            assert {each.answer for each in found.values()} == wanted
+            assert all(found[key].tokens == key[0] + 256 * key[1] for key in found)
+        reader.close()
+
+
+def test_answers_kept_in_the_order_of_the_rows_are_read_in_one_scan(tmp_path):
+    file = AnswerFile(tmp_path / "a.sqlite")
+    keys = [number.to_bytes(16) for number in range(20_000)]
+    file.write([(key, Stored(b"1", 0, None)) for key in keys])
+    file.close()
+    reader, looked_up = AnswerReader(tmp_path / "a.sqlite"), 0
+
+    def count(statement):
+        nonlocal looked_up
+        looked_up += statement.count("X'") + statement.count("x'")
+
+    reader._connection.set_trace_callback(count)
+    for start in range(0, len(keys), 500):
+        assert len(reader.find(keys[start : start + 500])) == 500
+    reader.close()
+    assert 0 < looked_up <= 1000
 
 
 def test_the_oldest_go_when_it_is_too_large(tmp_path, monkeypatch):
@@ -93,10 +142,11 @@ def test_the_oldest_go_when_it_is_too_large(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "LOOK_AFTER", 0)
     file = AnswerFile(tmp_path / "a.sqlite")
     for number in range(300):
-        file.write([(number.to_bytes(16), Stored(bytes(1000), 0, None))])
+        file.write([(number.to_bytes(16), Stored(b'"%s"' % (b"x" * 998), 0, None))])
     assert file.size().bytes <= 1 << 17
-    assert list(file.find([(299).to_bytes(16), (0).to_bytes(16)])) == [(299).to_bytes(16)]
     file.close()
+    keys = [(299).to_bytes(16), (0).to_bytes(16)]
+    assert list(found_in(tmp_path / "a.sqlite", keys)) == keys[:1]
 
 
 def test_what_is_no_store_is_one_sentence(tmp_path):
@@ -138,7 +188,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
         limit = f"PRAGMA max_page_count = {pages.result()}"
         thread.submit(lambda: connection.execute(limit).fetchone()).result()
         (error,) = await keep(kept, bytes(100_000))
-        found = await kept.find([b"1", bytes(100_000)])
+        found = kept.find([b"1", bytes(100_000)])
         await kept.close()
         return before, error, found
 
@@ -155,5 +205,5 @@ def test_a_file_system_without_shared_memory_keeps_answers_too(tmp_path, monkeyp
     file = AnswerFile(tmp_path / "a.sqlite")
     file.write([(b"1", Stored(b'"a"', 1, 0.0))])
     file.sync()
-    assert list(file.find([b"1"])) == [b"1"] and not file.is_unsynced
+    assert list(found_in(tmp_path / "a.sqlite", [b"1"])) == [b"1"] and not file.is_unsynced
     file.close()

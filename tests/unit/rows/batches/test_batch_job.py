@@ -236,6 +236,15 @@ def test_a_sample_leaves_out_what_a_batch_has(tmp_path):
     assert len(asked) == 120 and set(asked.values()) == {1}
 
 
+def test_rows_that_a_batch_has_are_no_free_ones_of_the_quote(tmp_path):
+    cache = tmp_path / "a"
+    with BatchServer(stays="in_progress") as server:
+        row = mapped(server, 1, cache=tmp_path / "b", batch=False).cost
+        mapped(server, 100, cache=cache, stops_at="in_progress")
+        done = mapped(server, 120, cache=cache, ask_above=row * 30)
+    assert "120 rows will cost about" in done.stopped
+
+
 FAULTS = [
     (call, broken)
     for call in ("upload", "create", "look", "follow", "content")

@@ -75,15 +75,17 @@ def test_the_answers_are_those_of_one_process(client):
 
 
 def test_both_workers_ask(client):
-    workers = []
+    workers, states = [], []
 
     def wait(job):
         wait_until(lambda: len(asking(job)) == 2)
         workers.extend(asking(job))
+        states.append(job.state())
         server.answer_more()
 
     with RowServer(holds=1) as server, agent_for(server) as agent:
         run(agent, rows(100), client, When([1], wait), concurrency=20)
+    assert "requests at once by 2 workers" in states[0]
     # Each was given half of what is asked at once before the other could take it.
     assert [worker.answered >= 10 for worker in workers] == [True, True]
 
@@ -126,6 +128,19 @@ def check_kills(kills, number):
     assert len(killed) == kills
     # Each of the two has half of the requests, and one that is alone for a while all.
     assert sum(times - 1 for times in asked.values()) <= kills * at_once
+
+
+def test_a_worker_whose_connection_breaks_gets_another_seat(client):
+    def cut(job):
+        wait_until(lambda: len(asking(job)) == 2)
+        seats = {worker.seat for worker in asking(job)}
+        agent.session.engine.post(asking(job)[0].link.close)
+        wait_until(lambda: len({worker.seat for worker in asking(job)} | seats) == 3)
+        server.answer_more()
+
+    with RowServer(holds=1) as server, agent_for(server) as agent:
+        done = run(agent, rows(100), client, When([1], cut), concurrency=20)
+    assert list(done.frame["answer"]) == rows(100)
 
 
 def asking(job):

@@ -114,3 +114,12 @@ def test_kernels_share_a_rate():
     both = [at for times in play.answered for at in times]
     assert goodput(both) == pytest.approx(A_SECOND, rel=0.05)
     assert len(both) == 4002 and not play.refused
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["stated", "measured"])
+def test_each_kernel_gets_its_share_of_a_rate(states):
+    """Also the one whose reports come just after those of another."""
+    play = Play(rate=500, burst=1, states=states, kernels=3).run(600)
+    all_done = min(max(times) for times in play.answered)  # until then all of them wanted more
+    shares = [sum(at <= all_done for at in times) for times in play.answered]
+    assert min(shares) >= 0.7 * max(shares)

@@ -121,7 +121,6 @@ def _ran(tmp_path, server: str) -> set[str]:
                 provider.document_symbols(path),
                 provider.references(path, Position(0, 4)),
                 provider.definition(path, Position(0, 4)),
-                provider.hover(path, Position(0, 4)),
                 provider.diagnostics(path),
             ):
                 try:

@@ -90,7 +90,7 @@ def test_changes_that_nobody_told_of_are_seen(tmp_path):
 def test_a_request_is_repeated_where_the_server_asks_for_that(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
-        assert await found.provider.hover(path, Position(0, 6)) == "A"
+        assert (await found.provider.definition(path, Position(0, 6))).text == "A"
 
     scenario(work, tmp_path, "busy")
 
@@ -99,7 +99,7 @@ def test_a_request_is_repeated_where_the_server_asks_for_that(tmp_path):
 def test_what_is_no_answer_is_ignored(tmp_path, mode):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
-        assert await found.provider.hover(path, Position(0, 6)) == "A"
+        assert (await found.provider.definition(path, Position(0, 6))).text == "A"
         assert "ignored" in found.server.log.text()
 
     scenario(work, tmp_path, mode)
@@ -117,7 +117,7 @@ def test_an_answer_that_is_none_is_one_sentence(tmp_path, mode, sentence):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
         with pytest.raises(RespondToModel, match=sentence) as raised:
-            await found.provider.hover(path, Position(0, 6))
+            await found.provider.definition(path, Position(0, 6))
         assert len(str(raised.value)) < 500
         assert len(await found.provider.document_symbols(path)) == 2  # it goes on
 
@@ -127,7 +127,7 @@ def test_an_answer_that_is_none_is_one_sentence(tmp_path, mode, sentence):
 def test_requests_of_a_server_are_refused_but_for_its_settings(tmp_path):
     async def work(found: Project):
         path = found.write("a.py", TEXT)
-        replies = json.loads(await found.provider.hover(path, Position(0, 6)))
+        replies = json.loads((await found.provider.definition(path, Position(0, 6))).text)
         by_kind = {"error" in reply: reply for reply in replies}
         assert by_kind[True]["error"]["code"] == -32601
         assert by_kind[False]["result"] == [5]

@@ -151,7 +151,12 @@ def test_the_budget_may_be_up_to_four_times_what_holds_for_all(ctx):
 
 def test_a_word_of_more_rights_and_the_rule_go_to_the_assessment(ctx):
     (action,) = assess_exec_command(
-        {"cmd": "make all", "with_escalated_permissions": True, "justification": "because"}, ctx
+        {
+            "cmd": "make all",
+            "sandbox_permissions": "require_escalated",
+            "justification": "because",
+        },
+        ctx,
     )
     assert action.kind is ActionKind.COMMAND_ESCALATED
     assert action.target == "bash -c 'make all'"

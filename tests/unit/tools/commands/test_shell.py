@@ -179,15 +179,14 @@ def test_more_rights_have_several_names(tmp_path):
         assess(ctx, ["make"], justification="x", **more)[0]
         for more in (
             {"sandbox_permissions": "require_escalated"},
-            {"with_escalated_permissions": True},
             {"sandbox_permissions": {"write": ["/opt/x"]}},
         )
     ]
-    assert [action.kind for action in asked] == [ActionKind.COMMAND_ESCALATED] * 3
-    assert asked[0] == asked[1] != asked[2]
-    assert "/opt/x" in asked[2].reason
+    assert [action.kind for action in asked] == [ActionKind.COMMAND_ESCALATED] * 2
+    assert asked[0] != asked[1]
+    assert "/opt/x" in asked[1].reason
     with pytest.raises(RespondToModel, match="needs a justification"):
-        assess(ctx, ["make"], with_escalated_permissions=True)
+        assess(ctx, ["make"], sandbox_permissions="require_escalated")
 
 
 def test_always_binds_to_words_folder_and_rights(tmp_path):
@@ -356,7 +355,6 @@ def test_the_schema_names_the_parameters_but_not_the_context():
     parameters = shell.spec.parameters
     assert set(parameters["properties"]) == {
         *("command", "workdir", "timeout_ms", "sandbox_permissions", "justification"),
-        "with_escalated_permissions",
     }
     assert parameters["properties"]["command"]["items"] == {"type": "string"}
 

@@ -9,7 +9,7 @@ import pytest
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
-from agent_magics.symbols.provider import Call, Diagnostic, Location, Position, Range
+from agent_magics.symbols.provider import Call, Definition, Diagnostic, Location, Position, Range
 from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
 from agent_magics.tools.structure import names
 from tests.support.contexts import make_context
@@ -233,7 +233,7 @@ def test_without_a_server_is_said_what_there_is(ctx):
 
 def test_references_name_lines_and_files(ctx):
     use, shapes = ctx.cwd / "use.py", ctx.cwd / "shapes.py"
-    server = with_server(ctx, references=(at(use, 3), at(use, 0), at(shapes, 7)))
+    server = with_server(ctx, references=(at(shapes, 7), at(use, 0), at(use, 3)))
     assert read(references, ctx, name_path="Square").split("\n") == [
         "shapes.py:8-12 Square is used in 3 places of 2 files:",
         "shapes.py:8: class Square(Shape):",
@@ -263,9 +263,8 @@ def test_many_references_are_paged(ctx):
 
 def test_definition_tells_place_and_type(ctx):
     shapes = ctx.cwd / "shapes.py"
-    server = with_server(
-        ctx, definition=(at(shapes, 10, 8, 12),), hover="(method) def area() -> float"
-    )
+    text = "(method) def area() -> float"
+    server = with_server(ctx, definition=Definition((at(shapes, 10, 8, 12),), text))
     assert read(definition, ctx, name="area", path="use.py", line=4).split("\n") == [
         "area is defined at:",
         "shapes.py:11: def area(self) -> float:",
@@ -281,14 +280,14 @@ def test_definition_tells_place_and_type(ctx):
 def test_definition_by_name_is_the_symbol_and_its_type(ctx):
     found = "shapes.py:8-12 Square is defined at:\nshapes.py:8: class Square(Shape):\n"
     assert read(definition, ctx, name="Square") == f"{found}class Square(Shape)"
-    with_server(ctx, hover="(class) class Square")
+    with_server(ctx, definition=Definition((), "(class) class Square"))
     assert read(definition, ctx, name="Square") == f"{found}(class) class Square"
 
 
 def test_what_is_defined_in_a_protected_file_is_not_described(ctx):
     secret = ctx.cwd / ".env"
     secret.write_text("KEY=1\n")
-    with_server(ctx, definition=(at(secret, 0),), hover="KEY = 's3cret'")
+    with_server(ctx, definition=Definition((at(secret, 0),), "KEY = 's3cret'"))
     text = read(definition, ctx, name="total", path="use.py", line=4)
     assert "s3cret" not in text and "1 place in protected files" in text
 

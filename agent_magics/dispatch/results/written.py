@@ -1,0 +1,114 @@
+"""Writes bytes and pandas tables as text, and reads them back for conversations that are resumed.
+
+Law: what is read back equals what was written; what cannot be is not written.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from agent_magics.dispatch.results.renderers import library_class
+from agent_magics.dispatch.results.stored import Value
+from agent_magics.dispatch.results.values import estimate_size
+
+BYTES, PANDAS = "bytes", "pandas"
+_PANDAS_FRAME = ("pandas", "DataFrame")
+
+
+class Written(NamedTuple):
+    """A value as text.
+
+    Attributes:
+        form: how it is written: `BYTES` or `PANDAS`.
+        text: of bytes, a character for each; of a table, JSON.
+        digest: of the text: one from which a key was taken since is not read back.
+    """
+
+    form: str
+    text: str
+    digest: str
+
+
+def write_value(value: Any, most: int) -> Written | None:
+    """Return a value as text; None where it is of another kind, or takes more than `most` bytes."""
+    if type(value) is bytes and len(value) <= most:
+        return _written(BYTES, value.decode("latin-1"))
+    if library_class(type(value)) != _PANDAS_FRAME or estimate_size(value) > most:
+        return None
+    try:
+        text = _write_frame(value)
+    except Exception:  # of pandas, for what JSON has not or what comes back otherwise
+        return None
+    return _written(PANDAS, text) if len(text) <= most else None
+
+
+def read_value(form: str, text: str, digest: str) -> Value | None:
+    """Return a value that was written, read at its first use; None where it cannot be read back."""
+    reader = _READERS.get(form)
+    if reader is None or _digest(text) != digest or (form == PANDAS and not find_spec("pandas")):
+        return None
+    return Value.read_later(cache(lambda: reader(text)), len(text))
+
+
+def _written(form: str, text: str) -> Written:
+    return Written(form, text, _digest(text))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _write_frame(frame: Any) -> str:
+    """Return a table as JSON; raise an error of any class where it would not be read back equal."""
+    from pandas.testing import assert_frame_equal  # noqa: PLC0415 - heavy; the caller has pandas
+
+    columns = [_write_series(frame.iloc[:, place]) for place in range(frame.shape[1])]
+    text = json.dumps([columns, *map(_write_index, (frame.columns, frame.index))])
+    assert_frame_equal(_read_frame(text), frame, check_exact=True, check_freq=False)
+    return text
+
+
+def _write_series(series: Any) -> tuple[str, list[Any]]:
+    kind = str(series.dtype)
+    if kind.startswith("datetime64"):
+        return kind, series.astype(str).tolist()
+    values = series.astype(object)
+    return kind, values.where(series.notna(), None).tolist()
+
+
+def _write_index(index: Any) -> tuple[str, list[Any], Any]:
+    if type(index).__name__ == "RangeIndex":
+        return "", [index.start, index.stop, index.step], index.name
+    return (*_write_series(index.to_series()), index.name)
+
+
+def _read_frame(text: str) -> Any:
+    import pandas as pd  # noqa: PLC0415 - heavy, and the value is one of pandas
+
+    columns, names, index = json.loads(text)
+    index = _read_index(index)
+    read = [pd.Series(values, index, kind) for kind, values in columns]
+    frame = pd.concat(read, axis=1) if read else pd.DataFrame(index=index)
+    frame.columns = _read_index(names)
+    return frame
+
+
+def _read_index(written: Sequence[Any]) -> Any:
+    import pandas as pd  # noqa: PLC0415 - see `_read_frame`
+
+    kind, labels, name = written
+    if not kind:
+        return pd.RangeIndex(*labels, name=name)
+    return pd.Index(labels, dtype=kind, name=name)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    BYTES: lambda text: text.encode("latin-1"),
+    PANDAS: _read_frame,
+}

@@ -1,0 +1,79 @@
+"""Bytes and tables come back as they were, or not at all."""
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.dispatch.results.stored import HandleStore
+from agent_magics.dispatch.results.written import read_value, write_value
+
+MOST = 256 * 1024
+FRAMES = {
+    "numbers": pd.DataFrame({"n": [1, 2], "x": [0.1, float("nan")], "b": [True, False]}),
+    "text": pd.DataFrame({"t": ["a", None], "ä\n": ["\x7f", "\0"]}),
+    "missing": pd.DataFrame(
+        {"i": pd.array([1, None], "Int64"), "s": pd.array(["a", None], "string")}
+    ),
+    "times": pd.DataFrame({"at": pd.to_datetime(["2026-11-23 10:00:00.123456", None])}),
+    "zones": pd.DataFrame(
+        {"at": pd.to_datetime(["2026-11-23 10:00"]).tz_localize("Europe/Berlin")}
+    ),
+    "labels": pd.DataFrame({"n": [1, 2]}, index=pd.Index(["a", "b"], name="key")),
+    "steps": pd.DataFrame({"n": [1, 2, 3]}, index=pd.RangeIndex(10, 4, -2)),
+    "categories": pd.DataFrame({"c": pd.Categorical(["a", "b", "a"])}),
+    "same names": pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    "number names": pd.DataFrame([[1, 2]], columns=[3, 4]),
+    "empty": pd.DataFrame(),
+    "no rows": pd.DataFrame({"a": pd.Series([], dtype="float32")}),
+    "no columns": pd.DataFrame(index=["a", "b"]),
+    "mixed": pd.DataFrame({"m": [1, "a", (2, 3)]}),
+    "two levels": pd.DataFrame([[1]], index=pd.MultiIndex.from_tuples([("a", 1)])),
+    "objects": pd.DataFrame({"o": [object()]}),
+    "bytes": pd.DataFrame({"o": [b"x"]}),
+}
+KEPT = {"numbers", "missing", "times", "zones", "labels", "steps", "same names", "number names"}
+
+
+@given(st.binary())
+def test_bytes_come_back(data):
+    written = write_value(data, MOST)
+    assert read_value(*written).get() == data
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_table_comes_back_as_it_was_or_not_at_all(name):
+    frame = FRAMES[name]
+    written = write_value(frame, MOST)
+    assert written is not None or name not in KEPT
+    if written is not None:
+        pd.testing.assert_frame_equal(read_value(*written).get(), frame)
+
+
+def test_what_is_long_or_another_thing_is_not_written():
+    class Mine(bytes):
+        pass
+
+    others = [b"x" * (MOST + 1), pd.DataFrame({"n": range(MOST)}), {"a": 1}, None, Mine(b"x"), 5]
+    assert [write_value(each, MOST) for each in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize(
+    "value", [b"key sk-1234567890 key", pd.DataFrame({"k": ["sk-1234567890"]})]
+)
+def test_a_text_from_which_a_key_was_taken_is_not_read_back(value):
+    form, text, digest = write_value(value, MOST)
+    assert read_value(form, text.replace("sk-1234567890", "[redacted]"), digest) is None
+    assert read_value("pickle", text, digest) is None
+
+
+def test_a_restored_value_is_the_value_in_tools_and_in_files():
+    store = HandleStore()
+    store.restore("@r1", read_value(*write_value(b"\xff\0", MOST)), "bytes, 2")
+    store.restore("@r2", read_value(*write_value(FRAMES["numbers"], MOST)), "DataFrame")
+    store.restore("@r3", None, "DataFrame")
+    assert store.value_of("@r1") == b"\xff\0"
+    pd.testing.assert_frame_equal(store.value_of("@r2"), FRAMES["numbers"])
+    assert "0.1" in store.path_of("@r2").read_text()
+    assert dict(store.gone) == {"@r3": "DataFrame"}
+    store.close()

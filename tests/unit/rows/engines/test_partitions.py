@@ -1,0 +1,201 @@
+"""A map over the partitions of a Dask frame, which stay with the workers that hold them."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+
+from agent_magics import Agent
+from agent_magics.protocol.errors import FatalError
+from tests.support.models.row_server import RowServer
+from tests.support.rows.clusters import cluster, mortal_workers
+from tests.support.rows.watchers import When, wait_until
+
+MODEL = "gpt-4o-mini"
+PARTS = 6
+pytestmark = pytest.mark.soak
+
+
+@dataclass
+class Said:
+    text: str
+    long: bool
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster() as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    """Each test has its own store of answers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def agent_for(server):
+    return Agent(base_url=server.base_url, api_key="x", model=MODEL)
+
+
+def prompts(server):
+    return Counter(entry["last"] for entry in server.log())
+
+
+def table(count=300):
+    """Rows with an index of their own, of which two are equal and one has no text."""
+    texts = [*(f"row {number}" for number in range(count - 2)), "row 0", None]
+    return pd.DataFrame({"text": texts}, index=pd.RangeIndex(7, 7 + 3 * count, 3, name="id"))
+
+
+def frame_of(count=300):
+    return dd.from_pandas(table(count), npartitions=PARTS)
+
+
+def mapped(agent, frame, client, prompt="{{text}}", **options):
+    return agent.map_sync(prompt, frame, engine=client, ask_above=None, **options)
+
+
+def test_the_answers_are_a_frame_of_the_same_partitions(client):
+    frame = frame_of().persist()
+    with RowServer() as server, agent_for(server) as agent:
+        done = mapped(agent, frame, client)
+        again = mapped(agent, frame_of(), client)
+        asked = prompts(server)
+    assert set(asked.values()) == {1} and len(asked) == 298
+    assert isinstance(done.frame, dd.DataFrame)
+    assert done.frame.divisions == frame.divisions
+    there = done.frame.compute()
+    assert list(there.index) == list(table().index)
+    assert list(there["answer"][:-1]) == list(table()["text"][:-1])
+    assert "text is missing" in there["error"].iloc[-1] and there["error"].notna().sum() == 1
+    assert dict(there.dtypes) == dict(done.frame.dtypes)
+    assert len(done.failed) == 1
+    assert done.progress.cost == pytest.approx(there["cost"].sum())
+    assert again.progress.kept == 298 and not again.progress.asked
+    pd.testing.assert_series_equal(again.frame["answer"].compute(), there["answer"])
+    with pytest.raises(FatalError, match="rows of a Dask frame are not in memory"):
+        done.retry()
+
+
+def test_rows_are_read_and_asked_where_they_lie(client):
+    frame = frame_of().persist()
+    pids = client.run(os.getpid)
+    with RowServer() as server, agent_for(server) as agent:
+        mapped(agent, frame, client, lambda row: f"{os.getpid()} {row['text']}")
+        asked = prompts(server)
+    expected = set()
+    for future in client.futures_of(frame):
+        (holder,) = client.who_has(future)[future.key]
+        expected |= {f"{pids[holder]} {text}" for text in future.result()["text"]}
+    assert len({prompt.split()[0] for prompt in asked}) == 2
+    assert set(asked) == expected
+
+
+def test_answers_that_do_not_fit_are_asked_for_again(client):
+    with RowServer(faults={"schema": 0.4}) as server, agent_for(server) as agent:
+        done = mapped(agent, frame_of(60), client, output=Said)
+        there = done.frame.compute()
+        assert len(server.log()) > 58
+    errors = there["error"].dropna()
+    assert 0 < there["text"].notna().sum() == 60 - len(errors)
+    assert set(done.progress.errors) <= {"bad row", "does not fit"}
+    assert str(there["long"].dtype) == "boolean" and (there["tokens"][:-2] > 0).all()
+
+
+def test_parts_are_written_by_partition(client, tmp_path):
+    frame = frame_of()
+    frame = frame[~frame["text"].isin([f"row {n}" for n in range(50)])]  # the first has no rows
+    with RowServer() as server, agent_for(server) as agent:
+        done = mapped(agent, frame, client, into=tmp_path / "out")
+        with pytest.raises(FatalError, match="of another map"):
+            mapped(agent, table(), client, into=tmp_path / "out")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [f"part-{number:05}.parquet" for number in range(PARTS)]
+    assert done.frame.npartitions == PARTS
+    there = done.frame.compute()
+    assert list(there["answer"][:-1]) == list(table()["text"][50:298])
+    lengths = list(frame.map_partitions(len).compute())
+    assert lengths[0] == 0 and list(there["row"]) == [n for each in lengths for n in range(each)]
+
+
+def test_what_cannot_be_read_is_one_sentence(client):
+    def part(number):
+        raise OSError("disk on fire")
+
+    frame = dd.from_map(part, range(1), meta=table(2))
+    said = "^Partition 0 of the frame cannot be read: OSError: disk on fire.$"
+    with RowServer() as server, agent_for(server) as agent, pytest.raises(FatalError, match=said):
+        mapped(agent, frame, client)
+
+
+def test_stop_leaves_the_rest_unasked(client):
+    def stop(job):
+        agent.session.engine.post(job.stop)
+        server.answer_more()
+
+    with RowServer(holds=50) as server, agent_for(server) as agent:
+        options = {"engine": client, "ask_above": None, "concurrency": 10}
+        mapping = agent.mapping("{{text}}", frame_of(3000), output=None, options=options)
+        done = mapping.wait_sync(When([50], stop))
+        there = done.frame.compute()
+    assert len(there) == 3000 and 50 <= there["answer"].notna().sum() <= 50 + 2 * 10
+    assert set(there["error"].dropna()) == {"not asked: you stopped it"}
+    wait_until(lambda: not any(client.processing().values()))
+
+
+def test_no_row_is_lost_with_the_worker_that_holds_it():
+    kills, at_once, part, killed = 2, 16, 100, []
+
+    def kill(job):
+        """Kill a worker that asks; the server answers nothing more until it is gone."""
+        wait_until(lambda: any(worker.held for worker in job.asker._workers))
+        before = list(job.asker._workers)
+        kill_worker()
+        wait_until(lambda: job.asker._workers != before)
+        killed.append(1)
+        server.answer_more(part + at_once if len(killed) < kills else 2000)
+
+    with (
+        cluster(0) as client,
+        mortal_workers(client) as kill_worker,
+        RowServer(holds=part) as server,
+        agent_for(server) as agent,
+    ):
+        options = {"engine": client, "ask_above": None, "concurrency": at_once}
+        # Each partition holds what no other one does, and can be made again.
+        frame = dd.from_map(numbered, range(8), meta=numbered(0))
+        mapping = agent.mapping("{{text}}", frame, output=None, options=options)
+        done = mapping.wait_sync(When([part * (n + 1) for n in range(kills)], kill))
+        asked = prompts(server)
+        there = done.frame.compute()
+    assert list(there["answer"]) == [f"row {number}" for number in range(400)]
+    assert len(killed) == kills
+    assert sum(times - 1 for times in asked.values()) <= kills * at_once
+
+
+def numbered(part):
+    """Return a partition of fifty rows."""
+    return pd.DataFrame({"text": [f"row {50 * part + row}" for row in range(50)]})
+
+
+def test_a_partition_that_is_other_when_read_again_ends_the_map(client):
+    """Its rows were paid by what they asked; others would get their answers."""
+
+    def part(number):
+        return pd.DataFrame({"text": [f"{os.urandom(4).hex()} {n}" for n in range(50)]})
+
+    def cut(job):
+        agent.session.engine.post(job.asker._workers[0].link.close)
+        wait_until(lambda: job.stopped)
+        server.answer_more()
+
+    with RowServer(holds=1) as server, agent_for(server) as agent:
+        options = {"engine": client, "ask_above": None, "concurrency": 8}
+        frame = dd.from_map(part, range(4), meta=part(0))
+        mapping = agent.mapping("{{text}}", frame, output=None, options=options)
+        done = mapping.wait_sync(When([1], cut))
+    assert "has other rows now" in done.stopped

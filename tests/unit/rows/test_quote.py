@@ -1,0 +1,42 @@
+"""The quote before a map, beside what it then costs."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+import pytest
+
+from agent_magics import Agent
+
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+
+
+@dataclass
+class Complaint:
+    kind: Literal["billing", "delivery", "quality", "other"]
+    urgent: bool
+
+
+def mapped(rows, **options):
+    """Map as the notebook does; return the result and what was quoted in USD."""
+    asked = []
+
+    def decide(question):
+        asked.append(question.target)
+        return "deny"
+
+    with Agent(replay=NOTEBOOKS / "50_a_column.agent.jsonl", on_question=decide) as agent:
+        prompt = "Which complaint is this? {{text}}"
+        done = agent.map_sync(prompt, rows, output=Complaint, **options)
+    quoted = [float(re.search(r"about ([\d.]+) USD", each)[1]) for each in asked]
+    return done, quoted
+
+
+def test_the_quote_for_the_shipped_rows_is_what_they_cost():
+    rows = pd.read_csv(NOTEBOOKS / "complaints.csv", index_col="id")
+    cost = mapped(rows, ask_above=None)[0].cost
+    for seed in range(8):
+        _, (quoted,) = mapped(rows.sample(frac=1, random_state=seed), ask_above=1e-9)
+        assert quoted == pytest.approx(cost, rel=0.15)

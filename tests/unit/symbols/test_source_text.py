@@ -1,0 +1,18 @@
+"""Lines and positions of a text."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magics.symbols.text import SourceText
+
+
+@given(st.lists(st.sampled_from(["a", "é🐍", "\n", "\r\n", "\r", "\x0b", "\u2028", ""])))
+def test_lines_end_as_servers_say(parts):
+    text = "".join(parts)
+    source, lines = SourceText(text), re.split(r"\r\n|\n|\r", text)
+    assert [source.line(number) for number in range(source.line_count)] == lines
+    for offset in range(len(text)):
+        if text[offset - 1 : offset + 1] != "\r\n":  # no place is between the two
+            assert source.offset(source.position(offset)) == min(offset, len(text))
