@@ -103,11 +103,13 @@ def test_nothing_is_wrong_with_any_saved_item(lab: Lab, reopen: Open) -> None:
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
     expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
     # Each paragraph runs as its own words do.
-    for words in (
-        page.cell(0).locator(".am-text p, .am-text li, .am-notice > span, .am-plan-why").all()
-    ):
-        rtl = ARABIC[:7] in words.inner_text()
-        expect(words).to_have_css("direction", "rtl" if rtl else "ltr")
+    paragraphs = ".am-text p, .am-text li, .am-notice > span, .am-plan-why"
+    arabic = page.cell(0).locator(paragraphs, has_text=ARABIC[:7])
+    expect(arabic).to_have_count(4)
+    for number in range(4):
+        expect(arabic.nth(number)).to_have_css("direction", "rtl")
+    japanese = page.cell(0).locator(".am-text p", has_text=JAPANESE)
+    expect(japanese).to_have_css("direction", "ltr")
     assert faults(page, "items") == []
     # A screen of 1,280 pixels at 400 %.
     page.page.set_viewport_size({"width": 320, "height": 900})
