@@ -74,6 +74,13 @@ def used(client: object) -> float:
     return time.process_time() + sum(of_workers)
 
 
+def idle(client: object, seconds: float = 5.0) -> float:
+    """Return the share of a processor that the workers take while they have nothing to do."""
+    before = used(client)
+    time.sleep(seconds)
+    return (used(client) - before) / seconds
+
+
 def compare(at_once: tuple[int, int], rows: int, delay: float = 0.2) -> dict[str, float]:
     """Run the rows in one process and on two workers, with so many requests at once."""
     from agent_magics import Agent  # noqa: PLC0415 - after the home is set
@@ -85,12 +92,16 @@ def compare(at_once: tuple[int, int], rows: int, delay: float = 0.2) -> dict[str
                 run(agent, texts(rows // 10, f"{name} warm "), engine, most)
                 rate, cpu, own = run(agent, texts(rows, name), engine, most)
             figures |= {f"{name}_rows_s": rate, f"{name}_cpu_ms": cpu, f"{name}_kernel_ms": own}
+        figures["idle_share"] = idle(client)
     return figures
 
 
 def overhead() -> dict[str, float]:
+    """Compare the CPU a row; ``net_ratio`` is without what an idle cluster takes as well."""
     figures = compare((500, 500), ROWS)
-    return {**figures, "cpu_ratio": figures["two_cpu_ms"] / figures["one_cpu_ms"]}
+    net = figures["two_cpu_ms"] - figures["idle_share"] / figures["two_rows_s"] * 1e3
+    ratios = {"cpu_ratio": figures["two_cpu_ms"], "net_ratio": net}
+    return {**figures, **{name: ms / figures["one_cpu_ms"] for name, ms in ratios.items()}}
 
 
 def speed() -> dict[str, float]:

@@ -187,16 +187,16 @@ class ComposedAgent:
         config = replace(run_config(settings), instructions=instructions)
         check_price(settings, server_address(settings.base_url))
         setup = TurnConfig(
-            config,
-            lambda: self._models.open(settings),
-            run.offer.all,
-            run.registry,
+            config=config,
+            model=lambda: self._models.open(settings),
+            offer=run.offer,
+            registry=run.registry,
+            specs=run.offer.all,
             env=command_environment(os.environ),
             validate_path=PathJudge(config),
             secrets=self._secrets(settings),
             live_kernel=FRONT_ENDS.current().live_kernel,
             hooks=read_hooks(settings.hooks),
-            offer=run.offer,
             warnings=partial(
                 self._briefing.new_warnings, resolved.warnings, config.cwd, found=run.found
             ),
@@ -295,11 +295,6 @@ class ComposedAgent:
     def tools(self) -> tuple[Tool, ...]:
         """The tools of this agent's own list, in order."""
         return self.catalog.listed(self._forms(self.settings))
-
-    @property
-    def toolbox(self) -> ToolCatalog:
-        """The same as `catalog`, under its earlier name."""
-        return self.catalog
 
     @staticmethod
     def _forms(settings: Settings) -> ToolsConfig:

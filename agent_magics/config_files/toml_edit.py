@@ -1,15 +1,14 @@
 """Edits one table or key of a TOML text, and leaves all other bytes as they are."""
 
-import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.toml_places import Statement, TomlPlaces, parse_toml
+from agent_magics.files.replacing import replace_file
 from agent_magics.protocol.errors import FatalError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -198,14 +197,4 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """
     with suppress(OSError):
         mode = stat.S_IMODE(path.stat().st_mode)
-    fd, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fchmod(fd, mode)
-            os.fsync(fd)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, text.encode("utf-8"), mode)

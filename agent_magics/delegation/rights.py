@@ -4,7 +4,7 @@ Law: a sub-agent has no tool, folder, network, policy or rule that its parent's 
 So nothing is made anew here: tools are selected from the parent's, settings get stricter values.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from agent_magics import tools as builtin
@@ -56,23 +56,23 @@ def narrowed(
         RespondToModel: it would have a tool that the parent has not.
     """
     names = _tool_names(setup, kind, request.tools)
-    specs = tuple(map(_plain, (each for each in _offered(setup) if each.spec.name in names)))
+    specs = tuple(map(_plain, (each for each in setup.offer.all if each.spec.name in names)))
     registry, has_kernel = _registry(setup.registry, names), gets_kernel(kind, request)
     if has_kernel:
         _check_kernel(setup, kind, names)
         specs = with_stubs(specs, registry.functions)
     uses_servers = any(name.startswith("mcp") for name in names)
     return TurnConfig(
-        _config(setup.config, kind, request.model, budget, path, has_kernel=has_kernel),
-        setup.model,
-        specs,
-        registry,
+        config=_config(setup.config, kind, request.model, budget, path, has_kernel=has_kernel),
+        model=setup.model,
+        offer=ToolOffer(specs, names),
+        registry=registry,
+        specs=specs,
         env=setup.env,
         validate_path=setup.validate_path,
         secrets=setup.secrets,
         live_kernel=setup.live_kernel,
         hooks=setup.hooks,
-        offer=ToolOffer(specs, names),
         output=output,
         servers=setup.servers if uses_servers else None,
         asker=path,
@@ -124,7 +124,7 @@ def _tool_names(
     setup: TurnConfig, kind: AgentType, asked: Collection[str] | None
 ) -> frozenset[str]:
     """Return the names of the sub-agent's tools."""
-    had = frozenset(each.spec.name for each in _offered(setup)) - WITHHELD
+    had = frozenset(each.spec.name for each in setup.offer.all) - WITHHELD
     names = had if kind.tools is None else had & _expanded(kind.tools)
     if kind.reads_only:
         names = frozenset(name for name in names if _only_reads(setup.registry, name))
@@ -137,11 +137,6 @@ def _tool_names(
             f"it can have {', '.join(sorted(names)) or 'none'}."
         )
     return names & _expanded(asked)
-
-
-def _offered(setup: TurnConfig) -> Sequence[ConfiguredToolSpec]:
-    """Return the parent's tools, with those of servers that are there by now."""
-    return setup.specs if setup.offer is None else setup.offer.all
 
 
 def _expanded(names: Iterable[str]) -> frozenset[str]:

@@ -34,11 +34,9 @@ class Clock(Protocol):
     @property
     def is_late(self) -> bool:
         """Whether the time limit has passed."""
-        ...
 
     def stopped(self) -> AbstractContextManager[None]:
         """Pause the time limit inside this context; from any thread."""
-        ...
 
 
 class CallStatus:

@@ -141,26 +141,13 @@ class Hooks:
         return self._after_call(call) if self.after_tools and call.was_attempted else None
 
     async def change(self, call: CallInProgress) -> bool:
-        """Apply the hooks' changes to a call; return whether there were any."""
-        invocation, change = await self.before_tool(call.handler, call.invocation)
-        if change:
-            call.change(invocation, by="hook")
-        call.note = "\n".join(filter(None, (call.note, change)))
-        return bool(change)
-
-    async def _after_call(self, call: CallInProgress) -> None:
-        call.output = await self.after_tool(call.invocation, call.output)
-
-    async def before_tool(
-        self, handler: ToolHandler, invocation: ToolInvocation
-    ) -> tuple[ToolInvocation, str]:
-        """Return the call as changed by the hooks and checked, and a note on that for the model.
+        """Apply the hooks' changes to a call, checked; return whether there were any.
 
         Raises:
             RespondToModel: a hook blocks the call, raised, or its arguments do not fit.
             TurnAbort: a hook ends the turn.
         """
-        notes = []
+        invocation, notes = call.invocation, list[str]()
         for method in self.before_tools:
             seen = _as_seen(invocation)
             try:
@@ -173,30 +160,31 @@ class Hooks:
             given = arguments_of(invocation.call)  # built again: the hook may have changed its copy
             if wanted is None or wanted == given:
                 continue
-            invocation = _with_arguments(method, handler, invocation, wanted)
+            invocation = _with_arguments(method, call.handler, invocation, wanted)
             notes.append(f"The hook {method.name} changed {_changed_words(given, wanted)}.")
-        return invocation, "\n".join(notes)
+        if notes:
+            call.change(invocation, by="hook")
+            call.note = "\n".join(filter(None, (call.note, *notes)))
+        return bool(notes)
 
-    async def after_tool(self, invocation: ToolInvocation, output: ToolOutput) -> ToolOutput:
-        """Return the output as changed by the hooks.
-
-        Raises:
-            TurnAbort: a hook ends the turn.
-        """
+    async def _after_call(self, call: CallInProgress) -> None:
+        context, output = call.invocation.context, call.output
         for method in self.after_tools:
-            seen = _as_seen(invocation)
+            seen = _as_seen(call.invocation)
             try:
-                answer = await _ask(method, invocation.context.turn, seen.call_id, seen, output)
+                answer = await _ask(method, context.turn, seen.call_id, seen, output)
             except _HookFailed as failure:
-                return _withheld(seen.tool, str(failure))
+                call.output = _withheld(seen.tool, str(failure))
+                return
             if isinstance(answer, Abort):
                 raise TurnAbort(f"the hook {method.name} stopped it: {answer.reason}")
             if isinstance(answer, Block):
                 reason = f"the hook {method.name} withholds it: {answer.reason}"
-                return _withheld(seen.tool, reason)
+                call.output = _withheld(seen.tool, reason)
+                return
             if answer is not None:
-                output = _replaced(output, answer, invocation.context.output_budget)
-        return output
+                output = _replaced(output, answer, context.output_budget)
+        call.output = output
 
 
 def read_hooks(hooks: object) -> Hooks | None:

@@ -26,7 +26,7 @@ from agent_magics.protocol.events import (
     ToolCallPending,
     ToolCallRunning,
 )
-from agent_magics.protocol.items import Content, InputText
+from agent_magics.protocol.items import map_text
 from agent_magics.protocol.tools import ToolCall, ToolOutput
 
 Stage: TypeAlias = Callable[[CallInProgress], Awaitable[object] | None]
@@ -167,17 +167,9 @@ class ToolCallRuntime:
         return output
 
     def _redact_output(self, call: CallInProgress) -> None:
-        content = self._redacted(call.output.content)
+        content = map_text(call.output.content, self._redact)
         if content != call.output.content:
             call.output = replace(call.output, content=content)
-
-    def _redacted(self, content: Content) -> Content:
-        if isinstance(content, str):
-            return self._redact(content)
-        return tuple(
-            InputText(self._redact(part.text)) if isinstance(part, InputText) else part
-            for part in content
-        )
 
 
 def _skipped(call: CallInProgress) -> ToolOutput:

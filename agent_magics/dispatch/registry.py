@@ -45,11 +45,9 @@ class ToolHandler(Protocol):
 
     def matches_kind(self, payload: ToolPayload) -> bool:
         """Return whether the handler takes calls with this payload."""
-        ...
 
     def how_to_call(self) -> str:
         """Return one sentence for a model that used the wrong kind of payload."""
-        ...
 
     def prepare(self, call: ToolCall, context: ToolContext) -> ToolInvocation:
         """Check the arguments.
@@ -57,11 +55,9 @@ class ToolHandler(Protocol):
         Raises:
             RespondToModel: they do not fit; the message lists every problem.
         """
-        ...
 
     def assess(self, invocation: ToolInvocation) -> list[Action]:
         """Return the actions of the call, for approval."""
-        ...
 
     def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Return whether the call might change the person's environment.
@@ -69,7 +65,6 @@ class ToolHandler(Protocol):
         This is for display and checks: approval uses `assess`, and the order of calls uses
         `supports_parallel`.
         """
-        ...
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
         """Run the call.
@@ -77,7 +72,6 @@ class ToolHandler(Protocol):
         Raises:
             RespondToModel: it failed; the message goes to the model.
         """
-        ...
 
 
 class JoiningTools(Protocol):
@@ -89,19 +83,15 @@ class JoiningTools(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tools that can be called now."""
-        ...
 
     def specs(self) -> tuple[ConfiguredToolSpec, ...]:
         """Return the specifications that can be offered; the same tuple while nothing changes."""
-        ...
 
     def handler(self, name: str) -> ToolHandler | None:
         """Return the handler of `name`, or None."""
-        ...
 
     def may_come(self, name: str) -> bool:
         """Return whether a tool of that name may still be added."""
-        ...
 
     async def arrival(self, name: str) -> None:
         """Wait until a tool of that name has been added, or will not be any more.
@@ -109,7 +99,6 @@ class JoiningTools(Protocol):
         Raises:
             RespondToModel: it will not be; the sentence says why.
         """
-        ...
 
 
 class ToolRegistry:

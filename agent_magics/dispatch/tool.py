@@ -82,17 +82,14 @@ class Tool(Protocol):
     @property
     def tool_options(self) -> ToolOptions:
         """The options of `@tool`."""
-        ...
 
     @property
     def spec(self) -> FunctionToolSpec:
         """The specification for models."""
-        ...
 
     # Parameters and results of tools are of any type.
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it by hand."""
-        ...
 
 
 class ToolFunction(Tool, Protocol[P, R_co]):
@@ -106,12 +103,10 @@ class ToolFunction(Tool, Protocol[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself."""
-        ...
 
     @property
     def aio(self) -> Callable[P, Coroutine[Any, Any, Any]]:
         """The coroutine function that runs it; it returns what the function returns."""
-        ...
 
 
 class _DerivedSpec(FunctionToolSpec):

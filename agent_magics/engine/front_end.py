@@ -14,19 +14,15 @@ class ServeHost(Protocol):
 
     def setup(self) -> "TurnConfig":
         """Return the configuration that the calls run with; called on the thread of `CallPlace`."""
-        ...
 
     def host(self, client: str) -> "Host | None":
         """Return the host for questions about calls of `client`; None means the agent's own."""
-        ...
 
     def begin(self, refresh: Callable[[], None]) -> None:
         """Call `refresh`, on the thread of `CallPlace`, whenever the tools may have changed."""
-        ...
 
     def end(self) -> None:
         """Stop calling `refresh`, and remove displays of calls."""
-        ...
 
 
 class FrontEnd(NamedTuple):

@@ -2,21 +2,21 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.turn.context import Emit, TurnContext
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.channels.arriving_calls import ArrivingCall
 from agent_magics.engine.context.compaction import Compaction
 from agent_magics.engine.context.history import History
-from agent_magics.engine.context.usage import ContextMeter
+from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.engine.results.structured import OutputType
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.web_searches import WebSearches
 from agent_magics.models.base import (
     CallChunk,
@@ -37,7 +37,6 @@ from agent_magics.protocol.events import (
     Event,
     ItemCompleted,
     ModelRetry,
-    PlanStep,
     ReasoningDelta,
     TextDelta,
     TokensCounted,
@@ -52,7 +51,6 @@ from agent_magics.protocol.items import (
     Usage,
     UserMessage,
 )
-from agent_magics.protocol.tools import ConfiguredToolSpec
 
 # Seconds between updates of text: 25 a second look continuous.
 DELTA_INTERVAL = 0.04
@@ -88,13 +86,9 @@ class ModelCaller:
     Args:
         context: the turn's context; its `emit` stamps events with the turn's id.
         model: the client.
-        history: the conversation, to which responses are added.
-        tools: all offered tools, where the context has no offer of its own.
-        charge: called with the model and the usage of each request.
-        meter: measures how full the model's context is.
-        plan: returns the present plan.
-        hooks: the person's hooks, which see each request before it is sent.
-        hard: whether the request for a summary must fit into the budgets, too.
+        conversation: gets the responses, and is charged for the requests.
+        setup: the turn's configuration: its tools, its hooks, and the agent that it works for,
+            within whose budgets the request for a summary must fit, too.
 
     Attributes:
         spending: the tokens and the cost of the turn's requests.
@@ -107,33 +101,25 @@ class ModelCaller:
         self,
         context: TurnContext,
         model: Model,
-        history: History,
-        tools: tuple[ConfiguredToolSpec, ...] = (),
-        *,
-        charge: Callable[[str, Usage], None] = lambda model, usage: None,
-        meter: ContextMeter | None = None,
-        plan: Callable[[], Sequence[PlanStep]] = tuple,
-        hooks: Hooks | None = None,
-        hard: bool = False,
+        conversation: Conversation,
+        setup: TurnConfig,
     ) -> None:
         self._context = context
         self._model = model
-        self._history = history
-        self._tools = tools
-        self._charge = charge
-        self._hooks = hooks
-        self._meter = meter or ContextMeter(history)
+        self._conversation = conversation
+        self._history = conversation.history
+        self._setup = setup
         self.compaction = Compaction(
             context,
             model,
-            history,
-            self._meter,
-            plan=plan,
+            conversation.history,
+            conversation.meter,
+            plan=lambda: conversation.plan,
             prepare=self._prepare,
             spent=self._spend,
         )
         self.spending = Spending()
-        self.budget = Budget(context.config, hard=hard)
+        self.budget = Budget(context.config, hard=setup.parent is not None)
         self.requests = 0
         self._asides = 0
         self._arriving = ArrivingCall(context.emit)
@@ -215,14 +201,13 @@ class ModelCaller:
     async def _ask_once(
         self, prompt: str, *, is_last: bool, bare: bool, output: OutputType | None
     ) -> Response:
-        config, offer = self._context.config, self._context.offer
+        config = self._context.config
         features = config.features
-        tools = self._tools if offer is None else offer.specs(self._context.found)
         request = ModelRequest(
             model=self._context.config.model,
             instructions=compose_instructions(config) + (output.instructions if output else ""),
             history=self._history,
-            tools=() if bare else tools,
+            tools=() if bare else self._setup.offer.specs(self._context.found),
             prompt=prompt,
             number=self.requests,
             conversation=self._context.session_id,
@@ -244,15 +229,14 @@ class ModelCaller:
         finally:
             deltas.flush()
             searches.close()
-        self._meter.measure(response.usage)
+        self._conversation.meter.measure(response.usage)
         self._spend(response.usage, getattr(self._model, "answered_by", "") or request.model)
         return response
 
     async def _prepare(self, request: ModelRequest) -> ModelRequest:
         """Let hooks see and change a request."""
-        if self._hooks is None:
-            return request
-        return await self._hooks.before_model(request, self._context)
+        hooks = self._setup.hooks
+        return request if hooks is None else await hooks.before_model(request, self._context)
 
     def _spend(self, usage: Usage, model: str = "") -> None:
         """Add a request's usage to the spending of the turn and of the conversation.
@@ -263,7 +247,9 @@ class ModelCaller:
         """
         model = model or self._context.config.model
         self.spending = self.spending.add(model, usage)
-        self._charge(model, usage)
+        self._conversation.charge(model, usage)
+        if self._setup.parent is not None:
+            self._setup.parent.charge(model, usage)
         self._tell_spending(usage)
 
     def charge_sub_agent(self, model: str, usage: Usage) -> None:

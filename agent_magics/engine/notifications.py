@@ -7,6 +7,7 @@ from agent_magics.exec.output import clean_output, cut_middle
 from agent_magics.exec.processes import CommandSession
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
+from agent_magics.protocol.brief import brief_line
 
 _LAST_LINES = 20
 _MOST_SHOWN = 2_000  # characters of these lines
@@ -29,9 +30,9 @@ def report_repetition(text: str) -> Notification:
 
 def report_undo(result: UndoResult, cwd: Path, verb: str, then: str) -> str:
     """Return the message to the model about changes that the person undid or redid."""
-    names = [shown_path(Path(path), cwd) for path in result.paths[:_MOST_PATHS]]
+    names = [shown_path(path, cwd) for path in result.paths[:_MOST_PATHS]]
     more = f" and {len(result.paths) - _MOST_PATHS} more" if len(result.paths) > _MOST_PATHS else ""
-    left = [shown_path(Path(each.change.path), cwd) for each in result.obstacles[:_MOST_PATHS]]
+    left = [shown_path(each.change.path, cwd) for each in result.obstacles[:_MOST_PATHS]]
     kept = f" These were left as they are now: {', '.join(left)}." if left else ""
     turns = "your last turn" if len(result.turns) == 1 else f"your last {len(result.turns)} turns"
     whose = f"your sub-agent {result.by}" if result.by else f"{turns} that changed any"
@@ -43,9 +44,7 @@ def report_undo(result: UndoResult, cwd: Path, verb: str, then: str) -> str:
 
 def describe_end(session: CommandSession) -> Notification:
     """Return the notification of a session's end, with the last unread lines of its output."""
-    command = " ".join(session.command.split())
-    if len(command) > _SHOWN_COMMAND:
-        command = command[: _SHOWN_COMMAND - 1] + "…"
+    command = brief_line(session.command, _SHOWN_COMMAND)
     how = _how(session)
     text = f"Session {session.id} ({command}) {how} after {session.seconds:.1f} s; "
     return Notification(text + _last_words(session), f"Session `{command}` {how}.")

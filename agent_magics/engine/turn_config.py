@@ -4,6 +4,7 @@ Here are also the interfaces to a turn's sub-agents, and to the agent that a sub
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,7 +36,6 @@ class Delegates(Protocol):
         self, setup: "TurnConfig", context: TurnContext, caller: "ModelCaller"
     ) -> SubAgents:
         """Return the sub-agents as the tools of a turn that begins see them."""
-        ...
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
         """Take note that a turn has ended.
@@ -44,7 +44,6 @@ class Delegates(Protocol):
             turn_id: the turn.
             stopped: why its sub-agents must end as well; "" lets them go on.
         """
-        ...
 
 
 class Parent(SharesChanges, Protocol):
@@ -52,68 +51,56 @@ class Parent(SharesChanges, Protocol):
 
     async def ask(self, kind: Any, **fields: Any) -> Answer:
         """Ask the person a question in a turn of the parent."""
-        ...
 
     @property
     def main_thread(self) -> Callable[..., Awaitable[Any]] | None:
         """Runs work on the thread that waits for the parent's run; None where nobody waits."""
-        ...
 
     @property
     def ask_client(self) -> Callable[..., Awaitable[DynamicToolResponse]] | None:
         """Lets an outside client of the parent run a call; None where no client can."""
-        ...
 
     def charge(self, model: str, usage: Usage) -> None:
         """Charge a request of the sub-agent to the parent."""
-        ...
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
 class TurnConfig:
-    """The configuration of one turn; built for each turn, since a cell may set options."""
+    """The configuration of one turn; built for each turn, since a cell may set options.
 
-    def __init__(
-        self,
-        config: RunConfig,
-        model: Callable[[], Model],
-        specs: Sequence[ConfiguredToolSpec],
-        registry: ToolRegistry,
-        *,
-        env: Mapping[str, str],
-        validate_path: Callable[[str, str], Path],
-        secrets: Sequence[str] = (),
-        live_kernel: LiveKernel | None = None,
-        hooks: Hooks | None = None,
-        offer: ToolOffer | None = None,
-        warnings: Callable[[], Sequence[str]] = tuple,
-        output: OutputType | None = None,
-        servers: AgentServers | None = None,
-        asker: str = "",
-        agents: Delegates | None = None,
-        parent: Parent | None = None,
-        symbols: Callable[[Callable[[], ReadRules]], SymbolProviders] | None = None,
-    ) -> None:
-        self.config = config
-        self.model = model
-        self.specs = specs
-        self.registry = registry
-        self.env = env
-        self.validate_path = validate_path
-        self.live_kernel = live_kernel
-        self.hooks = hooks
-        self.offer = offer
-        self.warnings = warnings
-        self.output = output
-        self.servers = servers
-        self.asker = asker  # whose calls these are, for approvals; see `grants.Grant`
-        self.agents = agents  # its sub-agents
-        self.symbols = symbols  # makes the language servers from the rules on reading
-        self.parent = parent  # the agent that it works for as a sub-agent
-        self.secrets: tuple[str, ...] = ()
-        self.hide(secrets)
+    Attributes:
+        specs: the tools that were there when it was built.
+        offer: selects those that a request carries, also of tools that join later.
+        secrets: texts to redact in tools' outputs, events and records.
+        asker: whose calls these are, for approvals; see `grants.Grant`.
+        agents: its sub-agents.
+        parent: the agent that it works for as a sub-agent.
+        symbols: makes the language servers from the rules on reading.
+    """
+
+    config: RunConfig
+    model: Callable[[], Model]
+    offer: ToolOffer
+    registry: ToolRegistry
+    specs: Sequence[ConfiguredToolSpec]
+    env: Mapping[str, str]
+    validate_path: Callable[[str, str], Path]
+    secrets: tuple[str, ...] = ()
+    live_kernel: LiveKernel | None = None
+    hooks: Hooks | None = None
+    warnings: Callable[[], Sequence[str]] = tuple
+    output: OutputType | None = None
+    servers: AgentServers | None = None
+    asker: str = ""
+    agents: Delegates | None = None
+    parent: Parent | None = None
+    symbols: Callable[[Callable[[], ReadRules]], SymbolProviders] | None = None
+
+    def __post_init__(self) -> None:
+        self.hide(())
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Add secrets to redact in tools' outputs, events and records."""
+        """Add secrets to redact; those that are too short to be one are left out."""
         # The longest first: one key may be the beginning of another.
         long_enough = {secret for secret in (*self.secrets, *secrets) if len(secret) >= 8}
         self.secrets = tuple(sorted(long_enough, key=len, reverse=True))

@@ -3,16 +3,11 @@
 Law: no process outlives `run_command`, not even one that the command put into the background.
 """
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.output import (
     clean_output,
     cut_middle,
@@ -27,11 +22,6 @@ from agent_magics.protocol.tools import ToolOutput
 if TYPE_CHECKING:
     from agent_magics.exec.processes import ProcessManager
 
-OnOutput = Callable[[str, str], None]
-
-_TICK = 0.05  # seconds: polling interval for a cancellation
-_LONGEST_WAIT = 3600.0  # seconds; the system limits a single wait
-_KILL_LIMIT = 5.0  # seconds for a killed command to end
 _REPR_BUDGET = 10_000
 _HEADER_ROOM = 400  # characters reserved for the lines around the output
 
@@ -210,10 +200,7 @@ def run_command(
     cwd: str | Path,
     env: Mapping[str, str],
     timeout: float,
-    cancelled: threading.Event | None = None,
-    on_output: OnOutput | None = None,
-    confinement: Confinement | None = None,
-    manager: "ProcessManager | None" = None,
+    manager: "ProcessManager",
 ) -> CommandResult:
     """Run a command without a shell and wait for it.
 
@@ -222,26 +209,21 @@ def run_command(
         cwd: the folder it runs in.
         env: its whole environment.
         timeout: seconds until it is killed, with every process it started.
-        cancelled: when set, it is killed within 50 ms.
-        on_output: called with output as ("stdout" or "stderr", text), at most 20 times a second and
-            for 256 KB in all, on the calling thread; the text still has escape sequences.
-        confinement: what it may access; None for everything that this user may.
         manager: the conversation it belongs to, which ends it when it is closed.
 
     Returns:
-        The result, also where the command failed, timed out or was cancelled.
+        The result, also where the command failed or timed out.
 
     Raises:
         RespondToModel: it could not be started.
         FatalError: commands cannot run on this machine.
     """
-    start = shared_launcher().spawn if manager is None else manager.start
-    process = start(argv, cwd=cwd, env=env, confinement=confinement)
+    process = manager.start(argv, cwd=cwd, env=env)
     try:
-        _follow(process, time.monotonic() + timeout, cancelled, on_output)
+        if not process.wait(timeout):
+            process.end("time")
     except BaseException:
-        process.kill("cancel", at_once=True)
-        process.wait(_KILL_LIMIT)
+        process.end("cancel")
         raise
     return collect(process, timeout=timeout)[0]
 
@@ -281,47 +263,3 @@ def collect(
         spool=spool,
     )
     return result, end
-
-
-def _follow(
-    process: Process,
-    deadline: float,
-    cancelled: threading.Event | None,
-    on_output: OnOutput | None,
-) -> None:
-    """Wait until the process has ended; kill it at the deadline or when cancelled."""
-    outputs: _Outputs = queue.Queue()
-    if on_output is not None:
-        process.add_listener(lambda stream, text: outputs.put((stream, text)))
-    process.on_end(lambda _: outputs.put(None))
-    if _forward_until_end(outputs, deadline, cancelled, on_output):
-        return
-    process.kill("time" if cancelled is None or not cancelled.is_set() else "cancel")
-    if not _forward_until_end(outputs, time.monotonic() + _KILL_LIMIT, None, on_output):
-        process.give_up()
-        process.wait(_KILL_LIMIT)
-
-
-_Outputs: TypeAlias = "queue.Queue[tuple[str, str] | None]"  # (stream, text), then None
-
-
-def _forward_until_end(
-    outputs: _Outputs,
-    deadline: float,
-    cancelled: threading.Event | None,
-    on_output: OnOutput | None,
-) -> bool:
-    """Forward output until the process ends; return False at the deadline or when cancelled."""
-    longest = _LONGEST_WAIT if cancelled is None else _TICK
-    while (left := deadline - time.monotonic()) > 0:
-        if cancelled is not None and cancelled.is_set():
-            break
-        try:
-            item = outputs.get(timeout=min(left, longest))
-        except queue.Empty:
-            continue
-        if item is None:
-            return True
-        if on_output is not None:
-            on_output(*item)
-    return False

@@ -17,6 +17,7 @@ LIVE_LIMIT = 256 * 1024  # bytes that listeners get while it runs, since the las
 LIVE_GAP = 0.05  # seconds between two messages to the listeners of one process, at least
 
 _NOT_SHOWN = b"\n\xe2\x80\xa6 more output is coming; it is not shown live \xe2\x80\xa6\n"
+_KILL_LIMIT = 5.0  # seconds that a killed process may take to be gone
 _TICK = 0.05  # seconds: polling interval for a cancellation
 _MOST_INPUT = 1 << 20  # bytes that wait for a command to read them
 _END_OF_INPUT = "\x04"  # what Ctrl-D types
@@ -159,6 +160,17 @@ class Process:
             if not self._done.is_set():
                 self.killed_for = self.killed_for or reason
                 self._request(KILL if at_once else TERMINATE)
+
+    def end(self, reason: str) -> None:
+        """Kill it with all it has started, and wait until it is gone, or given up.
+
+        Args:
+            reason: as for `kill`.
+        """
+        self.kill(reason)
+        if not self.wait(_KILL_LIMIT):
+            self.give_up()
+            self.wait(_KILL_LIMIT)
 
     def give_up(self) -> None:
         """Stop waiting for the end of a killed process, and treat it as ended."""

@@ -16,6 +16,7 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.process import Process, end_all
 from agent_magics.exec.temporary_files import scratch_folder
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError, RespondToModel
 
 MOST_SESSIONS = 64  # simultaneously open; the same number of ended ones stays readable
@@ -261,14 +262,10 @@ def _age(session: CommandSession) -> tuple[bool, float]:
 def _names(sessions: Iterable[CommandSession]) -> str:
     """Return the sessions as a list within a sentence."""
     return ", ".join(
-        f"{session.id} ({_short(session.command)}{', ended' if session.ended else ''})"
+        f"{session.id} ({brief_line(session.command, _SHOWN_COMMAND)}"
+        f"{', ended' if session.ended else ''})"
         for session in sessions
     )
-
-
-def _short(command: str) -> str:
-    line = " ".join(command.split())
-    return line if len(line) <= _SHOWN_COMMAND else line[: _SHOWN_COMMAND - 1] + "…"
 
 
 def _new_id() -> int:

@@ -95,6 +95,25 @@ class FolderItem(NamedTuple):
     kind: str
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a walk over files may see, and whether it goes on.
+
+    Attributes:
+        judge: returns why a path (absolute) is protected, or ""; such files are not read and such
+            folders not entered. None where all may be.
+        is_withheld: tells which paths are not even named; for links also their targets.
+        is_cancelled: polled during the walk; True ends it.
+    """
+
+    judge: Callable[[str], str] | None = None
+    is_withheld: Callable[[str], bool] | None = None
+    is_cancelled: Callable[[], bool] = lambda: False
+
+
+ALL_RIGHTS = Rights()
+
+
 @dataclass(slots=True)
 class FolderWalk:
     """One recursive walk over a folder: its options and its counts.
@@ -105,16 +124,12 @@ class FolderWalk:
 
     Attributes:
         depth: levels to descend, None for all.
-        judge: returns why a folder is protected, which is then not entered; None enters all.
-        is_withheld: tells which paths are not even listed; for links also their targets.
     """
 
     root: str
     depth: int | None
     include_hidden: bool
-    is_cancelled: Callable[[], bool]
-    judge: Callable[[str], str] | None
-    is_withheld: Callable[[str], bool] | None = None
+    rights: Rights
     withheld: int = 0
     hidden: int = 0
     ignored: int = 0
@@ -151,12 +166,13 @@ class FolderWalk:
                 open_folders.append((f"{path}/", iter(items), below))
 
     def _stop_if_cancelled(self) -> None:
-        if self.is_cancelled():
+        if self.rights.is_cancelled():
             raise RespondToModel("Interrupted while listing.")
 
     def _may_enter(self, folder: FolderItem) -> bool:
         self._stop_if_cancelled()
-        if self.judge is None or not self.judge(folder.path):
+        judge = self.rights.judge
+        if judge is None or not judge(folder.path):
             return True
         self.protected += 1
         return False
@@ -183,9 +199,10 @@ class FolderWalk:
         return shown, rules
 
     def _without_withheld(self, items: list[FolderItem]) -> list[FolderItem]:
-        if self.is_withheld is None:
+        is_withheld = self.rights.is_withheld
+        if is_withheld is None:
             return items
-        shown = [item for item in items if not any(map(self.is_withheld, _places_of(item)))]
+        shown = [item for item in items if not any(map(is_withheld, _places_of(item)))]
         self.withheld += len(items) - len(shown)
         return shown
 
@@ -220,9 +237,7 @@ def list_folder(
     include_hidden: bool = False,
     offset: int = 0,
     limit: int | None = None,
-    judge: Callable[[str], str] | None = None,
-    is_withheld: Callable[[str], bool] | None = None,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    rights: Rights = ALL_RIGHTS,
 ) -> Listing:
     """List the entries of a folder; links are listed and never followed, .git is left out.
 
@@ -237,9 +252,7 @@ def list_folder(
         include_hidden: list names that start with a dot too.
         offset: number of entries to skip.
         limit: maximal number of entries of the page; None for all.
-        judge: returns why a path is protected, or ""; such folders are not entered.
-        is_withheld: tells whether a path is not even listed.
-        is_cancelled: polled during the walk; True ends it.
+        rights: what may be seen.
 
     Returns:
         The page, and counts over the whole folder.
@@ -247,7 +260,7 @@ def list_folder(
     Raises:
         RespondToModel: it is not a folder, may not be read, or the walk was cancelled.
     """
-    walk = FolderWalk(str(path), depth, include_hidden, is_cancelled, judge, is_withheld)
+    walk = FolderWalk(str(path), depth, include_hidden, rights)
     fitting = _Fitting(walk, name_matcher(pattern), kinds)
     try:
         if sort == "name":
@@ -257,7 +270,7 @@ def list_folder(
     except NotADirectoryError:
         raise RespondToModel(f"{shown} is not a folder; use read_file for a file.") from None
     except OSError as error:
-        raise RespondToModel(explain(error, path, shown, is_withheld)) from None
+        raise RespondToModel(explain(error, path, shown, rights.is_withheld)) from None
     return Listing(
         tuple(page),
         fitting.total,

@@ -97,13 +97,13 @@ def literal_path(path: str, cwd: Path) -> Path:
     return Path(os.path.abspath(cwd), os.path.expanduser(path))
 
 
-def shown_path(path: Path, cwd: Path) -> str:
+def shown_path(path: str | Path, cwd: Path) -> str:
     """Return `path` for display: relative to `cwd` where it is inside, and on one line.
 
     Unprintable characters (line breaks, escapes, undecodable bytes) are escaped, so that a file's
     name cannot be mistaken for a line of our own output.
     """
-    base = Path(_real(cwd))
+    path, base = Path(path), Path(_real(cwd))
     return printable(str(path.relative_to(base) if path.is_relative_to(base) else path))
 
 

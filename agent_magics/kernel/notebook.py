@@ -91,7 +91,7 @@ class NotebookAgents:
         if MCP in self.shell.user_ns:
             return
         try:
-            self._bind_servers(self.agent_named(self.settings.name))
+            self._bind_servers(self.agent_named())
         except FatalError as error:
             print(f"mcp is not there: {error}", file=sys.stderr)  # noqa: T201 - the cell goes on
 
@@ -200,7 +200,7 @@ class NotebookAgents:
         _check_into(options)
         namespace = self.shell.user_ns
         try:
-            agent = self.agent_named(options.name or self.settings.name)
+            agent = self.agent_named(options.name)
             asked = {
                 "prompt": cell.strip(),
                 "rows": read_rows(options.map, namespace),
@@ -228,7 +228,7 @@ class NotebookAgents:
         _check_into(options)
         try:
             prompt = self._cell_setup.prompt(options, cell)
-            agent = self.agent_named(options.name or self.settings.name, new=options.new)
+            agent = self.agent_named(options.name, new=options.new)
             pictures = self._pictures(agent, options, cell)
         except FatalError as error:
             raise UsageError(str(error)) from None
@@ -300,9 +300,14 @@ class NotebookAgents:
         elif there is not None:
             del namespace[MCP]
 
-    def agent_named(self, name: str, *, new: bool = False) -> Agent:
-        """Return the agent of that name, made at its first use; `new` resets its conversation."""
-        given = self.given()
+    def agent_named(self, name: str = "", *, new: bool = False) -> Agent:
+        """Return the agent of that name, else the notebook's own, made at its first use.
+
+        Args:
+            name: the agent's; "" is that of the settings.
+            new: whether its conversation begins anew.
+        """
+        given, name = self.given(), name or self.settings.name
         agent = self.agents.get(name)
         if agent is not None and new:
             agent.reset()
@@ -329,7 +334,7 @@ class NotebookAgents:
         Raises:
             FatalError: one of them is invalid.
         """
-        return self.agent_named(self.settings.name).settings
+        return self.agent_named().settings
 
     @contextmanager
     def _binding_interrupted(self, run: CellRun, options: Any) -> Iterator[None]:

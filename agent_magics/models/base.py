@@ -13,6 +13,10 @@ Finish: TypeAlias = Literal["completed", "length", "content_filter", "incomplete
 """How an answer ended; "incomplete" means that it was truncated for an unlisted reason."""
 
 
+Encoded: TypeAlias = bytes | bytearray
+"""Encoded items; the next item may be added in place, so a request copies them at once."""
+
+
 class Transcript(Protocol):
     """A conversation encoded in the format of one wire API, extended item by item.
 
@@ -22,11 +26,9 @@ class Transcript(Protocol):
 
     def add(self, item: Item) -> None:
         """Append an item."""
-        ...
 
-    def encoded(self) -> bytes:
+    def encoded(self) -> Encoded:
         """Return all items as elements of a JSON array, joined by commas."""
-        ...
 
 
 TranscriptMaker: TypeAlias = Callable[[], Transcript]
@@ -39,20 +41,17 @@ class RequestHistory(Protocol):
     @property
     def items(self) -> Sequence[Item]:
         """All items of the conversation, oldest first."""
-        ...
 
     @property
     def sent(self) -> Sequence[Item]:
         """The items that the request carries; a shortened form of a long conversation."""
-        ...
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the sent items, encoded by the transcript of `maker`; each is encoded only once,
         ever.
 
         So the cost of a request does not grow with the conversation: its bytes exist already.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,6 @@ class Model(Protocol):
     @property
     def source(self) -> str:
         """Where the answers come from, in a few words for people ("OpenAI", "recording x")."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Send `request` and yield the events of the answer, `ResponseDone` last.
@@ -197,11 +195,9 @@ class Model(Protocol):
         Raises:
             FatalError: no key, wrong key, unknown model, no answer: one sentence for the person.
         """
-        ...
 
     async def close(self) -> None:
         """Close connections; the client may be used again afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -210,4 +206,3 @@ class RemembersOutputs(Protocol):
 
     def recorded_output(self, call_id: str) -> str | None:
         """Return the recorded output of a call of the last answer; None where there is none."""
-        ...

@@ -16,12 +16,10 @@ class Digested(Protocol):
     @property
     def place(self) -> Path:
         """The absolute path of the file or folder."""
-        ...
 
     @property
     def digest(self) -> str:
         """The SHA-256 digest of all that trust covers."""
-        ...
 
 
 _Each = TypeVar("_Each", bound=Digested)

@@ -23,6 +23,7 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.texts import clean_text, decode_text, names_in, opened
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.secrets import KEY_SHAPES
 
@@ -72,8 +73,7 @@ class Note:
         first = next((line for line in self.text.splitlines() if line.strip("# \t")), "")
         stale = f" [stale: {', '.join(self.moved)[:_LONGEST_STALE]} changed]" if self.moved else ""
         text = f"- {self.topic} ({self.scope}): {first.strip('# ')}"
-        room = _LONGEST_LINE - len(stale)
-        return (text if len(text) <= room else f"{text[: room - 1]}…") + stale
+        return brief(text, _LONGEST_LINE - len(stale)) + stale
 
 
 @dataclass(frozen=True, slots=True)

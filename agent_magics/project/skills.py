@@ -29,6 +29,7 @@ from agent_magics.project.texts import (
     opened,
     reason_of,
 )
+from agent_magics.protocol.brief import brief
 
 FILE = "SKILL.md"
 # Where agents look for skills, below a project and below the person's home.
@@ -87,8 +88,7 @@ class Skill:
     @property
     def line(self) -> str:
         """Name and description in at most about 100 tokens."""
-        text, most = f"- {self.name}: {self.description}", _LINE_TOKENS * _CHARACTERS
-        return text if len(text) <= most else f"{text[: most - 1]}…"
+        return brief(f"- {self.name}: {self.description}", _LINE_TOKENS * _CHARACTERS)
 
 
 # The last content of each skill folder with what tells that it has changed.

@@ -4,7 +4,7 @@ An item is one entry of the history: a message of the person or the model, a too
 The clients in ``models`` translate items to and from a provider's wire format.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -186,6 +186,26 @@ class Usage:
 
 def _sum_of(one: float | None, other: float | None) -> float | None:
     return one if other is None else other if one is None else one + other
+
+
+def map_text(content: Content, change: Callable[[str], str]) -> Content:
+    """Return `content` with each of its texts changed."""
+    if isinstance(content, str):
+        return change(content)
+    return tuple(
+        InputText(change(part.text)) if isinstance(part, InputText) else part for part in content
+    )
+
+
+def parts_of(content: Content) -> tuple[ContentPart, ...]:
+    """Return `content` as parts; a text is one."""
+    return (InputText(content),) if isinstance(content, str) else content
+
+
+def join_parts(parts: Sequence[ContentPart], separator: str) -> Content:
+    """Join parts into one text where all of them are text; else return them as they are."""
+    texts = [part.text for part in parts if isinstance(part, InputText)]
+    return separator.join(texts) if len(texts) == len(parts) else tuple(parts)
 
 
 def text_of(content: Content) -> str:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Citation, Json, JsonMapping
 
 # Longer lists are cut: a deep search cites hundreds of pages, and they are saved in the notebook.
@@ -45,7 +46,7 @@ def describe_search(action: JsonMapping | str, *, done: bool) -> str:
 
 def _short(text: object) -> str:
     line = "".join(filter(str.isprintable, " ".join(str(text).split())))
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return brief(line, LONGEST)
 
 
 def sources_of(citations: Iterable[Citation]) -> list[Json]:

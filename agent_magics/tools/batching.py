@@ -9,7 +9,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.items import ContentPart, InputText
+from agent_magics.protocol.items import ContentPart, InputText, join_parts, map_text, parts_of
 from agent_magics.protocol.tools import ToolOutput
 
 MOST_CALLS = 25
@@ -45,9 +45,9 @@ async def batch(calls: list[BatchCall], *, ctx: ToolContext | None = None) -> To
     for number, (call, output) in enumerate(zip(calls, outputs, strict=True), 1):
         outcome = "" if output.success else " failed"
         parts.append(InputText(f"\n\n[{number}] {call.tool}{outcome}:\n"))
-        parts += _cut(output, budget)
+        parts += parts_of(map_text(output.content, lambda text: cut_text(text, budget)[0]))
     values = [each.text if each.value is None else each.value for each in outputs]
-    return ToolOutput(_joined(parts), success=done > 0, value=values)
+    return ToolOutput(join_parts(parts, ""), success=done > 0, value=values)
 
 
 async def _answer(call: BatchCall, ctx: ToolContext) -> ToolOutput:
@@ -68,19 +68,3 @@ async def _answered(calls: Iterable[Coroutine[Any, Any, ToolOutput]]) -> list[To
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-def _cut(output: ToolOutput, budget: int) -> list[ContentPart]:
-    if isinstance(output.content, str):
-        return [InputText(cut_text(output.content, budget)[0])]
-    return [
-        InputText(cut_text(part.text, budget)[0]) if isinstance(part, InputText) else part
-        for part in output.content
-    ]
-
-
-def _joined(parts: list[ContentPart]) -> str | tuple[ContentPart, ...]:
-    """Join the parts into one text where all of them are text; else return them as they are."""
-    if all(isinstance(part, InputText) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, InputText))
-    return tuple(parts)

@@ -13,6 +13,7 @@ from agent_magics.dispatch.results.values import describe_value, safe_repr
 from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import HANDLE
 from agent_magics.dispatch.schema.path import follow_reference, schema_at
+from agent_magics.protocol.brief import brief
 
 _SHOWN_PROBLEMS = 30
 _SHOWN_CHARACTERS = 60
@@ -222,9 +223,7 @@ def show_value(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, default=safe_repr, skipkeys=True)
     else:
         text = safe_repr(value)
-    if len(text) > _SHOWN_CHARACTERS:
-        text = text[: _SHOWN_CHARACTERS - 1] + "…"
-    return f"{text} ({kind})"
+    return f"{brief(text, _SHOWN_CHARACTERS)} ({kind})"
 
 
 def _json_type(value: object) -> str:

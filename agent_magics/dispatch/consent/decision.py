@@ -23,6 +23,7 @@ from agent_magics.dispatch.consent.edits import editable_of, readable_payload
 from agent_magics.dispatch.consent.questions import requested_actions, scopes_of
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort
 from agent_magics.protocol.events import ApprovalDecided, ApprovalRequested, Warned
 from agent_magics.protocol.items import Json
@@ -136,7 +137,7 @@ class Consent:
         proposed = _rule_of(requirement, decision)
         if proposed and self._growing is not None:
             try:
-                self._growing.add(proposed, _cut(requirement.target))
+                self._growing.add(proposed, brief(requirement.target, 200))
                 return
             except (OSError, FatalError) as error:
                 message = f"The rule was not saved, the answer holds for this session: {error}"
@@ -281,7 +282,3 @@ def _denial(invocation: ToolInvocation, answer: Answer) -> str:
         f"{name} was not run: the person denied it. Do not try the same again; ask or find "
         "another way."
     )
-
-
-def _cut(text: str, longest: int = 200) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

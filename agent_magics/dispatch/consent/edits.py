@@ -45,9 +45,7 @@ def arguments_of(call: ToolCall) -> dict[str, Json] | str:
     if isinstance(payload, CustomPayload):
         return payload.input
     if isinstance(payload, LocalShellPayload):
-        given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
-        arguments = {name: value for name, value in given.items() if value is not None}
-        return {"command": list(payload.command), **arguments}
+        return shell_arguments(payload)
     text = payload.raw_arguments if isinstance(payload, McpPayload) else payload.arguments
     try:
         found = json.loads(text) if text.strip() else {}
@@ -57,6 +55,13 @@ def arguments_of(call: ToolCall) -> dict[str, Json] | str:
         # Not {}: approval must never see less than what would run.
         raise RespondToModel(f"The arguments of {call.tool_name} are no JSON object.")
     return found
+
+
+def shell_arguments(payload: LocalShellPayload) -> dict[str, Json]:
+    """Return the arguments of the API's own shell call by name."""
+    given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
+    arguments = {name: value for name, value in given.items() if value is not None}
+    return {"command": list(payload.command), **arguments}
 
 
 def editable_text(payload: ToolPayload) -> str:

@@ -5,7 +5,7 @@ Their effects are unknown, so they always count as changing something.
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
@@ -18,7 +18,7 @@ from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.tool import Tool, ToolOptions, checked_name, tool
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.items import Content, ContentPart, InputText
+from agent_magics.protocol.items import join_parts
 from agent_magics.protocol.tools import (
     DynamicToolSpec,
     FunctionPayload,
@@ -162,14 +162,8 @@ class DynamicToolHandler:
         if ask_client is None:
             raise RespondToModel(f"{self.options.name} has no client here that could answer.")
         answer = await ask_client(context.call_id, self.options.name, invocation.args[0])
-        output = ToolOutput(_content_of(answer.content_items), answer.success)
+        output = ToolOutput(join_parts(answer.content_items, "\n"), answer.success)
         return to_tool_output(output, context.output_budget)
-
-
-def _content_of(items: Sequence[ContentPart]) -> Content:
-    """Join the items into one text where all of them are text; else return them as they are."""
-    texts = [item.text for item in items if isinstance(item, InputText)]
-    return "\n".join(texts) if len(texts) == len(items) else tuple(items)
 
 
 def _as_function(callback: Callable[..., Any], name: str) -> Tool:

@@ -14,15 +14,16 @@ from typing import Any
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.approval.requirement import Verdict, decide
 from agent_magics.dispatch.arguments.decoding import ArgumentBinder
-from agent_magics.dispatch.consent.edits import readable_payload
+from agent_magics.dispatch.consent.edits import readable_payload, shell_arguments
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.person_code import marks_person_code
-from agent_magics.dispatch.pool import POOL, ThreadPool
+from agent_magics.dispatch.pool import ThreadPool
 from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.results.outline import may_run_code
 from agent_magics.dispatch.results.output import small_output, to_tool_output
 from agent_magics.dispatch.results.values import type_name
 from agent_magics.dispatch.schema.signature import context_parameter, signature_of
+from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Tool
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
@@ -35,12 +36,10 @@ from agent_magics.protocol.tools import (
     ToolPayload,
 )
 
-# Seconds a tool that runs on a thread gets to clean up when its turn is interrupted.
 WORDS_LIMIT = 10.0  # seconds for putting a result into words
 # A pool of its own, so that a conversion that never returns delays no other work.
 _WORDING = ThreadPool("agent-words", idle_limit=0.0)
 _LONGEST_LINE = 200  # of a tool's code, that is shown with its error
-CLEAN_UP_LIMIT = 0.9
 
 
 class FunctionToolHandler:
@@ -91,7 +90,7 @@ class FunctionToolHandler:
         if isinstance(payload, FunctionPayload):
             text = payload.arguments
         elif isinstance(payload, LocalShellPayload):
-            args, kwargs = self._binder.bind(_arguments_of(payload))
+            args, kwargs = self._binder.bind(shell_arguments(payload))
             return ToolInvocation(call, context, args, kwargs)
         elif isinstance(payload, CustomPayload) and not self._is_object(payload.input):
             return ToolInvocation(call, context, (payload.input,), {})
@@ -177,7 +176,7 @@ class FunctionToolHandler:
         done, _ = await asyncio.wait([working], timeout=WORDS_LIMIT)
         if done:
             return working.result()
-        working.add_done_callback(_forget)
+        working.add_done_callback(forget_error)
         summary = (
             f"{self.options.name} ran. What it returned ({type_name(value)}) takes more than "
             f"{WORDS_LIMIT:.0f} s to be put into words, so it is not shown."
@@ -229,15 +228,7 @@ class FunctionToolHandler:
         return await main_thread("async", call.call_id, call.tool_name, run)
 
     async def _on_thread(self, invocation: ToolInvocation) -> Any:
-        running = asyncio.wrap_future(POOL.submit(self._run_off_main, invocation))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            # A thread cannot be cancelled: it is notified, and gets a moment to end its processes.
-            status_of(invocation.context).cancel()
-            running.add_done_callback(_forget)
-            await asyncio.wait([running], timeout=CLEAN_UP_LIMIT)
-            raise
+        return await run_off_loop(invocation.context, self._run_off_main, invocation)
 
     async def _on_main_thread(self, invocation: ToolInvocation) -> Any:
         main_thread = invocation.context.turn.main_thread
@@ -313,12 +304,6 @@ def _object_of(text: str) -> dict[str, Any] | None:
     return given if isinstance(given, dict) else None
 
 
-def _forget(running: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception of an abandoned future, so that asyncio logs no warning."""
-    if not running.cancelled():
-        running.exception()
-
-
 def _exhaust(generator: Generator[Any, Any, Any], context: ToolContext) -> Any:
     """Run a generator to its end, showing its values; return its result, else the last value."""
     last = None
@@ -331,13 +316,6 @@ def _exhaust(generator: Generator[Any, Any, Any], context: ToolContext) -> Any:
         if context.cancelled.is_set():
             generator.close()
             return last
-
-
-def _arguments_of(payload: LocalShellPayload) -> dict[str, Any]:
-    """Return the arguments of the API's own shell call by name."""
-    given = {"workdir": payload.workdir, "timeout_ms": payload.timeout_ms}
-    arguments = {name: value for name, value in given.items() if value is not None}
-    return {"command": list(payload.command), **arguments}
 
 
 def _show_progress(update: object, context: ToolContext) -> None:

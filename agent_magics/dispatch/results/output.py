@@ -12,7 +12,14 @@ from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, j
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, is_outline, is_small, outline
 from agent_magics.dispatch.results.renderers import library_class, render, render_text
 from agent_magics.dispatch.results.values import defines, type_name
-from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText
+from agent_magics.protocol.items import (
+    Content,
+    ContentPart,
+    InputImage,
+    InputText,
+    join_parts,
+    parts_of,
+)
 from agent_magics.protocol.tools import ToolOutput
 
 MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JSON text
@@ -148,11 +155,9 @@ def _join_parts(values: list[Any] | tuple[Any, ...]) -> Content:
     parts: list[ContentPart] = []
     for value in values:
         content = value if type(value) is str else _content_of(value)
-        new = (InputText(content),) if isinstance(content, str) else content
-        parts.extend(part for part in new if part not in parts)  # axes show their figure again
-    if all(isinstance(part, InputText) for part in parts):
-        return "\n\n".join(part.text for part in parts if isinstance(part, InputText))
-    return tuple(parts)
+        # Axes show their figure again.
+        parts.extend(part for part in parts_of(content) if part not in parts)
+    return join_parts(parts, "\n\n")
 
 
 def _describe_bytes(data: bytes) -> str:

@@ -35,20 +35,16 @@ class TextSource(Protocol):
     @property
     def size(self) -> int:
         """A measure of the text's length; it changes with every change of the text."""
-        ...
 
     @property
     def in_memory(self) -> int:
         """The memory that it takes, in bytes or characters."""
-        ...
 
     def pieces(self) -> Iterator[str]:
         """Yield the whole text as it is now, piece by piece."""
-        ...
 
     def grows(self) -> bool:
         """Return whether the text may still grow."""
-        ...
 
 
 class StoredText:

@@ -8,6 +8,7 @@ through the builtin's own methods, and libraries are recognised by names and nev
 import sys
 import types
 from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
 from typing import Any
 
 # Elements of a container that are looked at; the rest is taken to be like them.
@@ -80,7 +81,7 @@ def library_class(value: object) -> tuple[str, str] | None:
     """
     for base in bases_of(type(value)):
         known = made_by(base)
-        if known in _MEASURES:
+        if known in _KNOWN:
             return known
         if known[0] not in _LIBRARIES and not _READ.isdisjoint(members_of(base)):
             return None
@@ -117,7 +118,7 @@ def estimate_size(value: object, _depth: int = 0) -> int:
     known = library_class(value)
     if known is not None:
         try:
-            return int(_MEASURES[known](value))
+            return int(_KNOWN[known].measure(value))
         except Exception:  # half built or closed: the library raised
             return 0
     if _depth == _DEEPEST:
@@ -172,44 +173,6 @@ def _base_length(value: Any, bases: tuple[type[Sized], ...]) -> int | None:
     return None
 
 
-_MEASURES: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("pandas", "DataFrame"): lambda v: v.memory_usage(index=True, deep=False).sum(),
-    ("pandas", "Series"): lambda v: v.memory_usage(index=True, deep=False),
-    ("pandas", "Index"): lambda v: v.memory_usage(deep=False),
-    ("numpy", "ndarray"): lambda v: v.nbytes,
-    ("numpy", "generic"): lambda v: v.nbytes,
-    ("polars", "DataFrame"): lambda v: v.estimated_size(),
-    ("polars", "Series"): lambda v: v.estimated_size(),
-    ("pyarrow", "Table"): lambda v: v.nbytes,
-    ("torch", "Tensor"): lambda v: v.numel() * v.element_size(),
-    ("xarray", "DataArray"): lambda v: v.nbytes,
-    ("xarray", "Dataset"): lambda v: v.nbytes,
-    ("PIL", "Image"): lambda v: v.size[0] * v.size[1] * len(v.getbands()),
-}
-
-_LIBRARIES = frozenset(library for library, _ in _MEASURES)
-# What the functions here read of a value of a known library.
-_READ = frozenset(
-    (
-        "__getattribute__",
-        "__len__",
-        "columns",
-        "dtype",
-        "dtypes",
-        "element_size",
-        "estimated_size",
-        "getbands",
-        "memory_usage",
-        "mode",
-        "nbytes",
-        "numel",
-        "shape",
-        "size",
-        "sizes",
-    )
-)
-
-
 # -- what it is ------------------------------------------------------------------------------------
 
 
@@ -239,7 +202,7 @@ def _shape_words(value: object, least: int) -> list[str]:
         return [f"{_base_length(value, _TEXTS):,} {unit}"]
     known = library_class(value)
     if known is not None:
-        return [*_SHAPES.get(known, _any_shape)(value), *_size_words(value, least)]
+        return [*_KNOWN[known].shape(value), *_size_words(value, least)]
     length = _base_length(value, _CONTAINERS)
     if length is None:
         return []
@@ -281,17 +244,6 @@ def _picture_shape(picture: Any) -> list[str]:
     return [f"{picture.size[0]} x {picture.size[1]} pixels, mode {picture.mode}"]
 
 
-_SHAPES: dict[tuple[str, str], Callable[[Any], list[str]]] = {
-    ("pandas", "DataFrame"): _frame_shape,
-    ("polars", "DataFrame"): _frame_shape,
-    ("pandas", "Series"): _series_shape,
-    ("pandas", "Index"): _series_shape,
-    ("polars", "Series"): _series_shape,
-    ("PIL", "Image"): _picture_shape,
-    ("xarray", "Dataset"): lambda value: [f"dimensions {dict(value.sizes)}"],
-}
-
-
 def kind_of(value: object) -> str:
     """Return the kind of a variable: data, frame, series, array, model, lazy, function, module."""
     kind = type(value)
@@ -303,21 +255,9 @@ def kind_of(value: object) -> str:
         return "lazy"
     known = library_class(value)
     if known is not None:
-        return _KINDS.get(known, "array")
+        return _KNOWN[known].kind
     names = {name for base in bases_of(kind)[:-1] for name in members_of(base)}
     return "model" if {"fit", "get_params"} <= names else "data"
-
-
-_KINDS = {
-    ("pandas", "DataFrame"): "frame",
-    ("polars", "DataFrame"): "frame",
-    ("pyarrow", "Table"): "frame",
-    ("pandas", "Series"): "series",
-    ("pandas", "Index"): "series",
-    ("polars", "Series"): "series",
-    ("numpy", "generic"): "data",
-    ("PIL", "Image"): "picture",
-}
 
 
 def short_value(value: Any) -> str:
@@ -335,3 +275,66 @@ def short_value(value: Any) -> str:
 def loaded(library: str) -> Any:
     """Return a library from `sys.modules`, or None if it has not been imported."""
     return sys.modules.get(library)
+
+
+# -- the known libraries ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """How values of a library's class are described.
+
+    Attributes:
+        measure: returns the bytes of a value.
+        kind: as `kind_of` returns it.
+        shape: returns the parts of a description.
+    """
+
+    measure: Callable[[Any], Any]
+    kind: str = "array"
+    shape: Callable[[Any], list[str]] = _any_shape
+
+
+def _pandas_size(value: Any) -> Any:
+    return value.memory_usage(index=True, deep=False)
+
+
+_KNOWN = {
+    ("pandas", "DataFrame"): _Known(lambda v: _pandas_size(v).sum(), "frame", _frame_shape),
+    ("pandas", "Series"): _Known(_pandas_size, "series", _series_shape),
+    ("pandas", "Index"): _Known(lambda v: v.memory_usage(deep=False), "series", _series_shape),
+    ("numpy", "ndarray"): _Known(lambda v: v.nbytes),
+    ("numpy", "generic"): _Known(lambda v: v.nbytes, "data"),
+    ("polars", "DataFrame"): _Known(lambda v: v.estimated_size(), "frame", _frame_shape),
+    ("polars", "Series"): _Known(lambda v: v.estimated_size(), "series", _series_shape),
+    ("pyarrow", "Table"): _Known(lambda v: v.nbytes, "frame"),
+    ("torch", "Tensor"): _Known(lambda v: v.numel() * v.element_size()),
+    ("xarray", "DataArray"): _Known(lambda v: v.nbytes),
+    ("xarray", "Dataset"): _Known(
+        lambda v: v.nbytes, shape=lambda v: [f"dimensions {dict(v.sizes)}"]
+    ),
+    ("PIL", "Image"): _Known(
+        lambda v: v.size[0] * v.size[1] * len(v.getbands()), "picture", _picture_shape
+    ),
+}
+_LIBRARIES = frozenset(library for library, _ in _KNOWN)
+# What the functions here read of a value of a known library.
+_READ = frozenset(
+    (
+        "__getattribute__",
+        "__len__",
+        "columns",
+        "dtype",
+        "dtypes",
+        "element_size",
+        "estimated_size",
+        "getbands",
+        "memory_usage",
+        "mode",
+        "nbytes",
+        "numel",
+        "shape",
+        "size",
+        "sizes",
+    )
+)

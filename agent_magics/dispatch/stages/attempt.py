@@ -3,12 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar, TypeVarTuple
 
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.pool import POOL
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+# Seconds that work on a thread gets to clean up when its turn is interrupted.
+CLEAN_UP_LIMIT = 0.9
 COUNT_INTERVAL = 10  # seconds between two times that a call's count is shown
 
 
@@ -101,6 +108,27 @@ async def _run_limited(call: CallInProgress) -> ToolOutput:
         raise RespondToModel(
             f"{options.name} was stopped: it took longer than {options.timeout:g} s."
         ) from None
+
+
+async def run_off_loop(context: ToolContext, fn: Callable[[*Ts], R], *args: *Ts) -> R:
+    """Await ``fn(*args)`` on a thread; where the turn is interrupted, notify it and wait a moment.
+
+    A thread cannot be cancelled: it should look at `ToolContext.cancelled`, and end its processes.
+    """
+    running = asyncio.wrap_future(POOL.submit(fn, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        status_of(context).cancel()
+        running.add_done_callback(forget_error)
+        await asyncio.wait([running], timeout=CLEAN_UP_LIMIT)
+        raise
+
+
+def forget_error(running: "asyncio.Future[Any]") -> None:
+    """Retrieve the exception of an abandoned future, so that asyncio logs no warning."""
+    if not running.cancelled():
+        running.exception()
 
 
 @asynccontextmanager

@@ -44,28 +44,21 @@ class SubAgents(Protocol):
 
     def gets_kernel(self, request: SpawnRequest) -> bool:
         """Tell whether the Python of such a sub-agent would run in the live kernel."""
-        ...
 
     def spawn(self, request: SpawnRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
-        ...
 
     def send(self, name: str, message: str, call_id: str, *, interrupt: bool) -> str:
         """Send a message to a sub-agent; one that has ended goes on with it."""
-        ...
 
     async def wait(self, names: tuple[str, ...], seconds: float) -> str:
         """Wait until one of the sub-agents ends."""
-        ...
 
     def resume(self, name: str, call_id: str) -> str:
         """Let a sub-agent that was stopped go on with its task."""
-        ...
 
     def close(self, name: str) -> str:
         """Stop a sub-agent for good."""
-        ...
 
     def list(self) -> str:
         """Return one line about each sub-agent, and the limits."""
-        ...

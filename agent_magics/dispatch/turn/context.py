@@ -29,7 +29,6 @@ class Emit(Protocol):
 
     def __call__(self, kind: type[Event], **fields: Any) -> None:
         """Emit an event of this class with these fields."""
-        ...
 
 
 @dataclass(slots=True)

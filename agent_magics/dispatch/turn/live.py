@@ -35,31 +35,24 @@ class LiveDocument(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether a front end is connected."""
-        ...
 
     def asker(self, turn_id: str) -> str:
         """Return the id of the cell that a turn runs in; "" where there is no such cell."""
-        ...
 
     def remember(self, cell_id: str, source: str, kind: str) -> str:
         """Record a cell's text as the model reads it, and return the id of that version."""
-        ...
 
     def read_as(self, cell_id: str, version: str) -> str:
         """Return a cell's text in a version that the model has read."""
-        ...
 
     def kind_of(self, cell_id: str) -> str:
         """Return the cell's type when the model read it: "code", "markdown" or "raw"."""
-        ...
 
     def as_written(self, kind: str, source: str, before: str = "") -> str:
         """Return a model's text in the form safe for a cell whose text was `before`."""
-        ...
 
     async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
         """Send a request to the front end; raise `RespondToModel` where it fails."""
-        ...
 
 
 class LiveKernel(Protocol):
@@ -74,7 +67,6 @@ class LiveKernel(Protocol):
     @property
     def namespace(self) -> Mapping[str, Any]:
         """The variables, by name."""
-        ...
 
     def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
         """Record code that runs in scratch, for the person to read; thread-safe.
@@ -84,11 +76,9 @@ class LiveKernel(Protocol):
             session_id: the conversation.
             copied: names of the variables that were copied to scratch.
         """
-        ...
 
     async def run(self, code: str, context: "ToolContext") -> LiveResult:
         """Run `code` as a cell, showing its output as it arrives.
 
         It suspends only if the code itself awaits at top level.
         """
-        ...

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agent_magics.models.base import Transcript, TranscriptMaker
+from agent_magics.models.base import Encoded, Transcript, TranscriptMaker
 from agent_magics.protocol.items import (
     CALL_TYPES,
     CallItem,
@@ -176,7 +176,7 @@ class History:
 
     # -- as it is sent ----------------------------------------------------------------------------
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the wire form of the sent items, written by `maker`; only new ones are encoded."""
         self.settle()
         transcript, count = self._transcripts.get(maker) or (self._begin(maker), self._replaced)

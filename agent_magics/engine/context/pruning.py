@@ -10,6 +10,7 @@ from agent_magics.protocol.items import (
     InputText,
     Item,
     ToolCallOutput,
+    parts_of,
     text_of,
 )
 
@@ -72,7 +73,7 @@ def first_unread(items: Sequence[Item]) -> int:
 
 
 def _line_for(item: ToolCallOutput, keep: Callable[[str], str]) -> str:
-    parts = (InputText(item.output),) if isinstance(item.output, str) else item.output
+    parts = parts_of(item.output)
     texts = [part.text for part in parts if isinstance(part, InputText)]
     images = len(parts) - len(texts)
     shown = f"{images} image{'' if images == 1 else 's'}" if images else ""

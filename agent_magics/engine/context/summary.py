@@ -12,7 +12,7 @@ from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.engine.context.pruning import first_unread
 from agent_magics.engine.context.tokens import BYTES_A_TOKEN, ITEM_TOKENS, count_item, count_items
 from agent_magics.exec.processes import CommandSession
-from agent_magics.models.base import Transcript, TranscriptMaker
+from agent_magics.models.base import Encoded, Transcript, TranscriptMaker
 from agent_magics.protocol.events import PlanStep
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -168,7 +168,7 @@ class SummaryHistory:
         self.items = items
         self.sent: Sequence[Item] = (UserMessage(text + ASK),)
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the message in the wire form of `maker`."""
         transcript: Transcript = maker()
         for item in self.sent:

@@ -23,11 +23,9 @@ class SharesChanges(Protocol):
     @property
     def writers(self) -> Writers:
         """The last writers of files."""
-        ...
 
     def find_tracker(self) -> DiffTracker | None:
         """Return the tracker of the turn that began the work, if one did."""
-        ...
 
 
 class ChangedFiles:

@@ -16,6 +16,7 @@ from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.states import PathChange, PathState, digest_of, look_at
 from agent_magics.files.beneath import PathChanged
 from agent_magics.files.paths import read_judge, shown_path
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError
 
 _MOST_NAMED = 60  # characters of a line in a sentence
@@ -72,7 +73,7 @@ class TurnReview:
         kinds = {whole.before.kind, whole.after.kind}
         if kinds <= _FOLDERS:
             return []  # those that files needed; an undo of the turn removes them
-        name = shown_path(Path(whole.path), self._cwd)
+        name = shown_path(whole.path, self._cwd)
         store = self._journal.store.get
         old, left = (store(s.digest) if s.digest else None for s in (whole.before, whole.after))
         diff = file_diff(name, whole.before, whole.after, old, left)
@@ -182,7 +183,6 @@ def _what_changed(name: str, hunk: Hunk, now: bytes) -> str:
     there = set(now.splitlines())
     for line in hunk.new.splitlines():
         if line not in there:
-            text = " ".join(line.decode("utf-8", "replace").split())
-            cut = f"{text[: _MOST_NAMED - 1]}…" if len(text) > _MOST_NAMED else text
+            cut = brief_line(line.decode("utf-8", "replace"), _MOST_NAMED)
             return f"the agent's line “{cut}” is not in {name} any more"
     return f"the lines around this change in {name} are not as the agent left them"

@@ -107,7 +107,7 @@ class DiffTracker:
         news = self._writers.take_news(self._agent, map(str, paths))
         if news:
             changed = "; ".join(
-                f"{shown_path(Path(path), self._cwd)} was changed by agent {writer}"
+                f"{shown_path(path, self._cwd)} was changed by agent {writer}"
                 for path, writer in news.items()
             )
             raise RespondToModel(
@@ -318,7 +318,7 @@ def describe(
 
 def _diff(change: PathChange, cwd: Path, content: Content) -> FileDiff:
     old, new = (content(s.digest) if s.digest else None for s in (change.before, change.after))
-    diff = file_diff(shown_path(Path(change.path), cwd), change.before, change.after, old, new)
+    diff = file_diff(shown_path(change.path, cwd), change.before, change.after, old, new)
     # A content may have none to be copied from, or its copy found the disk full.
     if change.before.can_be_made and (old is not None or not change.before.digest):
         return diff
@@ -337,7 +337,7 @@ def _changed_file(change: PathChange, diff: FileDiff, cwd: Path, author: str) ->
     kind: Literal["added", "changed", "removed"] = "changed"
     if "absent" in kinds:
         kind = "added" if kinds[0] == "absent" else "removed"
-    path = shown_path(Path(change.path), cwd) + ("/" if "folder" in kinds else "")
+    path = shown_path(change.path, cwd) + ("/" if "folder" in kinds else "")
     note = "; ".join(filter(None, (diff.note, author)))
     return ChangedFile(path, kind, diff.added, diff.removed, note)
 
@@ -357,7 +357,7 @@ def what_runs(changes: Sequence[PathChange], cwd: Path, content: Content) -> tup
 
     found = []
     for change in changes:
-        path = shown_path(Path(change.path), cwd)
+        path = shown_path(change.path, cwd)
         why = why_it_runs(path, change, content) if change.before != change.after else ""
         if why:
             found.append(f"{path} runs by itself: {why}.")

@@ -3,11 +3,11 @@
 import inspect
 import json
 import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from agent_magics.dispatch.person_code import handling
 from agent_magics.dispatch.pool import POOL
 from agent_magics.engine.foreground.sync_bridge import run_to_end
 from agent_magics.mcp.elicitation.answers import accepted
@@ -28,15 +28,12 @@ class Host(Protocol):
 
     def answer(self, question: Question) -> "Answer | Awaitable[Answer]":
         """Answer a question, at once or when awaited."""
-        ...
 
     def answer_blocking(self, question: Question) -> Answer:
         """Answer a question on a thread whose event loop, if any, is busy."""
-        ...
 
     def guard(self) -> AbstractContextManager[Any]:
         """Let an interrupt raise in the person's code that runs inside this context."""
-        ...
 
 
 class ProgramHost:
@@ -64,19 +61,7 @@ class ProgramHost:
 
     def guard(self) -> AbstractContextManager[Any]:
         """Restore Python's SIGINT handler, since asyncio's own would only cancel a task."""
-        return _plain_interrupts()
-
-
-@contextmanager
-def _plain_interrupts() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+        return handling(signal.SIGINT, signal.default_int_handler)
 
 
 def denied(question: Question, reason: str = NOBODY) -> Answer:

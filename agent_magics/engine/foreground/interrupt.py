@@ -7,13 +7,12 @@ elsewhere set a flag, which the run checks at intervals.
 """
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
-from agent_magics.dispatch.person_code import holds_person_code
+from agent_magics.dispatch.person_code import handling, holds_person_code
 
 
 class _Handler:
@@ -42,11 +41,9 @@ def raise_if_pressed() -> None:
         raise KeyboardInterrupt
 
 
-@contextmanager
-def interrupts_call(stop: Callable[[], None]) -> Iterator[None]:
+def interrupts_call(stop: Callable[[], None]) -> AbstractContextManager[None]:
     """Install the handler for a whole run; `stop` is called in it, so it only sets a flag."""
-    with _handled_by(_Handler(lambda number, frame: stop())):
-        yield
+    return handling(signal.SIGINT, _Handler(lambda number, frame: stop()))
 
 
 @contextmanager
@@ -56,24 +53,10 @@ def interruptible() -> Iterator[None]:
     if isinstance(previous, _Handler) or not callable(previous):
         yield
         return
-    with _handled_by(_Handler(previous)):
+    with handling(signal.SIGINT, _Handler(previous)):
         yield
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
     """Ignore interrupts; only around short clean-up."""
-    with _handled_by(lambda number, frame: None):
-        yield
-
-
-@contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    return handling(signal.SIGINT, lambda number, frame: None)

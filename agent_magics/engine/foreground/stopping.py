@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from agent_magics.dispatch.person_code import holds_person_code
+from agent_magics.dispatch.person_code import handling, holds_person_code
 from agent_magics.engine.channels.requests import Work
 
 # Ignored by default, so that a signal that arrives too late does nothing.
@@ -32,12 +32,11 @@ def stoppable(work: Work) -> Iterator[None]:
         if work.is_ended and holds_person_code(frame):
             raise Stopped
 
-    previous = signal.signal(_SIGNAL, raise_inside)
-    work.wake = partial(signal.pthread_kill, threading.main_thread().ident or 0, _SIGNAL)
-    try:
-        if work.is_ended:
-            raise Stopped
-        yield
-    finally:
-        work.wake = None
-        signal.signal(_SIGNAL, previous)
+    with handling(_SIGNAL, raise_inside):
+        work.wake = partial(signal.pthread_kill, threading.main_thread().ident or 0, _SIGNAL)
+        try:
+            if work.is_ended:
+                raise Stopped
+            yield
+        finally:
+            work.wake = None

@@ -104,7 +104,7 @@ class Rewind:
             )
 
     def _names(self, paths: Sequence[str]) -> str:
-        names = [shown_path(Path(path), self._cwd) for path in paths[:_MOST_NAMED]]
+        names = [shown_path(path, self._cwd) for path in paths[:_MOST_NAMED]]
         more = len(paths) - _MOST_NAMED
         return ", ".join([*names, *([f"and {more} more"] if more > 0 else [])])
 

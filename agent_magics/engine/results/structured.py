@@ -16,6 +16,7 @@ from agent_magics.dispatch.arguments.decoding import ArgumentBinder
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.generation import HANDLE, describe
 from agent_magics.engine.results.frames import FrameForm, is_frame_type
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 
 # Where the type is no object its value stands under this name: providers take only objects.
@@ -127,8 +128,7 @@ class OutputType:
 
     def failure(self, problems: str) -> str:
         """Return the error sentence for an answer that still does not fit."""
-        listed = "; ".join(problems.splitlines())
-        listed = listed if len(listed) <= _LONGEST else listed[: _LONGEST - 1] + "…"
+        listed = brief("; ".join(problems.splitlines()), _LONGEST)
         return FAILED.format(kind=self.name, problems=listed)
 
     def _takes_text(self) -> bool:

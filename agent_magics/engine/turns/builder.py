@@ -25,7 +25,6 @@ from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model, RemembersOutputs
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
-from agent_magics.protocol.items import Usage
 from agent_magics.protocol.tools import ToolOutput
 
 
@@ -67,35 +66,10 @@ def build_turn(
     """
     rules = conversation.rules_in(setup.config.cwd)
     context = _context(turn_id, conversation, channels, setup, rules)
-    parent = setup.parent
-
-    def charge(model: str, usage: Usage) -> None:
-        conversation.charge(model, usage)
-        if parent is not None:
-            parent.charge(model, usage)
-
     conversation.loops.limits = setup.config.loops
-    model_caller = ModelCaller(
-        context,
-        model,
-        conversation.history,
-        tuple(setup.specs),
-        charge=charge,
-        meter=conversation.meter,
-        plan=lambda: conversation.plan,
-        hooks=setup.hooks,
-        hard=parent is not None,
-    )
-    turn = Turn(
-        context,
-        model_caller,
-        _runtime(context, conversation, setup, rules),
-        conversation.history,
-        additions=channels.additions,
-        notifications=partial(conversation.take_notifications, setup),
-        loops=conversation.loops,
-        output=setup.output,
-    )
+    model_caller = ModelCaller(context, model, conversation, setup)
+    runtime = _runtime(context, conversation, setup, rules)
+    turn = Turn(context, model_caller, runtime, conversation, channels.additions, setup)
     context.call = partial(_call_nested, channels.engine, turn)
     context.sample = model_caller.answer
     if isinstance(model, RemembersOutputs):

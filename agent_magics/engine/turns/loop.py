@@ -2,19 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.budget import NO_SUMMARY, NO_VALUE, NOT_CALLED, REACHED, SUMMARY
 from agent_magics.engine.channels.additions import Additions
-from agent_magics.engine.context.history import History
+from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.model_request import ModelCaller, Response
-from agent_magics.engine.notifications import Notification, report_repetition
-from agent_magics.engine.repetition.detector import RepetitionDetector
+from agent_magics.engine.notifications import report_repetition
 from agent_magics.engine.repetition.rereads import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import (
     ModelInformed,
@@ -62,11 +62,9 @@ class Turn:
         context: the data that the turn's tools share; its `emit` stamps events with the turn's id.
         model_caller: makes the model requests.
         runtime: takes calls through their stages.
-        history: the conversation.
+        conversation: gets the items, and holds the notifications for the model.
         additions: messages and prompts that the person adds meanwhile.
-        notifications: returns and removes the notifications for the model.
-        loops: detects that the model repeats itself.
-        output: the requested type of the answer; None is text.
+        setup: the turn's configuration.
     """
 
     def __init__(
@@ -74,21 +72,19 @@ class Turn:
         context: TurnContext,
         model_caller: ModelCaller,
         runtime: ToolCallRuntime,
-        history: History,
-        *,
+        conversation: Conversation,
         additions: Additions,
-        notifications: Callable[[], Sequence[Notification]] = tuple,
-        loops: RepetitionDetector | None = None,
-        output: OutputType | None = None,
+        setup: TurnConfig,
     ) -> None:
         self.context = context
         self.model_caller = model_caller
         self._runtime = runtime
-        self._history = history
+        self._conversation = conversation
+        self._history = conversation.history
+        self._loops = conversation.loops
         self._additions = additions
-        self._notifications = notifications
-        self._loops = loops or RepetitionDetector(context.config.loops)
-        self._output = output
+        self._setup = setup
+        self._output = setup.output
         self._nested = 0
 
     async def run(self, prompt: UserMessage) -> str:
@@ -146,7 +142,8 @@ class Turn:
 
     def _add_notifications(self) -> None:
         """Add the notifications to the history, as one message that is not the person's."""
-        notes = [*self._notifications(), *map(report_repetition, self._loops.take_notes())]
+        notes = self._conversation.take_notifications(self._setup)
+        notes += map(report_repetition, self._loops.take_notes())
         if notes:
             message = "\n".join(note.text for note in notes)
             self._history.append(UserMessage(message, role="developer"))

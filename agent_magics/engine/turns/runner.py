@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.turn.context import Emit
-from agent_magics.engine.channels.server_notifications import ServerNews
 from agent_magics.engine.context.history import FAILED, INTERRUPTED
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.turn_config import TurnConfig
@@ -20,6 +19,7 @@ from agent_magics.engine.turns.loop import Turn
 from agent_magics.models.base import Model
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
+    McpServerChanged,
     SessionConfigured,
     TurnAborted,
     TurnCompleted,
@@ -55,7 +55,7 @@ class TurnRunner:
         self.conversation = conversation
         self._channels = channels
         self._outbox = channels.outbox
-        self._servers = ServerNews(channels.outbox)
+        self._server_changes: dict[str, dict[str, str]] = {}  # while no turn ran
         self.setups: dict[str, TurnConfig] = {}
         self._tasks: dict[str, asyncio.Task[Ending]] = {}
         self.prompt = ""
@@ -123,9 +123,13 @@ class TurnRunner:
             await asyncio.wait(tasks)
 
     def tell_server(self, server: str, status: str, message: str) -> None:
-        """Report a status change of an MCP server; on the engine's loop."""
+        """Report a status change of an MCP server in the running turns, else in the next one."""
+        change = {"server": server, "status": status, "message": message}
         turns = tuple(self._tasks) if self._configured else ()
-        self._servers.add(server, status, message, turns)
+        if not turns:
+            self._server_changes[server] = change
+        for turn_id in turns:
+            self._outbox.emit(turn_id, McpServerChanged, **change)
 
     def _work_of(self, op: StartTurn | CallTool | Compact) -> _TurnWork:
         """Return the work of a turn."""
@@ -161,7 +165,9 @@ class TurnRunner:
         if is_first:
             self._emit_configured(emit, setup, model)
         turn = build_turn(turn_id, self.conversation, self._channels, setup, model)
-        self._servers.catch_up(emit)
+        for change in self._server_changes.values():
+            emit(McpServerChanged, **change)
+        self._server_changes.clear()
         return turn
 
     def _finish(self, turn_id: str, task: "asyncio.Task[Ending]") -> None:

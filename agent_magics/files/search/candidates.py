@@ -16,7 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from agent_magics.files.beneath import open_file, open_folder
-from agent_magics.files.folders import FolderWalk
+from agent_magics.files.folders import FolderWalk, Rights
 from agent_magics.files.paths import second_name_judge
 
 # Files open at once. `select` in the person's code needs descriptors below 1024, so the process
@@ -39,9 +39,7 @@ class SearchedFiles:
 
     root: Path
     matches: Callable[[str], bool]
-    judge: Callable[[str], str] | None
-    is_withheld: Callable[[str], bool] | None
-    is_cancelled: Callable[[], bool]
+    rights: Rights
     deadline: float
     roots: Sequence[Path] = ()
     searched: int = 0
@@ -79,8 +77,8 @@ class SearchedFiles:
         if not self.root.is_dir():
             yield os.path.split(self.root)
             return
-        judge = self.judge
-        walk = FolderWalk(str(self.root), None, False, self.is_cancelled, judge, self.is_withheld)
+        judge = self.rights.judge
+        walk = FolderWalk(str(self.root), None, False, self.rights)
         for name, entry in walk.entries():
             if entry.kind != "file" or not self.matches(name):
                 continue
@@ -120,7 +118,7 @@ class SearchedFiles:
                 self.unreadable += 1
                 continue
             status = os.fstat(descriptor)
-            is_second = self.judge is not None and self._is_second(status)
+            is_second = self.rights.judge is not None and self._is_second(status)
             if not stat.S_ISREG(status.st_mode) or is_second:
                 self.protected += 1
                 os.close(descriptor)

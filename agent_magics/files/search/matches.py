@@ -7,12 +7,13 @@ engine gets file descriptors and not paths, which could be redirected meanwhile.
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from agent_magics.files.folders import ALL_RIGHTS, Rights
 from agent_magics.files.name_globs import name_matcher
 from agent_magics.files.paths import shown_path
 from agent_magics.files.search.candidates import SearchedFiles
@@ -97,10 +98,8 @@ def search(
     max_results: int | None = None,
     max_files: int | None = None,
     context: int = 0,
-    judge: Callable[[str], str] | None = None,
-    is_withheld: Callable[[str], bool] | None = None,
+    rights: Rights = ALL_RIGHTS,
     roots: Sequence[Path] = (),
-    is_cancelled: Callable[[], bool] = lambda: False,
     seconds: float = SECONDS,
 ) -> Found:
     """Search a file, or the files below a folder, line by line.
@@ -114,11 +113,9 @@ def search(
         max_results: maximal number of matches to keep; all are counted. None keeps all, 0 none.
         max_files: maximal number of files to list with their counts. None lists all.
         context: lines to keep before and after each match.
-        judge: returns why a path is protected, or ""; such files and folders are left out.
-        is_withheld: tells whether a path is not even named.
+        rights: what may be read; protected files and folders are left out.
         roots: the workspace's folders; programs in them are not run, because a model may have
             written them, and their protected files are left out under every name.
-        is_cancelled: polled ten times a second; True ends the search.
         seconds: time limit of the search.
 
     Returns:
@@ -130,9 +127,9 @@ def search(
     deadline = time.monotonic() + seconds
     command = choose_engine(pattern, case_sensitive, context, roots)
     matches = name_matcher(file_pattern)
-    files = SearchedFiles(root, matches, judge, is_withheld, is_cancelled, deadline, roots)
+    files = SearchedFiles(root, matches, rights, deadline, roots)
     collector = _Collector(cwd, max_results, max_files, context)
-    with SearchEngine(command, is_cancelled, deadline) as engine:
+    with SearchEngine(command, rights.is_cancelled, deadline) as engine:
         for batch in files.batches():
             with files.opened(batch) as opened:
                 engine.start(opened)
@@ -153,7 +150,7 @@ def search(
         files.ignored_names,
         engine.unreadable + files.unreadable,
         complete=not (engine.timed_out or files.timed_out),
-        too_long=tuple(shown_path(Path(path), cwd) for path in files.too_long),
+        too_long=tuple(shown_path(path, cwd) for path in files.too_long),
     )
 
 
@@ -184,9 +181,9 @@ class _Collector:
         named = list(paths.values())
         for at, count in sorted(batch.counts.items()):
             if self.file_limit is None or len(self.counts) < self.file_limit:
-                self.counts.append(FileCount(shown_path(Path(named[at]), self.cwd), count))
+                self.counts.append(FileCount(shown_path(named[at], self.cwd), count))
         for at, lines in sorted(batch.kept.items()):
-            path = shown_path(Path(named[at]), self.cwd)
+            path = shown_path(named[at], self.cwd)
             for match in self._matches(path, lines):
                 if self.limit is None or len(self.matches) < self.limit:
                     self.matches.append(match)

@@ -39,11 +39,9 @@ class Publisher(Protocol):
 
     def publish(self, bundle: dict[str, Json], display_id: str) -> None:
         """Add an output."""
-        ...
 
     def update(self, bundle: dict[str, Json], display_id: str) -> None:
         """Replace an output."""
-        ...
 
 
 @dataclass(eq=False)

@@ -6,30 +6,29 @@ from agent_magics.app import Agent
 from agent_magics.approval.grants import Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 
 
-def show_approvals(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_approvals(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules."""
-    agent = notebook.agent_named(notebook.settings.name)
+    agent = notebook.agent_named()
     book = RuleBook(agent.config.cwd)
     match list(arguments):
         case []:
-            publish_text(notebook.shell, _approvals_text(agent, book))
+            pass
         case ["revoke", which]:
             _revoke(agent, book, which)
-            publish_text(notebook.shell, _approvals_text(agent, book))
         case ["trust"]:
-            publish_text(notebook.shell, _trust(book))
+            return _trust(book)
         case _:
             raise FatalError(
                 "%agent approvals takes: nothing, revoke N, revoke all, trust; "
                 "N is a number from %agent approvals."
             )
+    return _approvals_text(agent, book)
 
 
 def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:

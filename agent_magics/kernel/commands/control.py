@@ -17,25 +17,25 @@ from agent_magics.kernel.commands.compact import compact_history
 from agent_magics.kernel.commands.conversations.forks import fork
 from agent_magics.kernel.commands.conversations.rewinding import rewind
 from agent_magics.kernel.commands.conversations.sessions import list_sessions, resume
-from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
+from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
 from agent_magics.kernel.commands.doctor import examine
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
 from agent_magics.kernel.commands.maps import maps_text
+from agent_magics.kernel.commands.mcp.contents import Returned
 from agent_magics.kernel.commands.mcp.control import manage_servers
 from agent_magics.kernel.commands.project.language_servers import manage_language_servers
-from agent_magics.kernel.commands.project.memory import memory_text
-from agent_magics.kernel.commands.project.overview import project_text
-from agent_magics.kernel.commands.project.prompts import prompts_text
-from agent_magics.kernel.commands.project.skill_tests import run_skill_test
-from agent_magics.kernel.commands.project.skills import skills_text
+from agent_magics.kernel.commands.project.memory import manage_memory
+from agent_magics.kernel.commands.project.overview import show_project
+from agent_magics.kernel.commands.project.prompts import show_prompts
+from agent_magics.kernel.commands.project.skills import show_skills
 from agent_magics.kernel.commands.recordings.report import manage_recordings
 from agent_magics.kernel.commands.serving import serve
-from agent_magics.kernel.commands.settings import settings_table, settings_text
-from agent_magics.kernel.commands.table import table
-from agent_magics.kernel.commands.tool_list import tools_text
-from agent_magics.kernel.commands.usage import describe_usage
-from agent_magics.kernel.commands.welcome import welcome_text
+from agent_magics.kernel.commands.settings import settings_table, show_settings
+from agent_magics.kernel.commands.table import table, words_table
+from agent_magics.kernel.commands.tool_list import show_tools
+from agent_magics.kernel.commands.usage import show_usage
+from agent_magics.kernel.commands.welcome import show_welcome
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.project.instructions import (
@@ -43,6 +43,7 @@ from agent_magics.project.instructions import (
     describe_problems,
     read_instructions,
 )
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -73,9 +74,14 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     if action is None:
         raise UsageError(f"%agent {word} is not known; there are: {', '.join(WORDS)}.")
     try:
-        return action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
+        found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
     except FatalError as error:
         raise UsageError(str(error)) from None
+    if isinstance(found, Returned):
+        return found.value
+    if found:
+        publish_text(notebook.shell, found)
+    return None
 
 
 def _word_alone(notebook: NotebookAgents) -> str:
@@ -92,11 +98,6 @@ def _quoted_words(line: str) -> list[str]:
         raise FatalError(f"The quotes in this line do not fit: {error}.") from None
 
 
-def show_welcome(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """How to begin: the model, its key, and what to do next; also `%agent` before a turn."""
-    publish_text(notebook.shell, welcome_text(notebook.settings_now()))
-
-
 def _chosen(notebook: NotebookAgents, arguments: Sequence[str]) -> Agent:
     name = arguments[0] if arguments else notebook.settings.name
     if name != notebook.settings.name and name not in notebook.agents:
@@ -105,7 +106,7 @@ def _chosen(notebook: NotebookAgents, arguments: Sequence[str]) -> Agent:
     return notebook.agent_named(name)
 
 
-def show_status(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_status(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show each agent's settings and what it is doing."""
     agent = _chosen(notebook, arguments)
     resolved = agent.settings_now()
@@ -120,7 +121,7 @@ def show_status(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
         ("Queued answers", ", ".join(notebook.host.queued) or "none"),
         ("Agents", ", ".join(notebook.agents)),
     ]
-    publish_text(notebook.shell, f"{table(('', ''), rows)}\n\n{settings_table(resolved)}")
+    return f"{table(('', ''), rows)}\n\n{settings_table(resolved)}"
 
 
 def _project_text(agent: Agent) -> str:
@@ -129,90 +130,28 @@ def _project_text(agent: Agent) -> str:
     return " ".join(filter(None, notes)) or "none"
 
 
-def show_settings(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the settings and the source of each value; ``trust`` accepts the project's settings."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, settings_text(agent.settings_now(), arguments))
-
-
 def _sandbox_text(agent: Agent) -> str:
     tier = current_tier()
     return f"{agent.config.sandbox} (tier {tier})" if tier else "none on this machine (tier 0)"
 
 
-def login(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """Store a key for a provider or host (else the agent's own); what you type is hidden."""
-    publish_text(notebook.shell, log_in(notebook.settings_now(), notebook.shell, arguments))
-
-
-def logout(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """Delete the stored key of a provider or host."""
-    publish_text(notebook.shell, log_out(notebook.settings_now(), arguments))
-
-
-def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, tools_text(notebook, agent, arguments))
-
-
-def show_skills(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    match list(arguments):
-        case ["test", name]:
-            passed, text = run_skill_test(agent, name)
-            publish_text(notebook.shell, text)
-            if not passed:
-                raise FatalError(f"The test of the skill {name} failed.")
-        case _:
-            publish_text(notebook.shell, skills_text(agent.config.cwd, arguments))
-
-
-def show_sub_agents(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the agents that work for this one, and their types; ``stop NAME``, ``trust``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, sub_agents_text(agent, arguments))
-
-
-def manage_memory(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, memory_text(notebook.shell, agent.config.cwd, arguments))
-
-
-def show_project(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``."""
-    publish_text(notebook.shell, project_text(notebook, arguments))
-
-
-def show_prompts(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, prompts_text(agent.config.cwd, arguments))
-
-
-def show_history(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_history(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show the conversation, an item a line; ``--code`` shows the code that the model ran."""
     if arguments and arguments[0] == "--code":
-        show_code(notebook, arguments[1:])
-        return
+        return show_code(notebook, arguments[1:])
     lines = [
         _history_line(item)
         for item in _chosen(notebook, arguments).session.conversation.history.items
     ]
-    publish_text(
-        notebook.shell,
-        "\n".join(f"{n}. {line}" for n, line in enumerate(filter(None, lines), 1)) or "Empty.",
-    )
+    return "\n".join(f"{n}. {line}" for n, line in enumerate(filter(None, lines), 1)) or "Empty."
 
 
 def _history_line(item: Any) -> str:
     match item:
         case UserMessage(content=content):
-            return f"**You:** {_shortened(text_of(content))}"
+            return f"**You:** {brief_line(text_of(content), _HISTORY_WIDTH)}"
         case AssistantMessage(text=text):
-            return f"**Agent:** {_shortened(text)}"
+            return f"**Agent:** {brief_line(text, _HISTORY_WIDTH)}"
         case FunctionCall(name=name, arguments=arguments):
             return f"**{name}** {code_span(describe_call(arguments))}"
         case CustomToolCall(name=name, input=text):
@@ -222,21 +161,16 @@ def _history_line(item: Any) -> str:
         case WebSearchCall(action=action):
             return f"**web_search** {code_span(describe_search(action, done=True))}"
         case ToolCallOutput(output=output):
-            return f"→ {code_span(_shortened(text_of(output)) or '(nothing)')}"
+            return f"→ {code_span(brief_line(text_of(output), _HISTORY_WIDTH) or '(nothing)')}"
     return ""
 
 
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _HISTORY_WIDTH else flat[: _HISTORY_WIDTH - 1] + "…"
-
-
-def compact(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def compact(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Replace the conversation by a summary of it; your prompts stay."""
-    publish_text(notebook.shell, compact_history(notebook, _chosen(notebook, arguments)))
+    return compact_history(notebook, _chosen(notebook, arguments))
 
 
-def reset(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def reset(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Begin a new conversation; approvals for the session end."""
     agent = _chosen(notebook, arguments)
     if agent.session.busy:
@@ -244,10 +178,10 @@ def reset(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
             f"Agent {agent.name!r} is at work; stop it first: %agent stop {agent.name}."
         )
     agent.reset()
-    publish_text(notebook.shell, f"Agent {code_span(agent.name)} begins a new conversation.")
+    return f"Agent {code_span(agent.name)} begins a new conversation."
 
 
-def stop(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def stop(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Stop the run in the background; ``--all`` also stops the cells queued behind it."""
     names = [word for word in arguments if word != "--all"]
     name = names[0] if names else notebook.settings.name
@@ -257,20 +191,19 @@ def stop(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     # The last first: else each would begin for a moment.
     for task in reversed(tasks if "--all" in arguments else tasks[:1]):
         task.cancel()
+    return ""
 
 
-def steer(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def steer(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Send a message to a running agent: ``steer [--name NAME] TEXT``; "in quotes" before a ?."""
     agent, words = _addressed(notebook, arguments)
     if not words:
         raise FatalError("%agent steer takes the words that the model is to hear.")
     agent.steer(words)
-    publish_text(
-        notebook.shell, f"Agent {code_span(agent.name)} hears it as soon as its running calls end."
-    )
+    return f"Agent {code_span(agent.name)} hears it as soon as its running calls end."
 
 
-def queue(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def queue(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Queue a prompt behind the running one (``queue TEXT``), list them, ``queue --drop N``."""
     agent, words = _addressed(notebook, arguments)
     match words.split():
@@ -280,8 +213,11 @@ def queue(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
             raise FatalError("%agent queue --drop N: N is a number from %agent queue.")
         case [_, *_]:
             agent.queue(words)
-    lines = [f"{n}. {code_span(_shortened(each.text))}" for n, each in enumerate(agent.queued, 1)]
-    publish_text(notebook.shell, "\n".join(lines) or "No prompt is queued.")
+    lines = [
+        f"{n}. {code_span(brief_line(each.text, _HISTORY_WIDTH))}"
+        for n, each in enumerate(agent.queued, 1)
+    ]
+    return "\n".join(lines) or "No prompt is queued."
 
 
 def _addressed(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Agent, str]:
@@ -294,73 +230,49 @@ def _addressed(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Agen
     return agent, words[1:-1] if len(words) > 1 and words[0] == words[-1] in "'\"" else words
 
 
-def answer(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def answer(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Queue answers to the next questions; ``--unattended``: only where nobody can answer."""
     unattended = "--unattended" in arguments
     answers = [word for word in arguments if word != "--unattended"]
     if not answers:
         raise FatalError(f"%agent answer takes answers: {', '.join(DECISIONS)}.")
     if unattended and stdin_allowed(notebook.shell):
-        publish_text(notebook.shell, "You are here to answer: the next questions are put to you.")
-        return
+        return "You are here to answer: the next questions are put to you."
     notebook.host.queue(answers)
-    publish_text(
-        notebook.shell, f"Answers for the next questions: {', '.join(notebook.host.queued)}."
-    )
+    return f"Answers for the next questions: {', '.join(notebook.host.queued)}."
 
 
-def show(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show the agent's last turn again."""
     view = notebook.views.get(arguments[0] if arguments else notebook.settings.name)
     if view is None:
         raise FatalError("There is no turn to show yet.")
     redraw(notebook.shell, view)
+    return ""
 
 
-def recording(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``."""
-    publish_text(notebook.shell, manage_recordings(notebook, arguments))
-
-
-def mcp(notebook: NotebookAgents, arguments: Sequence[str]) -> Any:
-    """Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``."""
-    return manage_servers(notebook, arguments)
-
-
-def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
-    """Show requests, tokens and cost of each conversation, its context, and its tools' shares."""
-    publish_text(notebook.shell, describe_usage(notebook.agents))
-
-
-def manage_maps(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def manage_maps(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """List open named maps and batches; ``resume``, ``cancel BATCH``, ``forget NAME``."""
-    agent = notebook.agent_named(notebook.settings.name)
-    publish_text(notebook.shell, maps_text(agent, arguments))
+    return maps_text(notebook.agent_named(), arguments)
 
 
-def show_doctor(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_doctor(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Report which features work in this kernel, and why others do not."""
-    rows = [
-        (what, finding)
-        for what, finding in examine(notebook.shell, notebook.host, notebook.settings_now())
-    ]
-    publish_text(notebook.shell, table(("", ""), rows))
+    rows = examine(notebook.shell, notebook.host, notebook.settings_now())
+    return table(("", ""), rows)
 
 
-def show_help(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_help(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """List the %agent commands."""
-    rows = [(f"`%agent {word}`", (action.__doc__ or "").strip()) for word, action in WORDS.items()]
-    publish_text(
-        notebook.shell, table(("", ""), rows) + "\n\n`%%agent?` lists the options of a cell."
-    )
+    return f"{words_table('%agent', WORDS)}\n\n`%%agent?` lists the options of a cell."
 
 
-WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
+WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], str | Returned]] = {
     "welcome": show_welcome,
     "status": show_status,
     "settings": show_settings,
-    "login": login,
-    "logout": logout,
+    "login": log_in,
+    "logout": log_out,
     "tools": show_tools,
     "project": show_project,
     "skills": show_skills,
@@ -387,8 +299,8 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], Any]] = {
     "approvals": show_approvals,
     "answer": answer,
     "show": show,
-    "recording": recording,
-    "mcp": mcp,
+    "recording": manage_recordings,
+    "mcp": manage_servers,
     "lsp": manage_language_servers,
     "serve": serve,
     "doctor": show_doctor,

@@ -168,5 +168,5 @@ _HOME_NOTE = (
 
 
 def _names(paths: list[str], cwd: Path) -> str:
-    shown = [shown_path(Path(path), cwd) for path in paths[:3]]
+    shown = [shown_path(path, cwd) for path in paths[:3]]
     return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

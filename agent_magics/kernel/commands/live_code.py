@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
@@ -24,19 +23,16 @@ def codes_of(notebook: NotebookAgents, name: str) -> list[RanCode]:
     return [each for each in ran if each.session_id == agent.session.conversation.id]
 
 
-def show_code(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_code(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show the code that the model ran, in the kernel or in scratch, as it was approved."""
     codes = codes_of(notebook, arguments[0] if arguments else notebook.settings.name)
-    publish_text(
-        notebook.shell, "\n\n".join(map(_shown, codes)) or "No code has run in this conversation."
-    )
+    return "\n\n".join(map(_shown, codes)) or "No code has run in this conversation."
 
 
-def export(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def export(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Write the model's code as cells into a new notebook FILE; without FILE, show it here."""
     if not arguments:
-        show_code(notebook, ())
-        return
+        return show_code(notebook, ())
     if len(arguments) > 1:
         raise FatalError("%agent export takes one file, such as analysis.ipynb.")
     codes = codes_of(notebook, notebook.settings.name)
@@ -54,10 +50,10 @@ def export(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     except OSError as error:
         raise FatalError(f"{path} cannot be written: {error.strerror or error}.") from None
     count = "1 cell" if len(codes) == 1 else f"{len(codes)} cells"
-    publish_text(notebook.shell, f"{count} written to {code_span(str(path))}.")
+    return f"{count} written to {code_span(str(path))}."
 
 
-def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Restore the variables that the model's last code changed: ``undo --namespace``."""
     if list(arguments) != ["--namespace"]:
         raise FatalError(
@@ -71,7 +67,7 @@ def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     back = [name for name in change.was if name not in left]
     lines = [f"Put back: {_names(back)}."] if back else []
     lines += [f"Left alone: {code_span(name)}, since {why}." for name, why in left.items()]
-    publish_text(notebook.shell, "\n".join(f"- {line}" for line in lines))
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _names(names: Sequence[str]) -> str:

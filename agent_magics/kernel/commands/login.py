@@ -3,9 +3,9 @@
 import getpass
 import re
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.models.providers.credentials import drop_key, keep_key, kept_places, stored_key
 from agent_magics.models.providers.endpoints import (
@@ -34,21 +34,16 @@ _NOT_HERE = (
 )
 
 
-def log_in(settings: Settings, shell: Any, arguments: Sequence[str]) -> str:
-    """Ask for a key, store it, and return where; the key itself is shown nowhere.
-
-    Args:
-        settings: the agent's; without arguments the key is for their server.
-        shell: the IPython shell.
-        arguments: at most one: a provider's name, a host, or an address.
+def log_in(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Store a key for a provider or host (else the agent's own); what you type is hidden.
 
     Raises:
         FatalError: no such host, no input possible, nothing usable typed, or the key cannot be
             stored.
     """
-    address = _address(settings, arguments)
+    address = _address(notebook.settings_now(), arguments)
     place = place_of(address)
-    if not stdin_allowed(shell):
+    if not stdin_allowed(notebook.shell):
         names = key_names_of(address) or ("OPENAI_API_KEY and OPENAI_BASE_URL",)
         raise FatalError(_NOT_HERE.format(variable=names[0]))
     key = _typed(place)
@@ -60,13 +55,13 @@ def log_in(settings: Settings, shell: Any, arguments: Sequence[str]) -> str:
     return sentence
 
 
-def log_out(settings: Settings, arguments: Sequence[str]) -> str:
-    """Remove the stored key of a login, and return a sentence about it.
+def log_out(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Delete the stored key of a provider or host.
 
     Raises:
         FatalError: there is none, or it cannot be removed.
     """
-    address = _address(settings, arguments)
+    address = _address(notebook.settings_now(), arguments)
     place = place_of(address)
     if not drop_key(place):
         kept = ", ".join(kept_places()) or "nobody"

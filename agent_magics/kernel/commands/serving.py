@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -14,10 +13,10 @@ from typing import Any, NoReturn
 from agent_magics.app import Agent
 from agent_magics.engine.foreground.host import denied
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.files.replacing import replace_file
 from agent_magics.kernel.cell.publishing import (
     CellPublisher,
     is_watched,
-    publish_text,
     question_item,
     text_bundle,
     widget_bundle,
@@ -188,7 +187,7 @@ class _Words(argparse.ArgumentParser):
         raise FatalError(f"{_TAKES} ({message})")
 
 
-def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Serve the tools to other programs (MCP): ``--tools a,b``, ``--token-file``, ``--stop``."""
     words = _Words(add_help=False, allow_abbrev=False)
     words.add_argument("--tools")
@@ -196,23 +195,22 @@ def serve(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     words.add_argument("--token-file", action="store_true")
     words.add_argument("--stop", action="store_true")
     chosen = words.parse_args(list(arguments))
-    agent = notebook.agent_named(notebook.settings.name)
+    agent = notebook.agent_named()
     served = agent.served
     if chosen.stop:
-        text = _stop(agent)
-    elif served and (chosen.tools or chosen.port):
+        return _stop(agent)
+    if served and (chosen.tools or chosen.port):
         raise FatalError(
             f"Agent {agent.name!r} is served already, at {served[0].url}; %agent serve --stop "
             "ends that."
         )
-    else:
-        wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
-        serving = served[0] if served else agent.serve(chosen.port, wanted)
-        text = _describe(agent, serving)
-        if chosen.token_file:
-            path = _write_config(agent, serving.client_config())
-            text += f"\n\nA client's configuration, with the token: {code_span(str(path))}"
-    publish_text(notebook.shell, text)
+    wanted = chosen.tools.replace(",", " ").split() if chosen.tools else None
+    serving = served[0] if served else agent.serve(chosen.port, wanted)
+    text = _describe(agent, serving)
+    if not chosen.token_file:
+        return text
+    path = _write_config(agent, serving.client_config())
+    return f"{text}\n\nA client's configuration, with the token: {code_span(str(path))}"
 
 
 def _describe(agent: Agent, serving: Any) -> str:
@@ -248,11 +246,7 @@ def _write_config(agent: Agent, config: dict[str, Any]) -> Path:
     path = _config_path(agent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # mkstemp gives a new file of mode 0600, which then takes the name's place.
-        handle, fresh = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=2)
-        Path(fresh).replace(path)
+        replace_file(path, json.dumps(config, indent=2).encode())
     except OSError as error:
         raise FatalError(f"The token could not be written to {path}: {error.strerror}.") from None
     return path

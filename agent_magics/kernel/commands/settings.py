@@ -5,6 +5,8 @@ from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.settings.files import ProjectSettings
@@ -28,16 +30,16 @@ def _shown(name: str, resolved: Resolved) -> str:
         return "-"
     if name in ("mcp_servers", "hooks"):  # which may hold keys
         return f"{len(value)} given"
-    text = str(value)
-    return code_span(text if len(text) <= 80 else f"{text[:79]}…")
+    return code_span(brief(str(value), 80))
 
 
-def settings_text(resolved: Resolved, arguments: Sequence[str]) -> str:
-    """Run a ``%agent settings`` line and return the text to show.
+def show_settings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the settings and the source of each value; ``trust`` accepts the project's settings.
 
     Raises:
         FatalError: the words do not fit, or there is nothing to trust.
     """
+    resolved = notebook.agent_named().settings_now()
     match list(arguments):
         case []:
             return "\n\n".join([settings_table(resolved), *resolved.warnings])

@@ -16,12 +16,13 @@ from agent_magics.render.markdown import code_span
 TOOL_WORDS = ("hide", "show", "trust")
 
 
-def tools_text(notebook: NotebookAgents, agent: Agent, arguments: Sequence[str]) -> str:
-    """Run a ``%agent tools`` line and return the list of tools after it.
+def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.
 
     Raises:
         FatalError: the words do not fit, or there is no such tool.
     """
+    agent = notebook.agent_named()
     match list(arguments):
         case []:
             pass
@@ -43,8 +44,7 @@ def tools_text(notebook: NotebookAgents, agent: Agent, arguments: Sequence[str])
 def _change(
     notebook: NotebookAgents, agent: Agent, names: Sequence[str], change: Callable[[str], None]
 ) -> None:
-    offer = notebook.setup_of(agent).offer
-    offered = (each.spec.name for each in (offer.all if offer else ()))
+    offered = (each.spec.name for each in notebook.setup_of(agent).offer.all)
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
@@ -54,8 +54,6 @@ def _change(
 
 def _listing(agent: Agent, setup: TurnConfig) -> str:
     offer = setup.offer
-    if offer is None:  # a run always has one; a setup made by hand need not
-        return "No tools."
     rows = []
     for each in offer.all:
         name = each.spec.name

@@ -1,10 +1,11 @@
 """``%agent usage``: shows the tokens and the cost of this kernel's conversations."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from agent_magics.app import Agent
 from agent_magics.engine.cost import Spending, context_share, tool_shares
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import DATE, dollars, find_model
 from agent_magics.render.markdown import code_span
 
@@ -12,12 +13,9 @@ HEAD = ("Agent", "Model", "Requests", "Input", "Cached", "Output", "Reasoning", 
 _METER = 10
 
 
-def describe_usage(agents: Mapping[str, Agent]) -> str:
-    """Return a table of the agents' usage, and their tools' shares, as Markdown.
-
-    Args:
-        agents: by name.
-    """
+def show_usage(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """Show requests, tokens and cost of each conversation, its context, and its tools' shares."""
+    agents = notebook.agents
     if not agents:
         return "No agent has run yet."
     parts = [table(HEAD, [_row(agent) for agent in agents.values()])]

@@ -1,8 +1,10 @@
 """``%agent`` before the first turn: the model, its key, and what a newcomer may do next."""
 
+from collections.abc import Sequence
+
 from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.table import table
-from agent_magics.protocol.config import Settings
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.render.markdown import code_span
 
 _BEGIN = """\
@@ -24,11 +26,8 @@ _NEXT = (
 )
 
 
-def welcome_text(settings: Settings) -> str:
-    """Return what a newcomer reads, as Markdown.
-
-    Args:
-        settings: those of the next cell.
-    """
+def show_welcome(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """How to begin: the model, its key, and what to do next; also `%agent` before a turn."""
+    settings = notebook.settings_now()
     now = table(("", ""), [("Model", code_span(settings.model)), ("Key", describe_key(settings))])
     return f"{_BEGIN}\n\n{now}\n\n{table(('Next', ''), _NEXT)}"

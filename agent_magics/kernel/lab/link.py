@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from agent_magics.engine.foreground.interrupt import interruptible
@@ -23,6 +24,12 @@ TARGET = "agent_magics"
 CONTROL = "agent_magics_message"
 
 Data = Mapping[str, Any]
+
+# What a page that was closed replies: to a request, and to a call of its tool.
+_CLOSED: Data = {
+    "refused": "its page was closed",
+    "items": [{"type": "input_text", "text": "The page that offers this was closed."}],
+}
 
 # Ended cells whose outputs are kept for pages that were away.
 MOST_KEPT = 20
@@ -123,8 +130,8 @@ class LabLink:
         self._kernel = kernel
         self._pages: dict[str, Page] = {}
         self._questions: dict[str, Callable[[Data], Any]] = {}
-        self._wishes: dict[str, tuple[Page, Future[Data]]] = {}
-        self._calls: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
+        # What pages are to reply to, and what takes the reply.
+        self._asked: dict[str, tuple[Page, Callable[[Data], Any]]] = {}
         self.askers: dict[str, CellRef] = {}
         self.feet: dict[str, Foot] = {}
         self.on_watch: Callable[[], object] = bool
@@ -250,17 +257,8 @@ class LabLink:
                 receive = self._questions.get(which)
                 if receive is not None:
                     receive(content)
-            case _:
-                self._hear_reply(data)
-
-    def _hear_reply(self, data: Any) -> None:
-        """Hand over what a page replies to the kernel."""
-        match data:
-            case {"type": "reply", "id": str(which)} if which in self._wishes:
-                _, answer = self._wishes.pop(which)
-                _hand_over(answer, data)
-            case {"type": "result", "call_id": str(which)} if which in self._calls:
-                _, finish = self._calls.pop(which)
+            case {"type": "reply", "id": str(which)} | {"type": "result", "call_id": str(which)}:
+                _, finish = self._asked.pop(which, (page, bool))
                 finish(data)
 
     def _learn(self, page: Page, data: Data) -> None:
@@ -313,12 +311,9 @@ class LabLink:
             comm = self._kernel.comm_manager.comms.get(page.comm_id)
             if comm is not None:  # a page known by the control channel alone has none
                 self._kernel.comm_manager.unregister_comm(comm)
-        for which, (asked_page, answer) in tuple(self._wishes.items()):
-            if asked_page is page and self._wishes.pop(which, None) is not None:
-                _hand_over(answer, {"refused": "its page was closed"})
-        for which, (asked_page, finish) in tuple(self._calls.items()):
-            if asked_page is page and self._calls.pop(which, None) is not None:
-                finish({"items": [_text("The page that offers this was closed.")]})
+        for which, (asked_page, finish) in tuple(self._asked.items()):
+            if asked_page is page and self._asked.pop(which, None) is not None:
+                finish(_CLOSED)
 
     # -- what is asked of them --------------------------------------------------------------------
 
@@ -333,7 +328,7 @@ class LabLink:
         """Send a request to a page about its notebook; the future gets the reply unchecked."""
         answer: Future[Data] = Future()
         which = uuid.uuid4().hex
-        self._wishes[which] = page, answer
+        self._asked[which] = page, partial(_hand_over, answer)
         page.say("wish", id=which, op=op, asker=asker.cell, **fields)
         return answer
 
@@ -345,7 +340,7 @@ class LabLink:
         if not offering:
             return False
         page = next((page for page in offering if page.client == client), offering[-1])
-        self._calls[call_id] = page, finish
+        self._asked[call_id] = page, finish
         page.say("call", call_id=call_id, name=name, arguments=dict(arguments))
         return True
 
@@ -372,7 +367,3 @@ def _tools_of(data: Data) -> Sequence[Data]:
     tools = data.get("tools")
     tools = tools if isinstance(tools, list) else []
     return [tool for tool in tools if isinstance(tool, dict) and "name" in tool]
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "input_text", "text": text}

@@ -4,8 +4,6 @@ Nothing of it is saved: a page asks for each block of changes that it draws, by 
 cell, so a kernel that did not run the cell has no answer and the page shows no buttons.
 """
 
-from pathlib import Path
-
 from agent_magics.app import Agent
 from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.files.paths import shown_path
@@ -52,7 +50,7 @@ def _act(agent: Agent, review: TurnReview, question: Data) -> str:
             return review.revert(number)
         case {"act": "undo"} if review.is_last:
             way = agent.undo()
-            changed = [shown_path(Path(e.change.path), agent.config.cwd) for e in way.obstacles]
+            changed = [shown_path(e.change.path, agent.config.cwd) for e in way.obstacles]
             if changed:
                 return (
                     f"Nothing was undone, since you have changed {', '.join(changed[:5])}. "

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent_magics.dispatch.results.values import bases_of, made_by, safe_repr
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Json
 from agent_magics.render.blocks.frames import TABLE
 
@@ -121,7 +122,7 @@ def _cell(value: Any) -> Json:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return brief(text, _LONGEST)
 
 
 def _within_bytes(rows: Iterator[tuple[Json, ...]]) -> Iterator[Json]:

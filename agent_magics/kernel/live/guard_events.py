@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below
 from agent_magics.files.paths import write_kind
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 
@@ -101,7 +102,10 @@ class Rails:
             return self._opened(*args[:3])
         if event in _SPAWNS:
             program = _SPAWNS[event](args)
-            return Hit("spawn", f"starts {_cut(program)}" if program else "starts a process")
+            return Hit(
+                "spawn",
+                f"starts {brief_line(program, _LONGEST)}" if program else "starts a process",
+            )
         if event in _CONNECTS:
             # What is sent on a connection that stands has no address of its own.
             return None if args[1] is None else Hit("connect", f"connects to {_address(args[1])}")
@@ -142,7 +146,7 @@ class Rails:
             if f"{real_path(folder)}/{name}" == real:
                 self._plain.add(folder)
             return None
-        return Hit("write", f"{verb} {_cut(path)} ({why})")
+        return Hit("write", f"{verb} {brief_line(path, _LONGEST)} ({why})")
 
     def _is_plain(self, path: str) -> bool:
         """Return whether a path is in the same folder as a file judged before (a fast path)."""
@@ -188,10 +192,6 @@ def _free_places() -> tuple[str, ...]:
 
 def _address(address: Any) -> str:
     if isinstance(address, tuple) and len(address) >= 2:
-        return _cut(f"{address[0]}:{address[1]}")
-    return _cut(os.fsdecode(address) if isinstance(address, (str, bytes)) else str(address))
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+        return brief_line(f"{address[0]}:{address[1]}", _LONGEST)
+    text = os.fsdecode(address) if isinstance(address, (str, bytes)) else str(address)
+    return brief_line(text, _LONGEST)

@@ -26,11 +26,9 @@ class Saved(Protocol):
 
     def is_changed(self) -> bool:
         """Return whether the value has changed since."""
-        ...
 
     def put_back(self) -> Any:
         """Restore the saved state; return the same object where that is possible."""
-        ...
 
 
 class Purse:

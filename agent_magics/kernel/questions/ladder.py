@@ -51,51 +51,36 @@ NO_STDIN_FORM = (
 )
 NO_STDIN_QUESTION = "nobody can be asked in this run (it allows no input)"
 
-_KEYS = {
-    "y": "approve",
-    "yes": "approve",
-    "c": "approve_for_cell",
-    "cell": "approve_for_cell",
-    "a": "approve_for_session",
-    "always": "approve_for_session",
-    "session": "approve_for_session",
-    "p": "approve_for_project",
-    "project": "approve_for_project",
-    "k": "approve_kind_for_cell",
-    "kind": "approve_kind_for_cell",
-    "w": "approve_kind_for_session",
-    "x": "approve_for_project_exact",
-    "exact": "approve_for_project_exact",
-    "e": "edit",
-    "edit": "edit",
-    "n": "deny",
-    "no": "deny",
-    "s": "abort",
-    "stop": "abort",
+# For each decision: its button, how a console shows it, and what may be typed there.
+_CHOICES = {
+    "approve": ("Approve", "[y]es", "y yes"),
+    "approve_for_cell": ("Always in this cell", "[c]ell", "c cell"),
+    "approve_for_session": (
+        "Always for this session",
+        "[a]lways in this session",
+        "a always session",
+    ),
+    "approve_kind_for_cell": (
+        "All such in this cell",
+        "all of this [k]ind in this cell",
+        "k kind",
+    ),
+    "approve_kind_for_session": (
+        "All such for this session",
+        "all such in the [w]hole session",
+        "w",
+    ),
+    "approve_for_project": ("Always for this project", "[p]roject", "p project"),
+    "approve_for_project_exact": (
+        "Always exactly this, for this project",
+        "e[x]actly this in the project",
+        "x exact",
+    ),
+    "edit": ("", "[e]dit", "e edit"),  # a widget has a field for it
+    "deny": ("Deny", "[n]o and why", "n no"),
+    "abort": ("Stop", "[s]top", "s stop"),
 }
-_LABELS = {
-    "approve": "Approve",
-    "approve_for_cell": "Always in this cell",
-    "approve_for_session": "Always for this session",
-    "approve_kind_for_cell": "All such in this cell",
-    "approve_kind_for_session": "All such for this session",
-    "approve_for_project": "Always for this project",
-    "approve_for_project_exact": "Always exactly this, for this project",
-    "deny": "Deny",
-    "abort": "Stop",
-}
-_WORDS = {
-    "approve": "[y]es",
-    "approve_for_cell": "[c]ell",
-    "approve_for_session": "[a]lways in this session",
-    "approve_kind_for_cell": "all of this [k]ind in this cell",
-    "approve_kind_for_session": "all such in the [w]hole session",
-    "approve_for_project": "[p]roject",
-    "approve_for_project_exact": "e[x]actly this in the project",
-    "edit": "[e]dit",
-    "deny": "[n]o and why",
-    "abort": "[s]top",
-}
+_KEYS = {key: decision for decision, (_, _, keys) in _CHOICES.items() for key in keys.split()}
 # What a console shows of one question, and the most that can be typed in anew.
 _LONGEST_SHOWN, _LONGEST_EDITED = 20_000, 2_000
 
@@ -296,7 +281,7 @@ def choices_of(question: Question) -> list[dict[str, str]]:
             "label": labels.get(decision, label),
             "covers": covers.get(decision, ""),
         }
-        for decision, label in _LABELS.items()
+        for decision, (label, _, _) in _CHOICES.items()
         if decision in _offered(question)
     ]
 
@@ -319,7 +304,9 @@ def type_in(question: Question) -> Answer:
         return denied(question, "this kind of question cannot be asked here yet")
     _print_above(question_text(question))
     offered = (*_offered(question), *(["edit"] if _can_be_typed(question.editable) else []))
-    words = [question.labels.get(key, shown) for key, shown in _WORDS.items() if key in offered]
+    words = [
+        question.labels.get(key, shown) for key, (_, shown, _) in _CHOICES.items() if key in offered
+    ]
     named = {label.lower(): key for key, label in question.labels.items()}
     prompt = f"{'' if named else 'Run it? '}{', '.join(words)}: "
     while True:
@@ -394,7 +381,7 @@ def question_text(question: ApprovalRequested) -> str:
     ]
     for scope in question.scopes:
         covers = show_shortened(question.covers.get(scope, ""), _LONGEST_EDITED)
-        lines.append(f"  {_LABELS[scope]}: {covers}")
+        lines.append(f"  {_CHOICES[scope][0]}: {covers}")
     return "\n".join(lines)
 
 

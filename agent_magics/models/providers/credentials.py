@@ -9,9 +9,8 @@ for it.
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import config_folder
 from agent_magics.files.plain_files import load_json, read_with_status
+from agent_magics.files.replacing import replace_file
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonMapping, JsonObject
@@ -291,19 +291,10 @@ def _write(hosts: Mapping[str, JsonMapping]) -> None:
     """
     path = _file()
     text = json.dumps({"version": 1, "hosts": hosts}, indent=1) + "\n"
-    fresh = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, fresh = tempfile.mkstemp(prefix=f".{NAME}-", dir=path.parent)  # mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(fresh).replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
-        if fresh:
-            with suppress(OSError):
-                Path(fresh).unlink()
         raise FatalError(
             f"Your keys could not be written to {path} ({_message_of(error)})."
         ) from None

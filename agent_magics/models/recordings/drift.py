@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from agent_magics.models.redaction import Hider
+from agent_magics.protocol.brief import brief
 
 # Patterns of text that differs from run to run, and their placeholders, applied in this order. None
 # matches next to braces, so that one replacement does not affect the next.
@@ -121,5 +122,4 @@ def _window(old: str | None, new: str | None) -> int:
 
 
 def _cut(line: str, begin: int) -> str:
-    line = f"…{line[begin:]}" if begin else line
-    return line if len(line) <= SHOWN_WIDTH else line[: SHOWN_WIDTH - 1] + "…"
+    return brief(f"…{line[begin:]}" if begin else line, SHOWN_WIDTH)

@@ -17,6 +17,7 @@ from typing import get_args
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.models.recordings.handwritten import read_reply, write_reply
 from agent_magics.models.wire_capture import HEADERS, Ending
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonMapping, JsonObject
 
@@ -277,8 +278,7 @@ def _is_list_of(value: object, kind: type) -> bool:
 
 def _shown(value: object) -> str:
     """Return a value of a file, shortened, for a message."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return brief(json.dumps(value, ensure_ascii=False), 80)
 
 
 # -- writing ------------------------------------------------------------------------------------

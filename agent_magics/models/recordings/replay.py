@@ -33,6 +33,7 @@ from agent_magics.models.wires.answer import read_answer
 from agent_magics.models.wires.chat.model import ChatWire
 from agent_magics.models.wires.remote import Wire
 from agent_magics.models.wires.responses.model import ResponsesWire
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
@@ -373,7 +374,7 @@ def _tool_of(output: ToolCallOutput, items: Sequence[Item]) -> str:
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:79] + "…")
+    return repr(brief(text, 80))
 
 
 def _where_they_differ(prompt: str, other: str) -> tuple[str, str]:

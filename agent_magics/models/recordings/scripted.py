@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agent_magics.models.base import ModelEvent, ModelRequest, TranscriptMaker
+from agent_magics.models.base import Encoded, ModelEvent, ModelRequest, TranscriptMaker
 from agent_magics.models.recordings.handwritten import arguments_text, write_reply
 from agent_magics.models.wire_capture import WireCapture
 from agent_magics.models.wires.responses.model import decode_stream
@@ -48,7 +48,7 @@ class SeenHistory:
         """The items that the request carried."""
         return self.items if self.shortened is None else self.shortened
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the sent items, encoded by the transcript of `maker`."""
         transcript = maker()
         for item in self.sent:

@@ -4,14 +4,14 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from agent_magics.files.plain_files import load_json
+from agent_magics.files.replacing import replace_file
 from agent_magics.models.recordings.format import (
     Exchange,
     Header,
@@ -114,8 +114,8 @@ def rewrite(
         after = [line for number, line in enumerate(lines[at:], at + 1) if number not in out]
         pieces = [*(line + b"\n" for line in before), *new, *(line + b"\n" for line in after), rest]
         if backup is not None:
-            _replace(backup, found, mode)
-        _replace(path, b"".join(pieces), mode)
+            replace_file(backup, found, mode)
+        replace_file(path, b"".join(pieces), mode)
     return len(out)
 
 
@@ -146,21 +146,6 @@ def _mended(content: bytes) -> bytes:
     except ValueError:
         return content[:begin]
     return content + b"\n"
-
-
-def _replace(path: Path, content: bytes, mode: int) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(handle, mode)
-            os.fsync(handle)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
 
 
 @contextmanager

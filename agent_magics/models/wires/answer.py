@@ -36,15 +36,12 @@ class AnswerDecoder(Protocol):
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Return the events in `data`."""
-        ...
 
     def close(self) -> list[ModelEvent]:
         """Return the events left at the end of the bytes."""
-        ...
 
     def unfinished(self) -> FatalError:
         """Return the error for bytes that ended before the answer did."""
-        ...
 
 
 async def read_answer(

@@ -84,11 +84,9 @@ class Wire(Protocol):
 
     def body(self, request: ModelRequest, address: str) -> bytes:
         """Encode the request's body for the server at `address`."""
-        ...
 
     def decoder(self, request: ModelRequest, address: str) -> AnswerDecoder:
         """Return a decoder for the answer to `request`."""
-        ...
 
 
 class RemoteModel:
@@ -195,6 +193,28 @@ class RemoteModel:
 
     async def _post(self, wire: Wire, request: ModelRequest) -> AsyncGenerator[bytes, None]:
         """Post the request and yield the answer's bytes as they arrive."""
+        capture = request.capture or WireCapture()
+        response = await self._answer_to(wire, request, capture)
+        answer, address = response.http_response, self._access.address
+        try:
+            self._check_wire(wire, address, answer.headers)
+            capture.begin(wire.name, answer.status_code, answer.headers)
+            check_encoding(answer.headers)
+            async for chunk in answer.aiter_bytes():
+                capture.feed(chunk)
+                yield chunk
+        except timeout_errors():
+            capture.end("silent")
+            raise silent(address, self._timeout) from None
+        except transport_errors() as error:
+            capture.end("cut")
+            reason = brief(str(error)) or type(error).__name__
+            raise cut_short(f"the connection to {address} broke: {reason}") from None
+        finally:
+            await response.close()
+
+    async def _answer_to(self, wire: Wire, request: ModelRequest, capture: WireCapture) -> Any:
+        """Post the request and return the response, of which the headers have arrived."""
         key, address = await self._access.key(), self._access.address
         # Imported in a thread, since the loop serves running commands and questions meanwhile; also
         # if another thread has begun the import.
@@ -202,12 +222,11 @@ class RemoteModel:
         openai = loaded_openai()
         if openai is None:
             openai = await loop.run_in_executor(None, load_openai)
-        capture = request.capture or WireCapture()
         try:
             # The client's time-outs are per read; this one also ends headers that arrive byte by
             # byte.
             async with asyncio.timeout(self._timeout + CONNECT_TIMEOUT):
-                response = await self._client(openai, key, address).post(
+                return await self._client(openai, key, address).post(
                     wire.path,
                     cast_to=object,
                     content=wire.body(request, address),
@@ -225,24 +244,6 @@ class RemoteModel:
             if isinstance(error, openai.APIStatusError):
                 self._check_wire(wire, address, error.response.headers)
             raise self._explain(openai, error, wire, request) from None
-        try:
-            self._check_wire(wire, address, response.http_response.headers)
-            capture.begin(
-                wire.name, response.http_response.status_code, response.http_response.headers
-            )
-            check_encoding(response.http_response.headers)
-            async for chunk in response.http_response.aiter_bytes():
-                capture.feed(chunk)
-                yield chunk
-        except timeout_errors():
-            capture.end("silent")
-            raise silent(address, self._timeout) from None
-        except transport_errors() as error:
-            capture.end("cut")
-            reason = brief(str(error)) or type(error).__name__
-            raise cut_short(f"the connection to {address} broke: {reason}") from None
-        finally:
-            await response.close()
 
     def _check_wire(self, wire: Wire, address: str, headers: Mapping[str, str]) -> None:
         """Reject a wire API that was only tried if the server is known to have a better one.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.blocks.display import VERSION
 
@@ -97,5 +98,5 @@ def _counted(calls: Iterable[JsonMapping]) -> str:
 def _noun(name: str) -> tuple[str, str]:
     if name in _NOUNS:
         return _NOUNS[name]
-    shown = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    shown = brief(name, _LONGEST_NAME)
     return f"call of {shown}", f"calls of {shown}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agent_magics.engine.cost import cost_of
 from agent_magics.models.base import (
+    Encoded,
     Finish,
     ItemDone,
     ModelEvent,
@@ -40,7 +41,7 @@ class Messages:
         """The items that the request carries: all."""
         return self.items
 
-    def encoded(self, maker: TranscriptMaker) -> bytes:
+    def encoded(self, maker: TranscriptMaker) -> Encoded:
         """Return the items, encoded by the transcript of `maker`."""
         transcript = maker()
         for item in self.items:

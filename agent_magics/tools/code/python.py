@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, Literal
 
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext, status_of
-from agent_magics.dispatch.handlers.function import CLEAN_UP_LIMIT
+from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.results.stored import is_handle
-from agent_magics.dispatch.stages.attempt import limited
+from agent_magics.dispatch.stages.attempt import CLEAN_UP_LIMIT, limited, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.dispatch.tool import tool
 from agent_magics.dispatch.turn.live import LiveResult
@@ -181,24 +180,10 @@ async def _run_scratch(
         )
     if ctx.turn.live_kernel is not None:
         ctx.turn.live_kernel.keep_code(code, ctx.session_id, names)
-    run = POOL.submit(run_in_scratch, code, values, timeout_ms / 1000, ctx)
-    running: asyncio.Future[LiveResult] = asyncio.wrap_future(run)
-    try:
-        result = await asyncio.shield(running)
-    except asyncio.CancelledError:
-        status_of(ctx).cancel()
-        running.add_done_callback(_forget)
-        await asyncio.wait([running], timeout=CLEAN_UP_LIMIT)
-        raise
+    result = await run_off_loop(ctx, run_in_scratch, code, values, timeout_ms / 1000, ctx)
     if "\nNameError: " in result.error:
         return replace(result, notes=(*result.notes, _NO_VARIABLES))
     return result
-
-
-def _forget(running: "asyncio.Future[LiveResult]") -> None:
-    """Retrieve the exception of an abandoned future, so that asyncio logs no warning."""
-    if not running.cancelled():
-        running.exception()
 
 
 def _value_named(ctx: ToolContext, name: str) -> Any:

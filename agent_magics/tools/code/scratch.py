@@ -56,7 +56,7 @@ def run_in_scratch(
         process, note = kept.process, ""
         if process is not None and not process.process.ended:
             if not process.is_confined_as(confinement):
-                process.kill()
+                process.process.end("kill")
                 note = "the sandbox's settings have changed"
         elif process is not None:
             note = "the one before has ended"

@@ -47,7 +47,6 @@ _PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 _START_LIMIT = 60.0  # seconds until IPython is there, on a machine that is busy
 _GRACE = 2.0  # seconds code has to end after an interrupt; at the end of a turn, less
 _SHORT_GRACE = 0.3
-_KILL_LIMIT = 5.0
 _TICK = 0.05
 _READ_SIZE = 1 << 20
 _LENGTH = struct.Struct("!I")
@@ -193,7 +192,7 @@ class ScratchProcess:
                 self._write([request, *values.values()], ctx)
                 error = self._collect(answer, timeout, ctx)
         except _Died as died:
-            self.kill()
+            self.process.end("kill")
             raise RespondToModel(f"{answer.text}\n{died}".lstrip()) from None
         return self._result(answer, error, ctx)
 
@@ -293,12 +292,6 @@ class ScratchProcess:
         return messages
 
     # -- its end -----------------------------------------------------------------------------------
-
-    def kill(self) -> None:
-        """Kill it with all processes that it started, and wait for that."""
-        self.process.kill("kill")
-        if not self.process.wait(_KILL_LIMIT):
-            self.process.give_up()
 
     def _last_words(self) -> str:
         process = self.process

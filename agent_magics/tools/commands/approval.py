@@ -92,11 +92,6 @@ def requested_rights(permissions: Permissions) -> Rights:
     )
 
 
-def sandbox_tier() -> int:
-    """Return how strictly commands can be confined on this machine; 0 means not at all."""
-    return current_tier()
-
-
 def assess_command(
     command: Sequence[str],
     cwd: Path,
@@ -143,7 +138,7 @@ def _forbidden_reads(command: Sequence[str], cwd: Path, ctx: ToolContext) -> Ite
     judge = judge_of(ctx)
     for path in dict.fromkeys((*named, *ctx.reads)):
         if judge.is_withheld(path):
-            yield Action(ActionKind.READ, shown_path(Path(path), ctx.cwd), subject=path)
+            yield Action(ActionKind.READ, shown_path(path, ctx.cwd), subject=path)
 
 
 def _check_length(command: Sequence[str]) -> None:
@@ -178,7 +173,7 @@ class _Assessment:
         self._ctx = ctx
         self._prefix_rule = prefix_rule
         self._is_free = ctx.config.sandbox is SandboxPolicy.DANGER_FULL_ACCESS
-        self._confined = not self._is_free and sandbox_tier() >= 1
+        self._confined = not self._is_free and current_tier() >= 1
         self._denied = _denied_from(cwd, judge_of(ctx))
         self._found_outside: dict[str, bool] = {}
         verdict = self._classify(self._command)

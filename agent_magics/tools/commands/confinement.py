@@ -38,17 +38,14 @@ class Outcome(Protocol):
     @property
     def exit_code(self) -> int | None:
         """The exit code as a shell reports it; None where a signal killed the command."""
-        ...
 
     @property
     def output(self) -> str:
         """The text of both output streams."""
-        ...
 
     @property
     def refused(self) -> tuple[str, ...]:
         """The system calls that the supervisor refused, such as "connect 10.0.0.1:22"."""
-        ...
 
 
 def confinement_for(

@@ -44,7 +44,6 @@ MOST_BUDGETS = 4  # of these, `max_output_tokens` may ask for one result
 LIVE_BURST = 256 * 1024
 LIVE_RATE = 4 * 1024
 LIVE_MESSAGE = 64 * 1024
-_KILL_LIMIT = 5.0  # seconds a killed command may take to be gone
 _READ_SIZE = 1 << 20
 
 
@@ -95,13 +94,9 @@ class RunningCommand:
         """
         ended = self.process.wait(seconds, self._ctx.cancelled)
         if not ended and self._ctx.cancelled.is_set():
-            self.kill("cancel")
+            self.process.end("cancel")
             return True
         return ended
-
-    def kill(self, reason: str) -> None:
-        """Kill it with all processes that it started, and wait for that."""
-        kill(self.process, reason)
 
     def finish(self, timeout: float = 0.0) -> "CommandReport":
         """Return the report on a command that has ended within its call.
@@ -124,7 +119,7 @@ class RunningCommand:
 
     def abandon(self) -> None:
         """Kill the command because of an error on our side."""
-        self.kill("cancel")
+        self.process.end("cancel")
         self._feed.end()
         self._protected.finish()
 
@@ -193,13 +188,6 @@ def start_confined(
         protected.finish()
         raise
     return RunningCommand(ctx, process, kept, confinement, protected, cwd)
-
-
-def kill(process: Process, reason: str) -> None:
-    """Kill a process with all that it has started, and wait for that."""
-    process.kill(reason)
-    if not process.wait(_KILL_LIMIT):
-        process.give_up()
 
 
 # -- what people see while it runs -----------------------------------------------------------------

@@ -21,7 +21,6 @@ from agent_magics.tools.commands.run import (
     Permissions,
     RunningCommand,
     budget_of,
-    kill,
     own_processes,
     processes_of,
     start_confined,
@@ -54,13 +53,9 @@ _reading = threading.Lock()
 
 def assess_exec_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     """Return the approval actions of a call of `exec_command`."""
-    return assess_argv(_argv(arguments, ctx), arguments, ctx)
-
-
-def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
-    env = os.environ if ctx is None else ctx.env
     login = arguments.get("login", False)
-    return shell_argv(arguments["cmd"], arguments.get("shell"), login, env)
+    argv = shell_argv(arguments["cmd"], login, ctx, arguments.get("shell"))
+    return assess_argv(argv, arguments, ctx)
 
 
 @tool(
@@ -104,7 +99,7 @@ def exec_command(
     """
     if timeout_ms is not None:
         check_timeout(timeout_ms)
-    argv = _argv({"cmd": cmd, "shell": shell, "login": login}, ctx)
+    argv = shell_argv(cmd, login, ctx, shell)
     patch = find_patch(argv, workdir, os.environ if ctx is None else ctx.env)
     if patch is not None:
         return apply_found(patch, ctx)
@@ -138,7 +133,7 @@ def _run(
                 if result.running:
                     return _go_on(ctx, command, result, position, deadline)
             else:
-                command.kill("time")
+                command.process.end("time")
         ctx.processes.drop(session.id)
         return command.finish(deadline or 0.0)
     except BaseException:
@@ -189,11 +184,11 @@ def _run_by_hand(
     try:
         ended = session.process.wait(wait if deadline is None else min(wait, deadline))
     except BaseException:
-        kill(session.process, "cancel")
+        session.process.end("cancel")
         manager.drop(session.id)
         raise
     if not ended and deadline is not None and deadline <= wait:
-        kill(session.process, "time")
+        session.process.end("time")
         ended = True
     if not ended:
         _set_deadline(session, deadline)
@@ -319,7 +314,7 @@ def kill_session(
     session = processes_of(ctx).get(session_id)
     if session.ended and session.is_reported:
         raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")
-    kill(session.process, "kill")
+    session.process.end("kill")
     result = _collect_new(session)
     if ctx is None:
         return result

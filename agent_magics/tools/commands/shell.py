@@ -53,7 +53,8 @@ def assess_shell(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]
 
 def assess_shell_command(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
     """Return the approval actions of a call of `shell_command`."""
-    return assess_argv(_argv(arguments, ctx), arguments, ctx)
+    argv = shell_argv(arguments["command"], arguments.get("login", False), ctx)
+    return assess_argv(argv, arguments, ctx)
 
 
 def assess_argv(
@@ -138,7 +139,7 @@ def shell_command(
         sandbox_permissions: more only where the command needs it.
         justification: why more: a sentence for the person.
     """
-    argv = _argv({"command": command, "login": login}, ctx)
+    argv = shell_argv(command, login, ctx)
     return _run(argv, workdir, timeout_ms, sandbox_permissions, ctx)
 
 
@@ -178,7 +179,7 @@ def _run(
     command = start_confined(ctx, argv, cwd, permissions)
     try:
         if not command.wait(timeout):
-            command.kill("time")
+            command.process.end("time")
     except BaseException:
         command.abandon()
         raise
@@ -189,22 +190,22 @@ def _run(
 
 
 def shell_argv(
-    script: str, shell_name: str | None, login: bool, env: Mapping[str, str]
+    script: str, login: bool, ctx: ToolContext | None, shell_name: str | None = None
 ) -> list[str]:
     """Return the argument list that runs `script` in a shell.
 
     Args:
         script: the shell script.
-        shell_name: the shell's name or path; None means bash, else sh.
         login: whether it is a login shell.
-        env: environment variables, for PATH.
+        ctx: the call, whose PATH is searched; None for one by hand.
+        shell_name: the shell's name or path; None means bash, else sh.
 
     Raises:
         RespondToModel: there is no such shell, or the script is empty.
     """
     if not script.strip():
         raise RespondToModel("The command is empty; pass the script to run.")
-    search = env.get("PATH")
+    search = (os.environ if ctx is None else ctx.env).get("PATH")
     name = shell_name or next((s for s in _SHELLS if shutil.which(s, path=search)), "sh")
     is_known = os.path.basename(name) in _SHELLS
     if shell_name and not (is_known and shutil.which(name, path=search)):
@@ -213,11 +214,6 @@ def shell_argv(
             f"There is no shell {shell_name!r} here; there are: {', '.join(there)}."
         )
     return [name, "-lc" if login else "-c", script]
-
-
-def _argv(arguments: Mapping[str, Any], ctx: ToolContext | None) -> list[str]:
-    env = os.environ if ctx is None else ctx.env
-    return shell_argv(arguments["command"], None, arguments.get("login", False), env)
 
 
 def check_timeout(timeout_ms: int) -> None:

@@ -7,7 +7,7 @@ of the same answer, so the opened file is judged again.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.results.stored import is_handle
+from agent_magics.files.folders import ALL_RIGHTS, Rights
 from agent_magics.files.paths import (
     is_denied_read,
     is_second_name,
@@ -70,42 +71,18 @@ def judge_of(ctx: ToolContext | None) -> ReadJudge:
     return ReadJudge() if ctx is None else ReadJudge(ctx.turn.read_rules(), ctx.config.roots)
 
 
-Judge = Callable[[str], str]
-Withheld = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """The start and the filters of a walk over files.
-
-    Attributes:
-        path: the start, absolute and without symlinks.
-        shown: its name for messages.
-        judge: returns why a path may not be read, or ""; None where all may.
-        is_withheld: returns whether a name is hidden; None where none is.
-        is_cancelled: returns whether the call was interrupted.
-    """
-
-    path: Path
-    shown: str
-    judge: Judge | None
-    is_withheld: Withheld | None
-    is_cancelled: Callable[[], bool]
-
-
-def begin_walk(path: str, ctx: ToolContext | None) -> Walk:
-    """Return the walk of a call, starting at a path argument.
+def begin_walk(path: str, ctx: ToolContext | None) -> tuple[Path, str, Rights]:
+    """Return where the walk of a call begins, its name for messages, and what the call may see.
 
     Raises:
         RespondToModel: the path may not be read.
     """
     resolved, shown = place(path, ctx)
-    filters = _walk_judge(ctx, refuse_unasked(resolved, shown, ctx))
-    return Walk(resolved, shown, *filters, cancel_check(ctx))
+    return resolved, shown, _rights(ctx, refuse_unasked(resolved, shown, ctx))
 
 
-def _walk_judge(ctx: ToolContext | None, approved: str) -> tuple[Judge | None, Withheld | None]:
-    """Return how a walk over a folder filters it: (reason not to read, whether to hide a name).
+def _rights(ctx: ToolContext | None, approved: str) -> Rights:
+    """Return what a walk over a folder may see.
 
     Args:
         ctx: the call; None for one by hand, which sees everything.
@@ -113,13 +90,19 @@ def _walk_judge(ctx: ToolContext | None, approved: str) -> tuple[Judge | None, W
             then read, but for those that a rule forbids.
     """
     if ctx is None:
-        return None, None
-    judge = judge_of(ctx)
-    is_withheld = judge.is_withheld if judge.rules.rules else None
+        return ALL_RIGHTS
+    rules = judge_of(ctx)
+    is_withheld = rules.is_withheld if rules.rules.rules else None
     denied = read_judge()
-    if approved:  # what a rule asks about holds no keys for that
-        return (denied if approved in _RULED.values() else None), is_withheld
-    return (lambda path: judge.ruled(path) or denied(path)), is_withheld
+
+    def judge(path: str) -> str:
+        return rules.ruled(path) or denied(path)
+
+    if not approved:
+        return Rights(judge, is_withheld, ctx.cancelled.is_set)
+    # What a rule asks about holds no keys for that.
+    kept = denied if approved in _RULED.values() else None
+    return Rights(kept, is_withheld, ctx.cancelled.is_set)
 
 
 def assess_read(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:
@@ -184,11 +167,6 @@ def refuse_unasked(
             "Call again, so that the person can be asked."
         )
     return reason
-
-
-def cancel_check(ctx: ToolContext | None) -> Callable[[], bool]:
-    """Return a function that returns whether the call was interrupted."""
-    return (lambda: False) if ctx is None else ctx.cancelled.is_set
 
 
 def require_at_least(minimum: int, **values: int | None) -> None:

@@ -58,21 +58,19 @@ def list_dir(
     """
     guard = OutputGuard(detail_level, offset, limit)
     require_at_least(1, max_depth=max_depth)
-    walk = begin_walk(path, ctx)
+    start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
-        walk.path,
-        walk.shown,
+        start,
+        shown,
         depth=None if recursive and max_depth is None else max_depth or 1,
         pattern=pattern,
         sort=sort,
         include_hidden=include_hidden,
         offset=guard.offset,
         limit=guard.most_items,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
-        is_cancelled=walk.is_cancelled,
+        rights=rights,
     )
-    return Entries(listing, walk.shown, guard, with_times=guard.focused or sort == "mtime")
+    return Entries(listing, shown, guard, with_times=guard.focused or sort == "mtime")
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -97,19 +95,17 @@ def glob(
     guard = OutputGuard(limit=limit)
     if not pattern:
         raise RespondToModel("The pattern is empty; give one such as *.py or src/**/*.ts.")
-    walk = begin_walk(path, ctx)
+    start, shown, rights = begin_walk(path, ctx)
     listing = list_folder(
-        walk.path,
-        walk.shown,
+        start,
+        shown,
         depth=None,
         pattern=pattern,
         kinds=("file", "link"),
         limit=guard.most_files,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
-        is_cancelled=walk.is_cancelled,
+        rights=rights,
     )
-    return FoundFiles(listing, walk.shown, guard, pattern)
+    return FoundFiles(listing, shown, guard, pattern)
 
 
 class Entries(Readable, list[Entry]):

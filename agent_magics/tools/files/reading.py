@@ -16,7 +16,6 @@ from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     assess_read,
-    cancel_check,
     count_fitting,
     judge_of,
     number_of,
@@ -86,7 +85,7 @@ def read_file(
             view = view_notebook(descriptor, shown, first, count)
         if view is not None:
             return view
-        cancelled = cancel_check(ctx)
+        cancelled = (lambda: False) if ctx is None else ctx.cancelled.is_set
         window = files.read_window(descriptor, shown, first, count, offset_bytes, cancelled)
         return FilePage(window, shown, from_byte=offset_bytes is not None)
     finally:

@@ -66,12 +66,12 @@ def grep_files(
     most = MAX_RESULTS if max_results is None else max_results
     guard = OutputGuard(max_results=most, max_files=most)
     require_at_least(0, context=context)
-    walk = begin_walk(path, ctx)
-    if not walk.path.is_dir():
-        os.close(files.open_regular(walk.path, walk.shown, walk.is_withheld))
+    start, shown, rights = begin_walk(path, ctx)
+    if not start.is_dir():
+        os.close(files.open_regular(start, shown, rights.is_withheld))
     with_lines = output_mode == "content"
     found = search.search(
-        walk.path,
+        start,
         pattern,
         cwd=Path.cwd() if ctx is None else ctx.cwd,
         file_pattern=file_pattern,
@@ -79,14 +79,12 @@ def grep_files(
         max_results=guard.most_items if with_lines else 0,
         max_files=0 if with_lines else guard.most_files,
         context=min(context, _MOST_CONTEXT) if with_lines else 0,
-        judge=walk.judge,
-        is_withheld=walk.is_withheld,
+        rights=rights,
         roots=() if ctx is None else ctx.config.roots,
-        is_cancelled=walk.is_cancelled,
     )
     if with_lines:
-        return Matches(found, pattern, walk.shown)
-    return MatchingFiles(found, pattern, walk.shown, with_counts=output_mode == "count")
+        return Matches(found, pattern, shown)
+    return MatchingFiles(found, pattern, shown, with_counts=output_mode == "count")
 
 
 class _SearchReport(Readable):

@@ -18,6 +18,7 @@ from typing import Any
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.lines import count_lines
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.files.access import FOR_NOTES, count_fitting, number_of
@@ -264,4 +265,4 @@ def _head_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator
 def _one_line(cell: str) -> str:
     """Return a cell's text on one line, shortened."""
     text = " ".join(cell.split()) if not cell.isprintable() else cell
-    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"
+    return brief(text, _CELL_CHARACTERS)

@@ -20,7 +20,6 @@ from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import (
     Readable,
-    Walk,
     begin_walk,
     judge_of,
     place,
@@ -143,11 +142,11 @@ def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
 def read_results(paths: Iterable[Path], ctx: ToolContext | None) -> dict[Path, SourceFile | None]:
     """Read each of several files once, as `_read_result` does, and as fast as a search reads."""
     wanted, cwd = sorted(set(paths)), folder_of(ctx)
-    walk = begin_walk(".", ctx)
-    plain = [os.path.split(path) for path in wanted if not (walk.judge and walk.judge(str(path)))]
+    files = _files_of(".", ctx, can_parse)
+    judge = files.rights.judge
+    plain = [os.path.split(path) for path in wanted if not (judge and judge(str(path)))]
     batches = (plain[n : n + _MOST_AT_ONCE] for n in range(0, len(plain), _MOST_AT_ONCE))
-    read = _read_all(_files_of(walk, ctx, can_parse), batches, cwd)
-    found = {each.path: each for each in read}
+    found = {each.path: each for each in _read_all(files, batches, cwd)}
     return {path: found.get(path) or _read_result(path, ctx) for path in wanted}
 
 
@@ -164,7 +163,7 @@ def scan(
     Raises:
         RespondToModel: the folder may not be read, or the call was interrupted.
     """
-    files = _files_of(begin_walk(path, ctx), ctx, accepts)
+    files = _files_of(path, ctx, accepts)
     yield from _read_all(files, files.batches(), folder_of(ctx), needle.encode())
 
 
@@ -175,7 +174,7 @@ def _read_all(
     for batch in batches:
         with files.opened(batch) as opened:
             for descriptor, name in opened.items():
-                if files.is_cancelled():
+                if files.rights.is_cancelled():
                     raise RespondToModel("The search for symbols was interrupted.")
                 data = os.read(descriptor, _MOST_BYTES + 1)
                 if sought in data and len(data) <= _MOST_BYTES:
@@ -185,13 +184,12 @@ def _read_all(
                         yield SourceFile(path, shown_path(path, cwd), text)
 
 
-def _files_of(walk: Walk, ctx: ToolContext | None, accepts: Callable[[str], bool]) -> SearchedFiles:
+def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]) -> SearchedFiles:
+    root, _, rights = begin_walk(path, ctx)
     return SearchedFiles(
-        walk.path,
+        root,
         accepts,
-        walk.judge,
-        walk.is_withheld,
-        walk.is_cancelled,
+        rights,
         time.monotonic() + _SECONDS,
         () if ctx is None else ctx.config.roots,
     )

@@ -1,9 +1,10 @@
 """Sub-agents of a conversation that is resumed: ended ones are known, stopped ones can go on."""
 
 import shutil
+from types import SimpleNamespace
 
 from agent_magics import Agent, Call, conversations, tool
-from agent_magics.kernel.commands.conversations.sub_agents import sub_agents_text
+from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.records.places import rollout_folder
@@ -143,7 +144,7 @@ def test_one_of_an_earlier_kernel_that_cannot_go_on_hides_no_other(tmp_path, mon
 def test_the_person_sees_those_of_an_earlier_kernel(tmp_path, monkeypatch):
     conversation = killed(tmp_path, monkeypatch)
     with Agent.resume(conversation, TreeModel(), ["coding"]) as agent:
-        text = sub_agents_text(agent, [])
+        text = show_sub_agents(SimpleNamespace(agent_named=lambda: agent), [])
         helpers = [*_helpers(agent)]
     assert "explore-1" in text and "stopped (its kernel has ended)" in text
     assert "0 at work, 4 at a time; 1 started of" in text

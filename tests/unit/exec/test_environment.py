@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent_magics.exec.command import run_command
 from agent_magics.exec.environment import command_environment, confined_environment
+from agent_magics.exec.processes import ProcessManager
 
 
 def test_keys_and_unknown_names_do_not_pass():
@@ -89,5 +90,6 @@ def test_a_real_command_does_not_see_a_key(tmp_path, monkeypatch):
         cwd=tmp_path,
         env=command_environment(os.environ),
         timeout=20,
+        manager=ProcessManager(),
     )
     assert "PATH" in result.stdout and "canary" not in result.output

@@ -297,12 +297,14 @@ def test_an_interpreter_that_ends_is_quiet_and_leaves_nobody():
 import os, threading
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.command import run_command
+from agent_magics.exec.processes import ProcessManager
 launcher = shared_launcher()
 flood = launcher.spawn(["yes"], cwd="/", env=os.environ)
 stubborn = "trap '' TERM; while :; do sleep 1; done"
 idle = launcher.spawn(["sh", "-c", stubborn], cwd="/", env=os.environ)
 thread = threading.Thread(daemon=True, target=run_command, args=(["sleep", "600"],),
-                          kwargs={"cwd": "/", "env": os.environ, "timeout": 600})
+                          kwargs={"cwd": "/", "env": os.environ, "timeout": 600,
+                                  "manager": ProcessManager()})
 thread.start()
 flood.add_listener(lambda *said: None)
 print(launcher.pid, flood.pid, idle.pid)
@@ -334,12 +336,15 @@ import os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks with threads
 from agent_magics.exec.command import run_command
 from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.exec.processes import ProcessManager
 parents = shared_launcher()
 process = parents.spawn(["cat"], cwd="/", env=os.environ, stdin=True)
 pid = os.fork()
 if not pid:
     print(process.ended, process.lost, process.wait(0), sep="|")
-    print(run_command(["echo", "child"], cwd="/", env=os.environ, timeout=20).output, end="")
+    result = run_command(["echo", "child"], cwd="/", env=os.environ, timeout=20,
+                         manager=ProcessManager())
+    print(result.output, end="")
     print(shared_launcher() is not parents, shared_launcher().pid > 0, parents.pid)
     sys.exit()
 os.waitpid(pid, 0)

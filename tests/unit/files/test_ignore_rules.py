@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.files.folders import FolderWalk, list_folder
+from agent_magics.files.folders import ALL_RIGHTS, FolderWalk, list_folder
 from agent_magics.files.ignore_rules import parse_ignore_file
 
 NAMES = ["a", "b", "ab", "a b", "é", "abc", "a.c", "-", "]", "A", "[", "a*", "\\", "!a", "#a"]
@@ -55,7 +55,7 @@ def shown_by_git(root):
 
 
 def shown_by_us(root):
-    walk = FolderWalk(str(root), None, True, lambda: False, None)
+    walk = FolderWalk(str(root), None, True, ALL_RIGHTS)
     return {name for name, item in walk.entries() if item.kind == "file"}
 
 

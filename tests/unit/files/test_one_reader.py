@@ -24,10 +24,9 @@ REASONS = {
         "exec/protected/put_back.py file_history/states.py file_history/swaps.py patch/files.py"
     ),
     "only written": (
-        "config_files/toml_edit.py engine/channels/rollout.py file_history/git_objects.py "
-        "kernel/commands/live_code.py kernel/commands/serving.py kernel/lab/pasted_files.py "
-        "models/providers/credentials.py models/recordings/writing.py project/memory.py "
-        "rows/tables/folders.py"
+        "engine/channels/rollout.py file_history/git_objects.py files/replacing.py "
+        "kernel/commands/live_code.py kernel/lab/pasted_files.py models/recordings/writing.py "
+        "project/memory.py rows/tables/folders.py"
     ),
     "temporary files of this process": (
         "dispatch/results/stored.py exec/spool.py exec/temporary_files.py tools/commands/run.py"

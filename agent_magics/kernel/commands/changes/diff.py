@@ -8,7 +8,7 @@ from agent_magics.app import Agent
 from agent_magics.engine.file_changes.turn import diff_event
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.workspace import memories_of
-from agent_magics.kernel.cell.publishing import CellPublisher, publish_text
+from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
@@ -23,7 +23,7 @@ _USAGE = (
 )
 
 
-def show_diff(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def show_diff(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show what a turn changed in files: the last, ``N`` back, ``all``; ``list`` lists turns."""
     agent, words = chosen_agent(notebook, arguments)
     if len(words) > 1:
@@ -33,12 +33,12 @@ def show_diff(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     if not turns:
         raise FatalError("No turn of this conversation changed files.")
     if words == ["list"]:
-        publish_text(notebook.shell, _listed(agent, journal, turns))
-        return
+        return _listed(agent, journal, turns)
     shown = _chosen(turns, words[0] if words else "1")
     event = diff_event(journal, shown, agent.config.cwd)
     heading = one_line(shown[0].title) if len(shown) == 1 else f"{len(shown)} turns"
     publish_diff(notebook.shell, event, f"Changes of: {heading}", _left_out(agent))
+    return ""
 
 
 def chosen_agent(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Agent, list[str]]:
@@ -47,7 +47,7 @@ def chosen_agent(notebook: NotebookAgents, arguments: Sequence[str]) -> tuple[Ag
     if len(named) > 1:
         raise FatalError(f"One agent at a time, please: {', '.join(named)}.")
     rest = [word for word in arguments if word not in named]
-    return notebook.agent_named(named[0] if named else notebook.settings.name), rest
+    return notebook.agent_named(named[0] if named else ""), rest
 
 
 def _chosen(turns: Sequence[TurnChanges], word: str) -> list[TurnChanges]:

@@ -16,13 +16,12 @@ _USAGE = (
 _MOST_SHOWN = 50_000  # characters
 
 
-def review(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def review(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Review the last turn's changes of files: a list; ``revert N``, ``keep N`` or ``keep all``."""
     agent, words = chosen_agent(notebook, arguments)
     turn = agent.review()
     if not words:
-        publish_text(notebook.shell, _listed(turn))
-        return
+        return _listed(turn)
     act, *names = words
     if act not in ("keep", "revert") or not names:
         raise FatalError(_USAGE)
@@ -33,10 +32,11 @@ def review(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
             turn.keep(number)
         elif why := turn.revert(number):
             reasons.append(f"{number}: {why}")
-    lines = [_line(number, turn.changes[number - 1]) for number in numbers]
-    publish_text(notebook.shell, "\n".join(lines))
-    if reasons:
-        raise FatalError(" ".join(reasons))
+    text = "\n".join(_line(number, turn.changes[number - 1]) for number in numbers)
+    if not reasons:
+        return text
+    publish_text(notebook.shell, text)
+    raise FatalError(" ".join(reasons))
 
 
 def _numbers(turn: TurnReview, names: Sequence[str]) -> list[int]:

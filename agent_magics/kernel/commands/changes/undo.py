@@ -6,7 +6,6 @@ from typing import Any
 
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
 from agent_magics.kernel.commands.live_code import undo as undo_variables
@@ -25,11 +24,10 @@ _OPTIONS = ("--force", "--sessions")
 _MOST_NAMED = 20
 
 
-def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Undo file changes of the last turn, of ``N``, of a sub-agent; ``--namespace``: variables."""
     if "--namespace" in arguments:
-        undo_variables(notebook, arguments)
-        return
+        return undo_variables(notebook, arguments)
     agent, words = chosen_agent(notebook, arguments)
     chosen = [word for word in words if word not in _OPTIONS]
     word = chosen[0] if chosen else "1"
@@ -44,30 +42,30 @@ def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
     )
     notebook.ways_back.pop(agent.name, None)  # this is what a redo takes back now
     what = f"Undone what {way.by} changed in" if way.by else "Undone"
-    _report(notebook, agent, way, what, forced="--force" in words)
+    return _report(notebook, agent, way, what, forced="--force" in words)
 
 
-def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def redo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Redo the turn that ``%agent undo`` undid last, or all of ``%agent rewind``."""
     agent, words = chosen_agent(notebook, arguments)
     if words:
         raise FatalError("%agent redo takes nothing but the name of an agent.")
-    if not redo_rewind(notebook, agent.name):
-        _report(notebook, agent, agent.redo(), "Done again", forced=False)
+    return redo_rewind(notebook, agent.name) or _report(
+        notebook, agent, agent.redo(), "Done again", forced=False
+    )
 
 
 def _report(
     notebook: NotebookAgents, agent: Any, way: UndoResult, word: str, *, forced: bool
-) -> None:
+) -> str:
     cwd = agent.config.cwd
     if way.obstacles and not forced:
-        _show_conflict(notebook, agent, way)
-        return
+        raise _conflict(notebook, agent, way)
     titles = ", ".join(code_span(one_line(turn.title)) for turn in way.turns)
     lines = [f"{word}: {titles}.", ""]
     lines += [f"- {code_span(name)}" for name in _named(way.paths, cwd)] or ["- no file"]
     lines += [
-        f"- Left alone: {code_span(_shown(each.change.path, cwd))}, since {each.reason}."
+        f"- Left alone: {code_span(shown_path(each.change.path, cwd))}, since {each.reason}."
         for each in way.obstacles
     ]
     if way.doubtful:
@@ -76,27 +74,23 @@ def _report(
     if way.kept_folders:
         names = ", ".join(map(code_span, _named(way.kept_folders, cwd)))
         lines.append(f"- Folders that stay, since something is in them: {names}.")
-    publish_text(notebook.shell, "\n".join(lines))
+    return "\n".join(lines)
 
 
-def _show_conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> None:
-    """Show the conflicting changes, before the cell ends with one sentence."""
+def _conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> FatalError:
+    """Show the conflicting changes, and return the sentence with which the cell ends."""
     cwd = agent.config.cwd
     event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
         publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
-    reasons = "; ".join(f"{_shown(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
+    reasons = "; ".join(f"{shown_path(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
     more = f"; and {len(way.obstacles) - 5} more" if len(way.obstacles) > 5 else ""
-    raise FatalError(
+    return FatalError(
         f"Nothing was changed, since something is in the way ({reasons}{more}). "
         "With --force, %agent undo leaves that alone and puts the rest back."
     )
 
 
 def _named(paths: Sequence[str], cwd: Path) -> list[str]:
-    names = [_shown(path, cwd) for path in paths[:_MOST_NAMED]]
+    names = [shown_path(path, cwd) for path in paths[:_MOST_NAMED]]
     return [*names, *([f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else [])]
-
-
-def _shown(path: str, cwd: Path) -> str:
-    return shown_path(Path(path), cwd)

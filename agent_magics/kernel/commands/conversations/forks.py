@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
@@ -10,20 +9,19 @@ from agent_magics.render.markdown import code_span
 _USAGE = "%agent fork takes the last turn that the fork knows, counted from 1, and --name NAME."
 
 
-def fork(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def fork(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Fork the conversation after TURN into a new one; ``--name`` names its agent."""
     turn, name = _read(arguments)
-    parent = notebook.agent_named(notebook.settings.name)
+    parent = notebook.agent_named()
     name = name or _free_name(notebook, parent.name)
     if name in notebook.agents:
         raise FatalError(f"There is an agent {name!r} already; choose another --name.")
     notebook.agents[name] = child = parent.fork(turn, name=name)
     known = len(child.session.conversation.history.turns)
-    text = (
+    return (
         f"`%%agent --name {name}` goes on with a fork of {code_span(parent.name)} that knows its "
         f"first {known} turns; {code_span(parent.name)} goes on by itself."
     )
-    publish_text(notebook.shell, text)
 
 
 def _read(arguments: Sequence[str]) -> tuple[int | None, str]:

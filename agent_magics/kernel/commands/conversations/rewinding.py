@@ -39,21 +39,20 @@ class WayForth:
     variables: Sequence[Change] = ()
 
 
-def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Rewind to before turn N (else the last): all parts but those left out by ``--no-files`` …"""
     numbers = [word for word in arguments if word not in (*_LEFT_OUT, "--yes")]
     if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
         raise FatalError(_USAGE)
     parts = {word.removeprefix("--no-") for word in _LEFT_OUT if word not in arguments}
-    agent = notebook.agent_named(notebook.settings.name)
+    agent = notebook.agent_named()
     way = agent.way_back(int(numbers[0]) if numbers else None)
     changes = agent.session.conversation.cell_changes
     ways = ways_of(each for each in changes if each.turn_id in way.turns)
     cells = NotebookCells(notebook.document, asker_of(notebook.shell), ways)
     publish_text(notebook.shell, _preview(notebook, way, cells, parts, agent.config.cwd))
     if "--yes" not in arguments and not _is_wanted(notebook):
-        publish_text(notebook.shell, "Nothing was changed.")
-        return
+        return "Nothing was changed."
     way.go_back(conversation="conversation" in parts, files="files" in parts)
     lines = [f"Back to before turn {way.number}; `%agent redo` goes forth again.", ""]
     lines += [] if way.files is None else _of_files(way.files, agent.config.cwd)
@@ -67,22 +66,22 @@ def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
         live = notebook.live_kernel.changes
         left, forth.variables = live.put_back_turns(way.turns, notebook.shell.user_ns)
         lines += _left_alone(left)
-    publish_text(notebook.shell, "\n".join(lines).rstrip())
+    return "\n".join(lines).rstrip()
 
 
-def redo_rewind(notebook: NotebookAgents, name: str) -> bool:
-    """Redo the last rewind of an agent; return False where there is none.
+def redo_rewind(notebook: NotebookAgents, name: str) -> str:
+    """Redo the last rewind of an agent; return what was done, "" where there is none.
 
     Raises:
         FatalError: the conversation has gone on since, or the disk refused.
     """
     forth = notebook.ways_back.pop(name, None)
     if forth is None:
-        return False
+        return ""
     done = forth.way.redo()
     cwd = notebook.agents[name].config.cwd
     lines = [f"Forth again: turn {forth.way.number} and what came after it.", ""]
-    lines += [f"- {code_span(_shown(path, cwd))}" for each in done for path in each.paths]
+    lines += [f"- {code_span(shown_path(path, cwd))}" for each in done for path in each.paths]
     lines += [line for way in done for line in _obstacles(way, cwd)]
     if forth.cells:
         asker = asker_of(notebook.shell)
@@ -91,8 +90,7 @@ def redo_rewind(notebook: NotebookAgents, name: str) -> bool:
     left = notebook.live_kernel.changes.put_forth(forth.variables, namespace)
     names = [name for name in _names(forth.variables) if name not in left]
     lines += [f"- Variables: {', '.join(map(code_span, names))}."] if names else []
-    publish_text(notebook.shell, "\n".join([*lines, *_left_alone(left)]).rstrip())
-    return True
+    return "\n".join([*lines, *_left_alone(left)]).rstrip()
 
 
 def _is_wanted(notebook: NotebookAgents) -> bool:
@@ -131,20 +129,16 @@ def _names(changes: Iterable[Change]) -> list[str]:
 def _of_files(way: UndoResult | None, cwd: Path) -> list[str]:
     if way is None:
         return ["- Files: none."]
-    names = ", ".join(code_span(_shown(path, cwd)) for path in way.paths[:_MOST_NAMED])
-    doubtful = ", ".join(code_span(_shown(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
+    names = ", ".join(code_span(shown_path(path, cwd)) for path in way.paths[:_MOST_NAMED])
+    doubtful = ", ".join(code_span(shown_path(path, cwd)) for path in way.doubtful[:_MOST_NAMED])
     lines = [f"- Files: {names or 'none'}.", *_obstacles(way, cwd)]
     return [*lines, *([f"- Left alone, perhaps yours: {doubtful}."] if doubtful else [])]
 
 
 def _obstacles(way: UndoResult, cwd: Path) -> list[str]:
     shown = way.obstacles[:_MOST_NAMED]
-    return _left_alone({_shown(each.change.path, cwd): each.reason for each in shown})
+    return _left_alone({shown_path(each.change.path, cwd): each.reason for each in shown})
 
 
 def _left_alone(reasons: Mapping[str, str]) -> list[str]:
     return [f"- Left alone: {code_span(name)}, since {why}." for name, why in reasons.items()]
-
-
-def _shown(path: str, cwd: Path) -> str:
-    return shown_path(Path(path), cwd)

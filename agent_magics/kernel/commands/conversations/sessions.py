@@ -6,7 +6,6 @@ from pathlib import Path
 
 from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
@@ -24,33 +23,27 @@ _USAGE = (
 )
 
 
-def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """List conversations; TEXT filters; ``delete``, ``pin``, ``unpin`` N, ``rename`` N NAME."""
     if arguments and arguments[0] == "rename":
-        publish_text(notebook.shell, _rename(notebook, arguments[1:]))
-        return
+        return _rename(notebook, arguments[1:])
     change = _CHANGES.get(arguments[0]) if arguments else None
     if change is not None:
         if len(arguments) != 2:
             raise FatalError(_USAGE)
         chosen = _chosen(notebook, arguments[1])
         change(chosen.id)
-        publish_text(notebook.shell, f"{arguments[0]}: {_title(chosen)}")
-        return
+        return f"{arguments[0]}: {_title(chosen)}"
     found = matching(_in_order(notebook), arguments)
     notebook.listed = [each.id for each in found[:_MOST_SHOWN]]
     if not found:
-        publish_text(
-            notebook.shell,
-            "No conversation is recorded" + (" that has these words." if arguments else "."),
-        )
-        return
+        return "No conversation is recorded" + (" that has these words." if arguments else ".")
     here = _cwd(notebook)
     rows = [(str(number), *_row(each, here)) for number, each in enumerate(found[:_MOST_SHOWN], 1)]
     text = table(("", "Title", "Notebook", "Last", "Turns", "USD", "Ended", "Id"), rows)
     more = len(found) - _MOST_SHOWN
     text += f"\n\n{more} more; words find them." if more > 0 else ""
-    publish_text(notebook.shell, f"{text}\n\n`%agent resume N` goes on with one.")
+    return f"{text}\n\n`%agent resume N` goes on with one."
 
 
 _CHANGES: dict[str, Callable[[str], None]] = {
@@ -66,12 +59,12 @@ def _rename(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
         raise FatalError(_USAGE)
     chosen, name = _chosen(notebook, arguments[0]), " ".join(arguments[1:])
     here = (each for each in notebook.agents.values() if each.session.conversation.id == chosen.id)
-    agent = next(here, None) or notebook.agent_named(notebook.settings.name)
+    agent = next(here, None) or notebook.agent_named()
     agent.session.rename(chosen.id, name)
     return f"rename: {_title(chosen)} is {code_span(one_line(name))} now."
 
 
-def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Resume a recorded conversation: this notebook's, ``last``, N of the list, or an id."""
     if len(arguments) > 1:
         raise FatalError("%agent resume takes one number from %agent sessions, an id, or last.")
@@ -84,7 +77,7 @@ def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
         f"Resumed: {_title(chosen)}, {turns}. The next `%%agent` cell goes on with it.",
         *notes,
     ]
-    publish_text(notebook.shell, "\n\n".join([*lines, *_what_went(agent.session.conversation)]))
+    return "\n\n".join([*lines, *_what_went(agent.session.conversation)])
 
 
 def _what_went(conversation: Conversation) -> list[str]:
@@ -152,7 +145,7 @@ def _in_order(notebook: NotebookAgents) -> list[RecordedConversation]:
 
 
 def _cwd(notebook: NotebookAgents) -> str:
-    return str(notebook.agent_named(notebook.settings.name).settings.cwd)
+    return str(notebook.agent_named().settings.cwd)
 
 
 def _row(each: RecordedConversation, here: str) -> tuple[str, ...]:

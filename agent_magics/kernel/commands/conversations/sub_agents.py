@@ -6,6 +6,7 @@ from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.delegation.files import ProjectAgents, find_types
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
@@ -17,12 +18,13 @@ AGENT_WORDS = ("stop", "trust")
 HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "Conversation")
 
 
-def sub_agents_text(agent: Agent, arguments: Sequence[str]) -> str:
-    """Run a ``%agent agents`` line and return the text to show.
+def show_sub_agents(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the agents that work for this one, and their types; ``stop NAME``, ``trust``.
 
     Raises:
         FatalError: the words do not fit, or there is no such sub-agent.
     """
+    agent = notebook.agent_named()
     match list(arguments):
         case []:
             return _listing(agent)

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.app import Agent
@@ -24,13 +25,20 @@ _LONGEST = 300
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
 
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A value that the cell of an ``%agent`` line returns, where others show Markdown."""
+
+    value: Any
+
+
 # -- resources -------------------------------------------------------------------------------------
 
 
 def resource_of(
     agent: Agent, manager: McpConnectionManager, words: Sequence[str]
-) -> tuple[str, Any]:
-    """Return the text and the value of ``%agent mcp read``.
+) -> str | Returned:
+    """Return the value of ``%agent mcp read``, or a list as Markdown.
 
     Args:
         agent: the agent whose servers are read.
@@ -42,13 +50,13 @@ def resource_of(
     """
     manager.start()
     if not words:
-        return wait_for(agent, _list_resources(manager)), None
+        return str(wait_for(agent, _list_resources(manager)))
     if len(words) > 2:
         raise FatalError("%agent mcp read takes: URI, or SERVER URI.")
     server = words[0] if len(words) == 2 else ""
     contents = wait_for(agent, _read(manager, server, words[-1]))
     values = [value_of(each) for each in contents]
-    return "", values[0] if len(values) == 1 else values
+    return Returned(values[0] if len(values) == 1 else values)
 
 
 def value_of(contents: McpContents) -> Any:
@@ -164,10 +172,8 @@ class PromptText(str):
         return fenced(str(self))
 
 
-def prompt_of(
-    agent: Agent, manager: McpConnectionManager, words: Sequence[str]
-) -> tuple[str, PromptText | None]:
-    """Return the text and the value of ``%agent mcp prompt``.
+def prompt_of(agent: Agent, manager: McpConnectionManager, words: Sequence[str]) -> str | Returned:
+    """Return the value of ``%agent mcp prompt``, or a list as Markdown.
 
     Args:
         agent: the agent whose servers are read.
@@ -179,10 +185,10 @@ def prompt_of(
     """
     manager.start()
     if not words:
-        return wait_for(agent, _list_prompts(manager)), None
+        return str(wait_for(agent, _list_prompts(manager)))
     arguments = dict(_argument(word) for word in words[1:])
     messages = wait_for(agent, _get_prompt(manager, words[0], arguments))
-    return "", PromptText(prompt_text(messages))
+    return Returned(PromptText(prompt_text(messages)))
 
 
 def prompt_text(messages: Sequence[tuple[str, Content]]) -> str:

@@ -6,13 +6,12 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
 
 from agent_magics.app import Agent
 from agent_magics.dispatch.catalog.offer import estimated_tokens
-from agent_magics.kernel.cell.publishing import CellPublisher, is_watched, publish_text, text_bundle
-from agent_magics.kernel.commands.mcp.contents import prompt_of, resource_of
+from agent_magics.kernel.cell.publishing import CellPublisher, is_watched, text_bundle
+from agent_magics.kernel.commands.mcp.contents import Returned, prompt_of, resource_of
 from agent_magics.kernel.commands.mcp.files import (
     add_server,
     remove_server,
@@ -20,7 +19,7 @@ from agent_magics.kernel.commands.mcp.files import (
     trust_servers,
 )
 from agent_magics.kernel.commands.mcp.waiting import wait_for
-from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.table import table, words_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.mcp.config.sources import read_mcp_config
@@ -39,8 +38,8 @@ _NAMED_VALUE = re.compile(r"([^=:]*[=:]).+", re.S)  # `API_KEY=X`, `Authorizatio
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")  # of an address, such as a database's
 
 
-def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> Any:
-    """Run a ``%agent mcp`` line; return the value of a resource or prompt.
+def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> str | Returned:
+    """Manage MCP servers: ``list``, ``add``, ``status``, ``read URI``; see ``mcp help``.
 
     Raises:
         FatalError: the words do not fit, or a server refuses.
@@ -49,13 +48,13 @@ def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> Any:
     action = MCP_WORDS.get(word)
     if action is None:
         raise FatalError(f"%agent mcp {word} is not known; there are: {', '.join(MCP_WORDS)}.")
-    return action(notebook, notebook.agent_named(notebook.settings.name), rest)
+    return action(notebook, notebook.agent_named(), rest)
 
 
 # -- what there is ---------------------------------------------------------------------------------
 
 
-def _list(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _list(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """The servers, where each is named, and how it is reached; starts nothing."""
     _no_words("list", words)
     config = read_mcp_config(agent.config.cwd, notebook.settings.mcp_servers)
@@ -71,7 +70,7 @@ def _list(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
         for server in config.servers
     ]
     listed = table(("Server", "Reached by", "Status", "Where it stands"), rows) if rows else _NONE
-    publish_text(notebook.shell, "\n\n".join([listed, *config.warnings]))
+    return "\n\n".join([listed, *config.warnings])
 
 
 _NONE = (
@@ -114,16 +113,14 @@ def _secret_variables() -> list[str]:
     return [value for value in named if len(value) >= _SHORTEST_SECRET]
 
 
-def _status(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _status(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """Starts the servers that are enabled, waits for them, and says how they are."""
     _no_words("status", words)
     manager = _manager(agent)
     manager.start()
     wait_for(agent, _settled(manager))
     rows = [_status_row(state) for state in manager.states()]
-    publish_text(
-        notebook.shell, table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows)
-    )
+    return table(("Server", "Status", "Tools", "Tokens", "Restarts", "Message"), rows)
 
 
 async def _settled(manager: McpConnectionManager) -> None:
@@ -154,7 +151,7 @@ def _status_row(state: McpServerState) -> tuple[str, ...]:
     )
 
 
-def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: the last of what a server wrote beside the protocol (its stderr)."""
     (name,) = _words("logs", words, "NAME")
     try:
@@ -162,47 +159,44 @@ def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
     except RespondToModel as error:
         raise FatalError(str(error)) from None
     if not text:
-        publish_text(notebook.shell, f"MCP server {code_span(name)} has written nothing.")
-        return
-    publish_text(notebook.shell, fenced(show_shortened(text, _LONGEST_LOG)))
+        return f"MCP server {code_span(name)} has written nothing."
+    return fenced(show_shortened(text, _LONGEST_LOG))
 
 
 # -- what is done ----------------------------------------------------------------------------------
 
 
-def _add(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _add(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME -- COMMAND ARGS, or NAME URL: writes a server into your config.toml (--project)."""
-    publish_text(notebook.shell, add_server(agent.config.cwd, words))
+    return add_server(agent.config.cwd, words)
 
 
-def _remove(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _remove(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: takes a server out of the config.toml that names it (--project: of the project)."""
-    publish_text(notebook.shell, remove_server(agent.config.cwd, words))
+    return remove_server(agent.config.cwd, words)
 
 
-def _enable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _enable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: lets a server start again."""
-    _switch(notebook, agent, words, on=True)
+    return _switch(notebook, agent, words, on=True)
 
 
-def _disable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _disable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: ends a server and does not start it any more."""
-    _switch(notebook, agent, words, on=False)
+    return _switch(notebook, agent, words, on=False)
 
 
-def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on: bool) -> None:
+def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on: bool) -> str:
     (name,) = _words("enable" if on else "disable", words, "NAME")
     kept = switch_server(agent.config.cwd, notebook.settings.mcp_servers, name, on=on)
     manager = agent.mcp  # as the file is now
     if manager is not None and not kept:
         wait_for(agent, manager.enable(name) if on else manager.disable(name))
     done = "enabled" if on else "disabled"
-    publish_text(
-        notebook.shell, f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
-    )
+    return f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
 
 
-def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: logs in to a server over HTTP; you open the address that is shown."""
     (name,) = _words("login", words, "NAME")
     manager = _manager(agent)
@@ -215,6 +209,7 @@ def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None
 
     wait_for(agent, manager.login(name, addresses.append), look_up)
     output.show(f"You are logged in to MCP server {code_span(name)}.")
+    return ""
 
 
 class _Passing:
@@ -254,42 +249,32 @@ def login_text(server: str, address: str) -> str:
     )
 
 
-def _logout(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _logout(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: forgets the tokens of a login."""
     (name,) = _words("logout", words, "NAME")
     wait_for(agent, _manager(agent).logout(name))
-    publish_text(notebook.shell, f"The login to MCP server {code_span(name)} is forgotten.")
+    return f"The login to MCP server {code_span(name)} is forgotten."
 
 
-def _trust(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _trust(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """Shows the project's files that name servers, and trusts them: trust, then trust DIGEST."""
-    publish_text(notebook.shell, trust_servers(agent.config.cwd, words, how_reached))
+    return trust_servers(agent.config.cwd, words, how_reached)
 
 
-def _read(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> Any:
+def _read(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str | Returned:
     """[SERVER] URI: returns a resource as a Python value; without words lists them."""
-    text, value = resource_of(agent, _manager(agent), words)
-    if text:
-        publish_text(notebook.shell, text)
-    return value
+    return resource_of(agent, _manager(agent), words)
 
 
-def _prompt(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> Any:
+def _prompt(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str | Returned:
     """NAME key=value: returns a server's prompt as text, for {{...}}; without words lists them."""
-    text, value = prompt_of(agent, _manager(agent), words)
-    if text:
-        publish_text(notebook.shell, text)
-    return value
+    return prompt_of(agent, _manager(agent), words)
 
 
-def _help(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> None:
+def _help(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """These words."""
     _no_words("help", words)
-    rows = [
-        (f"`%agent mcp {word}`", (action.__doc__ or "").strip())
-        for word, action in MCP_WORDS.items()
-    ]
-    publish_text(notebook.shell, table(("", ""), rows))
+    return words_table("%agent mcp", MCP_WORDS)
 
 
 def _manager(agent: Agent) -> McpConnectionManager:
@@ -310,7 +295,7 @@ def _words(word: str, words: Sequence[str], *names: str) -> Sequence[str]:
     return words
 
 
-MCP_WORDS: dict[str, Callable[[NotebookAgents, Agent, Sequence[str]], Any]] = {
+MCP_WORDS: dict[str, Callable[[NotebookAgents, Agent, Sequence[str]], str | Returned]] = {
     "list": _list,
     "add": _add,
     "remove": _remove,

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 from agent_magics.app import Agent
-from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
@@ -27,16 +26,15 @@ _WORDS = ("", "log", "restart", "stop")
 _USAGE = "%agent lsp takes: nothing, log [NAME], restart [NAME] or stop [NAME]."
 
 
-def manage_language_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> None:
+def manage_language_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show the language servers that were started; ``log``, ``restart`` or ``stop [NAME]``."""
     word, name, *rest = (*arguments, "", "")
     if any(rest) or word not in _WORDS or (name and word == ""):
         raise FatalError(_USAGE)
-    agent = notebook.agent_named(notebook.settings.name)
+    agent = notebook.agent_named()
     if word in ("restart", "stop"):
         wait_for(agent, _each(word, name))
-    text = _logs(agent, name) if word == "log" else _listed(agent, notebook.settings_now())
-    publish_text(notebook.shell, text)
+    return _logs(agent, name) if word == "log" else _listed(agent, notebook.settings_now())
 
 
 async def _each(word: str, name: str) -> None:

@@ -1,12 +1,12 @@
 """``%agent memory``: lists the notes that agents keep, shows, edits, deletes and trusts them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import (
     Note,
@@ -23,17 +23,15 @@ MEMORY_WORDS = ("show", "edit", "delete", "trust")
 _USAGE = "%agent memory takes: nothing, show TOPIC, edit TOPIC, delete TOPIC, trust DIGEST."
 
 
-def memory_text(shell: Any, workspace: Path, arguments: Sequence[str]) -> str:
-    """Run a ``%agent memory`` line and return the text to show.
+def manage_memory(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``.
 
-    Args:
-        shell: the IPython shell, whose next cell an edit fills.
-        workspace: the folder of the agent.
-        arguments: the words after ``memory``; "project" or "user" may follow a topic.
+    After a topic, ``project`` or ``user`` says whose note is meant.
 
     Raises:
         FatalError: the words do not fit, there is no such note, or the disk refused.
     """
+    shell, workspace = notebook.shell, notebook.agent_named().config.cwd
     folders = note_folders(workspace)
     match list(arguments):
         case []:

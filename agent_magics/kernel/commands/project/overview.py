@@ -43,8 +43,8 @@ class _Part:
     trust: Callable[[str], Any] | None = None
 
 
-def project_text(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Run a ``%agent project`` line and return the text to show.
+def show_project(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``.
 
     Raises:
         FatalError: the words do not fit, or there is nothing to trust or to activate.
@@ -62,7 +62,7 @@ def project_text(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 
 
 def _workspace(notebook: NotebookAgents) -> Path:
-    return Path(notebook.agent_named(notebook.settings.name).config.cwd)
+    return Path(notebook.agent_named().config.cwd)
 
 
 def _activate(notebook: NotebookAgents, folder: Path) -> None:
@@ -71,7 +71,7 @@ def _activate(notebook: NotebookAgents, folder: Path) -> None:
         raise FatalError(f"{folder} is no folder; %agent project activate takes a project's.")
     before, notebook.settings.cwd = notebook.settings.cwd, str(find_root(folder))
     try:
-        notebook.agent_named(notebook.settings.name, new=True)
+        notebook.agent_named(new=True)
     except FatalError:
         notebook.settings.cwd = before
         raise

@@ -1,10 +1,10 @@
 """``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import digest_of_all
 from agent_magics.project.prompts import (
     Prompt,
@@ -21,12 +21,13 @@ from agent_magics.render.visible import show_invisible
 PROMPT_WORDS = ("show", "trust")
 
 
-def prompts_text(workspace: Path, arguments: Sequence[str]) -> str:
-    """Run a ``%agent prompts`` line and return the text to show.
+def show_prompts(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``.
 
     Raises:
         FatalError: the words do not fit, or there is no such prompt.
     """
+    workspace = notebook.agent_named().config.cwd
     prompts = find_prompts(workspace)
     match list(arguments):
         case []:

@@ -17,7 +17,6 @@ from agent_magics.project.skills import Skill, find_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
-from agent_magics.tools.commands.run import kill
 
 TEST = "test.ipynb"
 _SANITIZE = "sanitize.cfg"  # what nbval takes out of the outputs before it compares them
@@ -49,7 +48,7 @@ def run_skill_test(agent: Agent, name: str) -> tuple[bool, str]:
     try:
         process.wait(None)
     finally:
-        kill(process, "cancel")  # where an interrupt came
+        process.end("cancel")  # where an interrupt came
     how = "passed" if process.exit_code == 0 else "failed"
     said = f"The test of {code_span(name)} {how} ({process.duration:.0f} s)."
     if how == "passed":

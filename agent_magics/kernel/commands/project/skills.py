@@ -1,11 +1,12 @@
 """``%agent skills``: lists the skills, shows one, and trusts those that wait for it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
-from agent_magics.kernel.commands.project.skill_tests import TEST
+from agent_magics.kernel.cell.publishing import publish_text
+from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import digest_of_all
 from agent_magics.project.skills import (
     Skill,
@@ -22,18 +23,26 @@ from agent_magics.render.visible import show_invisible
 SKILL_WORDS = ("show", "test", "trust")
 
 
-def skills_text(workspace: Path, arguments: Sequence[str]) -> str:
-    """Run a ``%agent skills`` line and return the text to show.
+def show_skills(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+    """List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``.
 
     Raises:
-        FatalError: the words do not fit, or there is no such skill.
+        FatalError: the words do not fit, there is no such skill, or its test failed.
     """
+    agent = notebook.agent_named()
+    workspace = agent.config.cwd
     skills = find_skills(workspace)
     match list(arguments):
         case []:
             return _listing(skills)
         case ["show", name]:
             return _shown(skills, name)
+        case ["test", name]:
+            passed, text = run_skill_test(agent, name)
+            if passed:
+                return text
+            publish_text(notebook.shell, text)
+            raise FatalError(f"The test of the skill {name} failed.")
         case ["trust"]:
             return _waiting_text(untrusted(skills))
         case ["trust", digest]:

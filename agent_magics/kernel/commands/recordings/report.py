@@ -21,6 +21,7 @@ from agent_magics.models.recordings.format import (
 from agent_magics.models.recordings.text import calls_of, differences, ending_of
 from agent_magics.models.recordings.writing import recording_beside_notebook, rewrite
 from agent_magics.models.redaction import Hider, personal_paths
+from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 
@@ -35,11 +36,7 @@ DIFF_LINES = 60
 
 
 def manage_recordings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Run a ``%agent recording`` line, and return the text to show.
-
-    Args:
-        notebook: the agents of this kernel (`NotebookAgents`).
-        arguments: the words after ``recording``.
+    """Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``.
 
     Raises:
         FatalError: the words do not fit, or a file cannot be read or written.
@@ -97,7 +94,11 @@ def show_recording(path: Path) -> str:
     rows = []
     for number, turn in enumerate(turns_of(recording.exchanges), 1):
         for place, exchange in enumerate(turn.exchanges):
-            label = (str(number), code_span(_short(turn.prompt))) if place == 0 else ("", "")
+            label = (
+                (str(number), code_span(brief(turn.prompt, PROMPT_WIDTH)))
+                if place == 0
+                else ("", "")
+            )
             rows.append((*label, *_row_of(exchange)))
     head = ("Turn", "Prompt", "Request", "Line", "Tools", "Answer", "Bytes", "Digest")
     parts = [
@@ -117,10 +118,6 @@ def _row_of(exchange: Exchange) -> tuple[str, ...]:
     return str(exchange.number), str(exchange.line), tools, ending, str(size), digest
 
 
-def _short(prompt: str) -> str:
-    return prompt if len(prompt) <= PROMPT_WIDTH else prompt[: PROMPT_WIDTH - 1] + "…"
-
-
 # -- diff -----------------------------------------------------------------------------------------
 
 
@@ -131,7 +128,7 @@ def show_differences(first: Path, second: Path) -> str:
         return f"{code_span(first.name)} and {code_span(second.name)} say the same."
     parts = [f"`-` as in {code_span(str(first))}, `+` as in {code_span(str(second))}."]
     for each in found:
-        parts.append(f"{code_span(_short(each.prompt))}: {each.what}")
+        parts.append(f"{code_span(brief(each.prompt, PROMPT_WIDTH))}: {each.what}")
         if each.lines:
             more = len(each.lines) - DIFF_LINES
             rest = (f"… {more} more lines",) if more > 0 else ()
@@ -162,7 +159,7 @@ def trim_recording(path: Path, cwd: str, cells: Path | None = None) -> str:
     count = rewrite(path, choose, backup=backup)
     if not count:
         return f"All of {code_span(path.name)} is used; nothing was changed."
-    names = "\n".join(f"- {code_span(_short(turn.prompt))}" for turn in dropped)
+    names = "\n".join(f"- {code_span(brief(turn.prompt, PROMPT_WIDTH))}" for turn in dropped)
     return (
         f"Exchanges that no cell of {code_span(cells.name)} uses were left out of "
         f"{code_span(path.name)}: {count}. The old file is {code_span(backup.name)}. They were "

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from agent_magics.models.base import Encoded
 from agent_magics.models.fields import count_field, stated_cost
 from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.bodies import compact, json_text
@@ -87,9 +88,10 @@ class ChatTranscript:
         elif isinstance(item, CALL_TYPES):  # a web search of the Responses API cannot be expressed
             self._assistant_draft().calls.append(compact(call_json(item, self._dialect)))
 
-    def encoded(self) -> bytes:
+    def encoded(self) -> Encoded:
         """Return all messages, joined by commas."""
-        return b",".join(filter(None, (self._closed, *self._unclosed())))
+        unclosed = self._unclosed()
+        return b",".join(filter(None, (self._closed, *unclosed))) if unclosed else self._closed
 
     def _unclosed(self) -> list[bytes]:
         if self._images:

@@ -69,9 +69,9 @@ class ResponsesTranscript:
             self._elements += b","
         self._elements += encode_item(item)
 
-    def encoded(self) -> bytes:
+    def encoded(self) -> bytearray:
         """Return all items, joined by commas."""
-        return bytes(self._elements)
+        return self._elements
 
 
 def encode_tools(tools: Sequence[ConfiguredToolSpec]) -> bytes:

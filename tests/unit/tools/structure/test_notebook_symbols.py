@@ -10,8 +10,8 @@ import pytest
 
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Location, Position, Range
-from agent_magics.tools import definition, edit_symbol, references, symbols
+from agent_magics.symbols.provider import Diagnostic, Location, Position, Range
+from agent_magics.tools import definition, diagnostics, edit_symbol, references, symbols
 from agent_magics.tools.structure.live import find_live
 from tests.support.contexts import make_context
 
@@ -121,6 +121,11 @@ class Server:
         stale = Location(path.with_name("gone.ipynb"), place)
         return (*(Location(e, p) for e in self.texts for p in (before, place)), stale)
 
+    async def diagnostics(self, path):
+        line = self.texts[path].split("\n").index("total = größe(1)")
+        places = (Range(Position(each, 0), Position(each, 5)) for each in (0, line))
+        return tuple(Diagnostic(path, each, "error", "No.") for each in places)
+
 
 class Servers:
     async def provider_for(self, path):
@@ -134,6 +139,15 @@ def test_uses_are_found_in_the_cells_as_the_page_has_them(ctx):
     ctx.turn.live_kernel = Kernel({}, Page(cells))
     text = read(references, ctx, name_path="größe")
     assert text.endswith("1 place of 1 file:\nnb.ipynb:cell 7 (ffff):1: total = größe(1)")
+
+
+def test_reports_name_the_cells_as_the_page_has_them(ctx):
+    ctx.turn.symbols = Servers()
+    ctx.turn.live_kernel = Kernel({}, Page([("code", "new", "import json"), *CELLS]))
+    assert read(diagnostics, ctx, paths=["nb.ipynb"]).split("\n") == [
+        "nb.ipynb:cell 6 (eeee):1: error: the cell does not parse: line 1: '(' was never closed",
+        "nb.ipynb:cell 7 (ffff):1: error: No.",
+    ]
 
 
 def test_cells_are_changed_by_the_notebook_tools(ctx):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magics.kernel.commands.project.memory import memory_text
+from agent_magics.kernel.commands.project.memory import manage_memory
 from agent_magics.kernel.commands.project.overview import _Part, _trust
 from agent_magics.project.memory import NoteFolder
 from agent_magics.protocol.errors import FatalError
@@ -23,7 +23,11 @@ def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
         return read(self)
 
     monkeypatch.setattr(NoteFolder, "read", reading)
-    listed = memory_text(SimpleNamespace(user_ns={}), tmp_path, [])
+    notebook = SimpleNamespace(
+        shell=SimpleNamespace(user_ns={}),
+        agent_named=lambda: SimpleNamespace(config=SimpleNamespace(cwd=tmp_path)),
+    )
+    listed = manage_memory(notebook, [])
     assert listed.count("not trusted") == 5 and "`topic-4`" in listed
     assert sorted(reads) == ["project", "user"]
 
