@@ -3,7 +3,8 @@
     python benchmarks/measures/mapping.py SUBJECT ROWS
     python benchmarks/measures/mapping.py SUBJECT,SUBJECT ROWS ROUNDS
 
-The second form measures the subjects in turn, and prints medians and their ratios to the first.
+ROWS is 3,000 at least. The second form measures the subjects in turn, and prints medians and their
+ratios to the first.
 
 The server is a process of its own. SUBJECT is ``aiohttp`` (posts bytes and parses the answers, and
 nothing else), ``openai`` (AsyncOpenAI as its documentation shows it, with a typed answer),
