@@ -19,9 +19,12 @@ hypothesis.settings.load_profile("tests")
 
 # Tests never write to the home of whoever runs them, and never use their key.
 _homes = tempfile.mkdtemp(prefix="agent-magics-homes-")
-HOMES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
-for name in HOMES:
+HOMES = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+# What others keep there takes seconds to be made, such as matplotlib's list of fonts.
+SHARED = ("XDG_CACHE_HOME",)
+for name in (*HOMES, *SHARED):
     os.environ[name] = str(Path(_homes, name))
+    Path(_homes, name).mkdir()
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
     os.environ.pop(name, None)
 

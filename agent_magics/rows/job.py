@@ -17,11 +17,10 @@ from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
 from agent_magics.rows.asking import Answer, Asker, Question, Terms
-from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.prompts import BadRow, Prompt
-from agent_magics.rows.quote import CHOICES, GO_ON, Quote, quote_of
 from agent_magics.rows.store import AnswerStore, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import Held, Row, Source
@@ -78,7 +77,7 @@ class Job:
         asker: gets the answers.
         store: keeps them.
         sink: takes what becomes of each row.
-        ask_person: returns one of `quote.CHOICES`, or why nobody could be asked.
+        ask_person: returns one of `budgets.CHOICES`, or why nobody could be asked.
 
     Attributes:
         progress: what is done so far.

@@ -36,7 +36,7 @@ from agent_magics.rows.asking import Asker, Terms
 from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger
-from agent_magics.rows.budgets import Budgets
+from agent_magics.rows.budgets import GO_ON, SAMPLE_ONLY, STOP, Budgets, Quote
 from agent_magics.rows.engines.choice import engine_of, partitions_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
 from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
@@ -46,7 +46,6 @@ from agent_magics.rows.job import Job, Plan
 from agent_magics.rows.model_asker import AT_ONCE, ModelAsker
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.prompts import Given, read_prompt
-from agent_magics.rows.quote import GO_ON, SAMPLE_ONLY, STOP, Quote
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.limits import limits_of
 from agent_magics.rows.result import MapResult

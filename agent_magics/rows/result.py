@@ -6,10 +6,10 @@ from typing import Any
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage
+from agent_magics.rows.budgets import duration
 from agent_magics.rows.engines.partition_answers import CollectedPartitions
 from agent_magics.rows.outcomes import Collected, Parts
 from agent_magics.rows.progress import Progress
-from agent_magics.rows.quote import duration
 from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.sources import Held, Source
 

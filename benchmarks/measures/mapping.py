@@ -3,12 +3,14 @@
     python benchmarks/measures/mapping.py SUBJECT ROWS
     python benchmarks/measures/mapping.py SUBJECT,SUBJECT ROWS ROUNDS
 
-The second form measures the subjects in turn, and prints medians and their ratios to the first.
+ROWS is 3,000 at least. The second form measures the subjects in turn, and prints medians and their
+ratios to the first.
 
 The server is a process of its own. SUBJECT is ``aiohttp`` (posts bytes and parses the answers, and
 nothing else), ``openai`` (AsyncOpenAI as its documentation shows it, with a typed answer),
-``client`` (our HTTP client alone), ``ours`` (`agent.map`, checked and durable) or ``parts`` (the
-same, written to Parquet files as it goes).
+``client`` (our HTTP client alone), ``ours`` (`agent.map`, checked and durable), ``parts`` (the
+same, written to Parquet files as it goes), ``pydantic-ai`` or ``chatlas`` (each a typed answer for
+each row, in the environment that `benchmarks/peers/run.py --install` made).
 """
 
 import asyncio
@@ -27,6 +29,7 @@ from statistics import median
 import pydantic
 
 HERE = Path(__file__).resolve().parent.parent
+PEERS = HERE.parent / "build" / "peers"
 IN_FLIGHT = 500
 WARM = 1000
 PROMPT = (
@@ -109,6 +112,41 @@ def run_openai(address: str) -> Callable[[range], None]:
     return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
 
 
+def run_pydantic_ai(address: str) -> Callable[[range], None]:
+    import openai  # noqa: PLC0415 - only this subject's
+    from pydantic_ai import Agent, NativeOutput  # noqa: PLC0415 - only this subject's
+    from pydantic_ai.models.openai import OpenAIResponsesModel  # noqa: PLC0415 - only this subject's
+    from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415 - only this subject's
+
+    loop = asyncio.new_event_loop()
+    limits = openai.DefaultAsyncHttpxClient(limits=_limits(IN_FLIGHT))
+    client = openai.AsyncOpenAI(base_url=address, api_key="x", http_client=limits)
+    model = OpenAIResponsesModel("gpt-4o-mini", provider=OpenAIProvider(openai_client=client))
+    agent = Agent(model, output_type=NativeOutput(Complaint))
+
+    async def ask(number: int) -> None:
+        done = await agent.run(PROMPT + text(number))
+        assert done.output.topic == "delivery"
+
+    return lambda numbers: loop.run_until_complete(side_by_side(ask, numbers))
+
+
+def run_chatlas(address: str) -> Callable[[range], None]:
+    from chatlas import ChatOpenAI, parallel_chat_structured  # noqa: PLC0415 - only this subject's
+
+    chat = ChatOpenAI(base_url=address, api_key="x", model="gpt-4o-mini")
+    loop = asyncio.new_event_loop()
+
+    async def run(numbers: range) -> None:
+        prompts = [PROMPT + text(number) for number in numbers]
+        done = await parallel_chat_structured(
+            chat, prompts, Complaint, max_active=IN_FLIGHT, rpm=1_000_000
+        )
+        assert all(each.data.topic == "delivery" for each in done)
+
+    return lambda numbers: loop.run_until_complete(run(numbers))
+
+
 def _limits(count: int) -> object:
     import httpx2  # noqa: PLC0415 - only this subject's
 
@@ -164,6 +202,8 @@ SUBJECTS = {
     "client": run_client,
     "ours": run_ours,
     "parts": run_parts,
+    "pydantic-ai": run_pydantic_ai,
+    "chatlas": run_chatlas,
 }
 
 
@@ -216,7 +256,9 @@ def compare(subjects: list[str], count: int, rounds: int) -> None:
     taken: dict[str, list[dict]] = {subject: [] for subject in subjects}
     for _ in range(rounds):
         for subject in subjects:
-            command = [sys.executable, __file__, subject, str(count)]
+            python = PEERS / subject / "bin" / "python"
+            command = [str(python) if python.exists() else sys.executable]
+            command += [__file__, subject, str(count)]
             output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
             taken[subject].append(json.loads(output))
             print(subject, output.decode().strip(), file=sys.stderr, flush=True)

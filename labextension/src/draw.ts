@@ -176,6 +176,7 @@ function drawNotice(item: NoticeItem): HTMLElement {
   const notice = make('div', `am-notice am-${item.level}`);
   notice.setAttribute('role', 'note');
   const words = make('span', '');
+  words.dir = 'auto';
   const pieces = item.text.split(/`([^`\n]+)`/);
   words.append(...pieces.map((piece, index) => (index % 2 ? make('code', '', piece) : piece)));
   notice.append(make('strong', '', `${level}: `), words);
@@ -327,7 +328,9 @@ function drawPlan(item: PlanItem): HTMLElement {
     make('div', 'am-plan-head', trans.__('Plan · %1 of %2 done', done, item.steps.length))
   );
   if (item.explanation !== '') {
-    plan.append(make('div', 'am-plan-why', item.explanation));
+    const why = make('div', 'am-plan-why', item.explanation);
+    why.dir = 'auto';
+    plan.append(why);
   }
   const steps = make('ul', 'am-steps');
   for (const step of item.steps) {

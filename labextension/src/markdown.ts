@@ -12,6 +12,8 @@ const TAGS = new Set(
     'table tbody td th thead tr ul'
   ).split(' ')
 );
+/** Each of these runs from right to left where its own words do. */
+const OWN_WAY = new Set('blockquote h1 h2 h3 h4 h5 h6 li p td th'.split(' '));
 const LINK = /^(https?:\/\/|mailto:)/i;
 const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp|svg\+xml)[;,]/i;
 // Classes of the syntax highlighter; any other could imitate the page.
@@ -114,6 +116,9 @@ function prune(root: DocumentFragment): void {
       element.replaceWith(...element.childNodes);
     } else {
       pruneAttributes(element);
+      if (OWN_WAY.has(tag)) {
+        element.setAttribute('dir', 'auto');
+      }
     }
   }
 }

@@ -41,10 +41,10 @@ def test_an_address_that_names_no_file(uri):
     assert answers.locations_of([types.Location(uri, place(0, 0, 0, 1))], positions()) == ()
     change = types.WorkspaceEdit(changes={uri: [edit(0, 0, 0, 1)]})
     if "#" in uri:
-        assert not answers.edits_of(change, positions())
+        assert not answers.edits_of([change], positions())
     else:
         with pytest.raises(NotProvided, match="no local file"):
-            answers.edits_of(change, positions())
+            answers.edits_of([change], positions())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_address_that_names_no_file(uri):
 )
 def test_edits_that_overlap_are_refused(edits):
     with pytest.raises(NotProvided, match="overlap"):
-        answers.edits_of(types.WorkspaceEdit(changes={FILE.as_uri(): edits}), positions())
+        answers.edits_of([types.WorkspaceEdit(changes={FILE.as_uri(): edits})], positions())
 
 
 def test_names_are_one_line_and_short():
@@ -122,3 +122,9 @@ def test_what_nobody_asked_is_not_kept():
     assert connection.pushed["file:///w/other.py"][1] is pushed
     large = b'{"jsonrpc":"2.0","method":"window/logMessage","params":{"type":1,"message":"%s"}}'
     assert connection._protocol.parse(large % (b"x" * (2 << 20))) is None
+
+
+@pytest.mark.parametrize("line", [2, 10**9, 2**31 - 1])
+def test_a_place_behind_the_end_of_a_text(line):
+    found = positions(SourceText("é\n"))
+    assert found.range(FILE, place(line, 5, line, 9)).start.line == line

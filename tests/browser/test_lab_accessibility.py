@@ -55,6 +55,8 @@ TOOL = {
 DONE = {**TOOL, "status": "completed"}
 DIFF = "--- a/x\n+++ b/x\nSLOW_MODEL -1 +1 SLOW_MODEL\n-old\n+new\n"
 FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
+ARABIC = "النتيجة 42 في الملف `a.py`، وهذا نص طويل بما يكفي ليلتف على أكثر من سطر واحد في الصفحة."
+JAPANESE = "結果は42です。" * 12
 STEPS = [
     {"id": status, "description": status, "status": status}
     for status in ("completed", "in_progress", "pending")
@@ -70,6 +72,10 @@ ITEMS = [
     {"kind": "plan", "explanation": "Why.", "steps": STEPS},
     {"kind": "usage", "input_tokens": 9, "output_tokens": 9, "requests": 2, "cost": "$1"},
     {"kind": "picture", "alt": "A picture that is not there"},
+    {"kind": "text", "text": f"{ARABIC}\n\n- {ARABIC}\n\n{JAPANESE}"},
+    {"kind": "notice", "level": "info", "text": ARABIC},
+    {"kind": "plan", "explanation": ARABIC, "steps": [{**STEPS[0], "description": JAPANESE}]},
+    {**DONE, "title": ARABIC, "output": f"{ARABIC}\n{JAPANESE}"},
     {"kind": "of another version"},
 ]
 
@@ -96,6 +102,14 @@ def test_nothing_is_wrong_with_any_saved_item(lab: Lab, reopen: Open) -> None:
     expect(page.cell(0).locator(".am-item")).to_have_count(len(outputs))
     page.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
     expect(page.cell(0).locator(".am-group .am-card")).to_have_count(2)
+    # Each paragraph runs as its own words do.
+    paragraphs = ".am-text p, .am-text li, .am-notice > span, .am-plan-why"
+    arabic = page.cell(0).locator(paragraphs, has_text=ARABIC[:7])
+    expect(arabic).to_have_count(4)
+    for number in range(4):
+        expect(arabic.nth(number)).to_have_css("direction", "rtl")
+    japanese = page.cell(0).locator(".am-text p", has_text=JAPANESE)
+    expect(japanese).to_have_css("direction", "ltr")
     assert faults(page, "items") == []
     # A screen of 1,280 pixels at 400 %.
     page.page.set_viewport_size({"width": 320, "height": 900})

@@ -59,7 +59,10 @@ _CHROMIUM_FLAGS = (
     "--disable-smooth-scrolling",
 )
 # What no test needs of the server, and starts a language server for each notebook.
-_NOT_SERVED = {"jupyter_lsp": False}
+_NOT_SERVED = ("jupyter_lsp",)
+# Real-time collaboration: its parts of the server and of the page.
+_SHARING = ("jupyter_server_ydoc", "jupyter_server_fileid")
+_SHARED = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
 # Closes what is open, and what stands beside it, without a question about saving.
 _CLOSE = """async () => {
   const {shell} = window.jupyterapp, open = [...shell.widgets('main')];
@@ -98,14 +101,22 @@ def launch(playwright: Playwright, profile: Path) -> BrowserContext:
 
 
 class Lab:
-    """A JupyterLab server with a folder of notebooks; used as a context manager."""
+    """A JupyterLab server with a folder of notebooks; used as a context manager.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        home: a folder for all that it writes.
+        front: "lab", or "notebook" for Notebook 7.
+        shared: with real-time collaboration.
+    """
+
+    def __init__(self, home: Path, *, front: str = "lab", shared: bool = False) -> None:
         assert EXTENSION.is_dir(), "the JupyterLab extension is not built: run `make labextension`"
         self.folder = home / "notebooks"
         self.folder.mkdir(parents=True)
         self._home = home
         self._port = free_port()
+        self._front = front
+        self._shared = shared
         for name, values in _SETTINGS.items():
             file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -120,15 +131,18 @@ class Lab:
         own = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTER_CONFIG_DIR": "config"}
         own |= {"JUPYTERLAB_WORKSPACES_DIR": "workspaces", "JUPYTER_RUNTIME_DIR": "runtime"}
         own |= {"IPYTHONDIR": "ipython"}
+        apps = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}
+        module, app = apps[self._front]
+        off = (*_NOT_SERVED, *(() if self._shared else _SHARING))
         self._log = (self._home / "lab.log").open("wb")
         self._server = subprocess.Popen(
             [
-                *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+                *(sys.executable, "-m", module, "--no-browser", "--allow-root"),
                 *("--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"),
                 *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.folder}"),
                 *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
-                "--LabApp.expose_app_in_browser=True",
-                f"--ServerApp.jpserver_extensions={_NOT_SERVED}",
+                f"--{app}.expose_app_in_browser=True",
+                f"--ServerApp.jpserver_extensions={dict.fromkeys(off, False)}",
             ],
             env={**os.environ, **{name: str(self._home / sub) for name, sub in own.items()}},
             cwd=self.folder,
@@ -175,10 +189,16 @@ class Lab:
         """Disable an extension for the pages opened from now on; "" enables all again."""
         file = self._home / "config" / "labconfig" / "page_config.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        disabled = {extension: True} if extension else {}
+        off = (*((extension,) if extension else ()), *(() if self._shared else _SHARED))
+        disabled = dict.fromkeys((*off, "@jupyter-notebook/lab-extension"), True)
         # To see whether JupyterLab must be built anew, its server runs Node for each page.
         config = {"disabledExtensions": disabled, "buildCheck": False}
         file.write_text(json.dumps(config), encoding="utf-8")
+
+    def address(self, name: str) -> str:
+        """Return where a notebook is opened."""
+        place = {"lab": "doc/tree", "notebook": "notebooks"}[self._front]
+        return f"{self.url}/{place}/{name}?token={TOKEN}"
 
     def settings_file(self, plugin: str) -> Path:
         """Return the file of what the person has set of a plugin."""
@@ -247,12 +267,8 @@ class NotebookPage:
             self._wait_for_cells(0, kernel=kernel)
             return self
         self.lab.disable(self._without)
-        self.go(f"{self._address}&reset", kernel=kernel)
+        self.go(f"{self.lab.address(self.name)}&reset", kernel=kernel)
         return self
-
-    @property
-    def _address(self) -> str:
-        return f"{self.lab.url}/doc/tree/{self.name}?token={TOKEN}"
 
     def go(self, address: str, *, kernel: bool) -> None:
         """Load the page of a notebook; with `kernel`, wait until cells can be run."""
@@ -281,7 +297,7 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Reload the page, as the browser's button does, with no wait for the kernel."""
-        self.page.goto(self._address)
+        self.page.goto(self.lab.address(self.name))
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
 
     def shoot(self, name: str) -> None:

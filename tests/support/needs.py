@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -87,6 +88,10 @@ def _why_no_server(folder: str) -> str:
     return "" if (_ROOT / f"build/{folder}.stamp").is_file() else "not installed: make servers"
 
 
+def _why_no_package(name: str) -> str:
+    return "" if find_spec(name) else f"{name} is not installed"
+
+
 CHECKS: dict[str, Callable[[str], str]] = {
     "root": _why_not_root,
     "chromium": _why_no_chromium,
@@ -98,6 +103,7 @@ CHECKS: dict[str, Callable[[str], str]] = {
     "folder": _why_no_folder,  # folder /dev/shm
     "machine": _why_no_machine,  # machine x86_64
     "server": _why_no_server,  # server mcp/npm
+    "package": _why_no_package,  # package notebook
 }
 
 

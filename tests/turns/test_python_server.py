@@ -62,7 +62,7 @@ def test_notebooks_use_and_call_what_files_define(agent, shop):
     ]
     calls = told(agent, "call_graph", name_path="price", depth=2)
     assert "  nb.ipynb:cell 1 (c0):5 total (called in cell 1 (c0):6)" in calls.split("\n")
-    assert "(called in cell 3 (c2):1)" in calls
+    assert "  nb.ipynb:cell 1 (c0):1 (module) nb.ipynb (called in cell 3 (c2):1)" in calls
     calls = told(agent, "call_graph", name_path="total", path="nb.ipynb", direction="callees")
     assert calls.endswith("\n  goods.py:1 price (called in cell 1 (c0):6)")
 

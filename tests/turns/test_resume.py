@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import random
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -126,9 +128,12 @@ def record_of(agent: Agent) -> Path:
     return path
 
 
-def elsewhere(path: Path, folder: Path, monkeypatch, size: int | None = None) -> str:
-    """Put a record, or its beginning, where other conversations are, and return its id."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+def elsewhere(path: Path, monkeypatch, size: int | None = None) -> str:
+    """Put a record, or its beginning, where other conversations are, and return its id.
+
+    That is outside of the workspace, or its settings would not be used.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", tempfile.mkdtemp(dir=Path.home()))
     there = rollout_folder() / "2026/01/01" / path.name
     there.parent.mkdir(parents=True, exist_ok=True)
     there.write_bytes(path.read_bytes()[:size])
@@ -154,7 +159,7 @@ def test_the_next_request_is_the_one_that_the_unbroken_conversation_makes(
         assert ("Not a word." if shortened else INTERRUPTED) in unbroken
         kept = tmp_path / path.name
         kept.write_bytes(saved)
-        conversation = elsewhere(kept, tmp_path / "other", monkeypatch)
+        conversation = elsewhere(kept, monkeypatch)
     with Agent.resume(conversation, "m", [look], api_key="none") as resumed:
         assert resumed.conversation_id == conversation
         assert first_body(server, resumed) == unbroken
@@ -169,7 +174,7 @@ def test_wherever_its_record_is_cut_the_conversation_is_valid_and_has_what_was_s
     ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
     some = random.Random(14).sample(range(len(data)), 40)
     for size in [*ends, *some]:
-        conversation = elsewhere(path, tmp_path / str(size), monkeypatch, size)
+        conversation = elsewhere(path, monkeypatch, size)
         if size < ends[0]:  # not even a first line
             with Agent.resume(conversation, "m", [look], api_key="none") as resumed:
                 assert not resumed.session.conversation.history.items
@@ -177,7 +182,7 @@ def test_wherever_its_record_is_cut_the_conversation_is_valid_and_has_what_was_s
         with Agent.resume(conversation, "m", [look], api_key="none") as resumed:
             assert_valid(resumed)
             assert_shown(data[:size], resumed)
-        shutil.rmtree(tmp_path / str(size))
+        shutil.rmtree(os.environ["XDG_STATE_HOME"])
 
 
 def assert_shown(data: bytes, resumed: Agent) -> None:
@@ -228,7 +233,7 @@ def test_what_waits_when_the_kernel_is_killed_is_given_back_until_the_next_turn(
     assert TYPED not in path.read_text()
     killed = tmp_path / path.name
     killed.write_bytes(left[0])
-    conversation = elsewhere(killed, tmp_path / "other", monkeypatch)
+    conversation = elsewhere(killed, monkeypatch)
     told = [NOT_SENT.format(text) for text in ("Only March. [redacted]", "Then b")]
     for _ in range(2):  # as long as no turn has told it
         with Agent.resume(conversation, ScriptedModel(["Here."]), [add]) as resumed:
@@ -253,7 +258,7 @@ def test_events_of_a_resumed_conversation_are_numbered_on():
 
 def test_it_can_be_resumed_before_anything_has_happened(monkeypatch, tmp_path):
     agent = scripted("Hello.")
-    conversation = elsewhere(record_of(agent), tmp_path, monkeypatch)
+    conversation = elsewhere(record_of(agent), monkeypatch)
     with Agent.resume(conversation, ScriptedModel(["Hello."])) as resumed:
         assert resumed.config.approval == "never"
         assert resumed.run_sync("Hi.").text == "Hello."
@@ -357,7 +362,7 @@ OLD = Path(__file__).parents[1] / "support/corpora/records"
 @pytest.mark.parametrize("version", [1, 2])
 def test_records_of_each_version_are_read(version, monkeypatch, tmp_path):
     [path] = (OLD / f"version{version}").glob("*.jsonl")
-    conversation = elsewhere(path, tmp_path, monkeypatch)
+    conversation = elsewhere(path, monkeypatch)
     with Agent.resume(conversation, ScriptedModel(["Ok."]), [look], cwd=tmp_path) as resumed:
         assert_valid(resumed)
         prompts = [text_of(item.content) for item in items_of(resumed, UserMessage)]

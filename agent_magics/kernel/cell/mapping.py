@@ -19,10 +19,10 @@ from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_a
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.render.markdown import code_span
+from agent_magics.rows.budgets import duration
 from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.progress import Progress
-from agent_magics.rows.quote import duration
 from agent_magics.rows.result import MapResult
 
 # Seconds between lines in a console; for what is in flight at a stop.

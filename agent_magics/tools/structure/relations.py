@@ -348,8 +348,14 @@ class _CallWalk:
         server = self._server.given(texts_of(notebooks))
         ask = server.incoming_calls if self._direction == "callers" else server.outgoing_calls
         calls = await ask(symbol.path, symbol.selection.start)
-        symbols = ((each, each.symbol) for each in calls)
-        return [call for call, each in symbols if _is_shown(each.path, each.range, notebooks)]
+        return [
+            call for call in calls if _is_shown(call.symbol.path, self._place_of(call), notebooks)
+        ]
+
+    def _place_of(self, call: Call) -> Range:
+        """Return the place of a call; code outside of functions begins before the first cell."""
+        is_caller = self._direction == "callers" and call.ranges
+        return call.ranges[0] if is_caller else call.symbol.range
 
 
 def _call_line(call: Call, file: SourceFile, caller: SourceFile) -> str:

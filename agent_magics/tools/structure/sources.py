@@ -99,6 +99,7 @@ class SourceFile:
         first, last, before = place.start.line + 1, place.end.line + 1, ""
         if self.cells:
             first = max(first, self.cells[0].first + 1)
+            last = max(first, last)
             cell = [each for each in self.cells if each.first < first][-1]
             first, last, before = first - cell.first, last - cell.first, f"{cell.label}:"
         return f"{before}{first}" if first == last else f"{before}{first}-{last}"

@@ -60,7 +60,7 @@ class Hostile:
 
 class Speaking:
     def to_output(self, budget: int) -> ToolOutput:
-        return ToolOutput("x" * (budget + 5), success=False, details={"a": 1})
+        return ToolOutput("x" * 1_500, success=False, details={"a": 1})
 
 
 def read(value: Any, budget: int = BUDGET) -> str:
@@ -216,7 +216,7 @@ def test_tool_output_passes_and_is_cut():
 
 def test_object_with_to_output_decides_and_is_cut():
     spoken = to_tool_output(Speaking(), 10)
-    assert spoken.content == "xxxxx\n… 5 characters left out …\nxxxxx"
+    assert spoken.content == "x" * 500 + "\n… 500 characters left out …\n" + "x" * 500
     assert (spoken.success, spoken.details) == (False, {"a": 1})
 
 

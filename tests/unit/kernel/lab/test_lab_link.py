@@ -121,4 +121,4 @@ def test_an_answer_that_nobody_waits_for_any_more_harms_no_other() -> None:
     assert given_up.cancel() and slow.cancel()
     link._receive(page, {"type": "reply", "id": page._kernel.session.sent[0]["id"]}, "subshell")
     link.drop(page)
-    assert other.result(timeout=0) == {"refused": "its page was closed"}
+    assert other.result(timeout=0)["refused"] == "its page was closed"

@@ -1,4 +1,4 @@
-"""The quote before a map, beside what it then costs."""
+"""The quote before a map: what it then costs."""
 
 import re
 from dataclasses import dataclass
