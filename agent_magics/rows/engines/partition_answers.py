@@ -112,9 +112,8 @@ class PartitionFiles(Parts):
 
     def frame(self, *_: object) -> Any:
         """Return a Dask frame of the files, each a partition."""
-        from dask import dataframe  # noqa: PLC0415 - heavy, and the caller has it
+        import dask.dataframe as dd  # noqa: PLC0415 - heavy, and the caller has it
 
-        dd: Any = dataframe  # its functions have no types
         columns = self._columns.columns
         kinds = {ROW: "integer", **kinds_of(columns)}
         meta = _pandas(arrow_table(kinds, {**values_of(columns, ()), ROW: []}))
