@@ -52,7 +52,7 @@ demo: $(VENV)/demo.stamp  ## Run the main job: execute the first notebook offlin
 
 .PHONY: lab
 lab: $(VENV)/test.stamp labextension  ## Open JupyterLab on the notebooks.
-	@$(BIN)/jupyter lab --notebook-dir=notebooks
+	@$(BIN)/jupyter lab --notebook-dir=notebooks --YDocExtension.disable_rtc=True
 
 # -- checks ------------------------------------------------------------------------------------
 
