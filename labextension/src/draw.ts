@@ -338,7 +338,9 @@ function drawPlan(item: PlanItem): HTMLElement {
     const icon = make('span', 'am-icon', STEP_ICONS[step.status]);
     icon.setAttribute('role', 'img');
     icon.setAttribute('aria-label', STEP_WORDS[step.status]());
-    line.append(icon, make('span', '', step.description));
+    const words = make('span', '', step.description);
+    words.dir = 'auto';
+    line.append(icon, words);
     if (step.status === 'in_progress') {
       line.setAttribute('aria-current', 'step');
     }
