@@ -21,7 +21,7 @@ def test_a_sub_agent_is_stopped_from_its_row(notebook: Open, how: str) -> None:
     page = notebook([DELEGATING, CELL, ""])
     page.run(0)
     page.run(1)  # the sub-agent works on after the end of the cell
-    stop = page.cell(1).get_by_role("button", name="Stop explore-1")
+    stop = page.cell(1).get_by_role("button", name="Stop: explore-1")
     row = page.cards(1).filter(has_text="Look around.").last
     expect(row).to_contain_text("hang")
     if how == "mouse":
@@ -45,7 +45,7 @@ def test_the_focus_stays_on_the_button_while_the_row_is_drawn_anew(notebook: Ope
     page = notebook([DELEGATING, CELL, ""])
     page.run(0)
     page.run(1)
-    stop = page.cell(1).get_by_role("button", name="Stop explore-1")
+    stop = page.cell(1).get_by_role("button", name="Stop: explore-1")
     stop.focus()
     old = stop.element_handle()
     tell = f"{CHILDREN}['explore-1'].session.engine.post({CHILDREN}['explore-1'].tell)"
