@@ -85,5 +85,7 @@ def test_nothing_is_lost_where_two_work_on_one_document(
     page.wait_until(lambda: calls() == done)
     page.shoot("shared")
     second.shoot("shared_second")
+    second.reload()
+    second.wait_until(lambda: second.cell(1).inner_text() == page.cell(1).inner_text())
     page.close()
     second.close()
