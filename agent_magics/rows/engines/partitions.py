@@ -84,8 +84,9 @@ class Partitions:
                 continue
             reading = await self._asked(sentence, self._submit, part, holder, number, place, how)
             if await self._ended(reading, sentence, holder):
-                result: ReadPart = await self._asked(sentence, self._result, reading)
-                return result
+                result = await self._result_of(reading, sentence, holder)
+                if result is not None:
+                    return result
         raise FatalError(sentence.format(error=f"its worker ended {MOST_LOST} times"))
 
     async def _asked(self, sentence: str, function: Callable[..., Any], *given: object) -> Any:
@@ -115,8 +116,26 @@ class Partitions:
     def _result(self, future: Any) -> Any:
         return self.client.gather(future, asynchronous=False)
 
+    async def _result_of(self, reading: Any, sentence: str, holder: str) -> ReadPart | None:
+        """Return the result of a task; None where `holder`, which alone has it, has ended.
+
+        Dask would compute it again, for which that worker alone is allowed, and wait for ever.
+        """
+        getting = asyncio.create_task(self._asked(sentence, self._result, reading))
+        while not (await asyncio.wait({getting}, timeout=LOOK))[0]:
+            if holder not in await self._asked(sentence, self._engine.addresses):
+                await asyncio.to_thread(
+                    partial(self.client.cancel, [reading], asynchronous=False, force=True)
+                )
+                await asyncio.wait({getting})
+        is_there = holder in await self._asked(sentence, self._engine.addresses)
+        if not is_there and (getting.cancelled() or getting.exception() is not None):
+            return None
+        result: ReadPart = await getting
+        return result
+
     async def _ended(self, future: Any, sentence: str, holder: str = "") -> bool:
-        """Wait until a task has ended; return False where `holder`, its only worker, has.
+        """Wait until a task has ended; return False where its result was lost with its worker.
 
         Raises:
             FatalError: it failed.
@@ -131,6 +150,8 @@ class Partitions:
                 there = await self._asked(sentence, self._engine.addresses)
                 if holder not in there:
                     return False
+        if future.status in ("lost", "pending"):  # with the worker that had it, a moment ago
+            return False
         if future.status not in ("finished", "error"):
             raise FatalError(sentence.format(error=f"the cluster says that it is {future.status}"))
         if future.status == "error" and holder:

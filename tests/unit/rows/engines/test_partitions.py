@@ -10,6 +10,7 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.partitions import Partitions
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster, mortal_workers
 from tests.support.rows.watchers import When, wait_until
@@ -175,6 +176,28 @@ def test_no_row_is_lost_with_the_worker_that_holds_it():
     assert list(there["answer"]) == [f"row {number}" for number in range(400)]
     assert len(killed) == kills
     assert sum(times - 1 for times in asked.values()) <= kills * at_once
+
+
+def test_what_was_read_and_lost_with_its_worker_is_read_again(monkeypatch):
+    killed, result = [], Partitions._result
+
+    def lose(self, reading):
+        if not killed:
+            kill_worker()  # the only one that can have it
+            killed.append(1)
+        return result(self, reading)
+
+    monkeypatch.setattr(Partitions, "_result", lose)
+    with (
+        cluster(0) as client,
+        mortal_workers(client, 1) as kill_worker,
+        RowServer() as server,
+        agent_for(server) as agent,
+    ):
+        frame = dd.from_map(numbered, range(2), meta=numbered(0))
+        done = mapped(agent, frame, client)
+        assert not done.stopped and killed
+        assert done.frame.compute()["answer"].notna().sum() == 100
 
 
 def numbered(part):
