@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,6 +95,10 @@ class RowServer:
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/log") as reply:
             return json.load(reply)
+
+    def prompts(self) -> Counter[str]:
+        """Return how many requests came with each last message."""
+        return Counter(entry["last"] for entry in self.log())
 
     def answer_more(self, count: int = 1_000_000) -> None:
         """Let it answer so many more requests than `holds`."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-from collections import Counter
 from dataclasses import dataclass
 
 import distributed
@@ -29,18 +28,6 @@ class Said:
     long: bool
 
 
-@pytest.fixture(scope="module")
-def client():
-    with cluster() as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    """Each test has its own store of answers."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def agent_for(server, **given):
     return Agent(base_url=server.base_url, api_key=KEY, model=MODEL, **given)
 
@@ -55,10 +42,6 @@ def rows(number):
     return [f"row {n}" for n in range(number)]
 
 
-def prompts(server):
-    return Counter(entry["last"] for entry in server.log())
-
-
 def test_the_answers_are_those_of_one_process(client):
     given = pd.DataFrame({"text": [*rows(400), None, *rows(99)]}, index=range(7, 507))
     frames = []
@@ -67,7 +50,7 @@ def test_the_answers_are_those_of_one_process(client):
             done = agent.map_sync(
                 "Say {{text}}", given, output=Said, engine=engine, cache=False, ask_above=None
             )
-            asked = prompts(server)
+            asked = server.prompts()
         frames.append(done.frame)
         assert set(asked.values()) == {1} and len(asked) == 400
         assert done.progress.cost == pytest.approx(400 * done.frame["cost"].max())
@@ -123,7 +106,7 @@ def check_kills(kills, number):
     ):
         when = When([part * n for n in range(1, kills + 1)], kill)
         done = run(agent, rows(number), client, when, concurrency=at_once)
-        asked = prompts(server)
+        asked = server.prompts()
     assert list(done.frame["answer"]) == rows(number)
     assert len(killed) == kills
     # Each of the two has half of the requests, and one that is alone for a while all.
@@ -187,7 +170,7 @@ def test_the_key_is_in_no_task_and_no_log(client):
 def test_a_budget_is_one_for_all_workers(client):
     with RowServer() as server, agent_for(server) as agent:
         done = agent.map_sync("{{text}}", rows(2000), engine=client, max_tokens=3000)
-        assert sum(prompts(server).values()) <= 100
+        assert sum(server.prompts().values()) <= 100
     assert "max_tokens=3000 is reached" in done.stopped
     assert done.frame["answer"].notna().sum() == done.progress.answered > 50
 
@@ -205,7 +188,7 @@ def test_what_was_answered_is_not_asked_again(client):
     with RowServer() as server, agent_for(server) as agent:
         agent.map_sync("{{text}}", rows(100), ask_above=None)
         again = agent.map_sync("{{text}}", rows(150), engine=client, ask_above=None)
-        assert set(prompts(server).values()) == {1}
+        assert set(server.prompts().values()) == {1}
     assert again.progress.kept == 100 and not len(again.failed)
 
 

@@ -20,12 +20,6 @@ SPAWN = multiprocessing.get_context("spawn")
 pytestmark = pytest.mark.soak
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    """Each test has its own store of answers."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def agent_for(server, **given):
     return Agent(base_url=server.base_url, api_key="sk-x", model="gpt-4o-mini", **given)
 

@@ -1,7 +1,6 @@
 """A map over the partitions of a Dask frame, which stay with the workers that hold them."""
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 
 import dask.dataframe as dd
@@ -26,24 +25,8 @@ class Said:
     long: bool
 
 
-@pytest.fixture(scope="module")
-def client():
-    with cluster() as client:
-        yield client
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    """Each test has its own store of answers."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def agent_for(server):
     return Agent(base_url=server.base_url, api_key="x", model=MODEL)
-
-
-def prompts(server):
-    return Counter(entry["last"] for entry in server.log())
 
 
 def table(count=300):
@@ -65,7 +48,7 @@ def test_the_answers_are_a_frame_of_the_same_partitions(client):
     with RowServer() as server, agent_for(server) as agent:
         done = mapped(agent, frame, client)
         again = mapped(agent, frame_of(), client)
-        asked = prompts(server)
+        asked = server.prompts()
     assert set(asked.values()) == {1} and len(asked) == 298
     assert isinstance(done.frame, dd.DataFrame)
     assert done.frame.divisions == frame.divisions
@@ -87,7 +70,7 @@ def test_rows_are_read_and_asked_where_they_lie(client):
     pids = client.run(os.getpid)
     with RowServer() as server, agent_for(server) as agent:
         mapped(agent, frame, client, lambda row: f"{os.getpid()} {row['text']}")
-        asked = prompts(server)
+        asked = server.prompts()
     expected = set()
     for future in client.futures_of(frame):
         (holder,) = client.who_has(future)[future.key]
@@ -171,7 +154,7 @@ def test_no_row_is_lost_with_the_worker_that_holds_it():
         frame = dd.from_map(numbered, range(8), meta=numbered(0))
         mapping = agent.mapping("{{text}}", frame, output=None, options=options)
         done = mapping.wait_sync(When([part * (n + 1) for n in range(kills)], kill))
-        asked = prompts(server)
+        asked = server.prompts()
         there = done.frame.compute()
     assert list(there["answer"]) == [f"row {number}" for number in range(400)]
     assert len(killed) == kills
