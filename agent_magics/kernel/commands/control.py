@@ -13,7 +13,7 @@ from agent_magics.kernel.commands.approvals import show_approvals
 from agent_magics.kernel.commands.changes.diff import show_diff
 from agent_magics.kernel.commands.changes.review import review
 from agent_magics.kernel.commands.changes.undo import redo, undo
-from agent_magics.kernel.commands.compact import compact_history
+from agent_magics.kernel.commands.conversations.compact import compact_history
 from agent_magics.kernel.commands.conversations.forks import fork
 from agent_magics.kernel.commands.conversations.rewinding import rewind
 from agent_magics.kernel.commands.conversations.sessions import list_sessions, resume
