@@ -47,8 +47,11 @@ class Partitions:
     def _order(self) -> list[int]:
         from distributed import futures_of  # noqa: PLC0415 - an extra; whoever has a client has it
 
-        held = sorted(futures_of(self.frame), key=lambda future: future.key[-1])
-        if len(held) != self.count:
+        there, graph = {each.key: each for each in futures_of(self.frame)}, self.frame.dask
+        # A persisted partition is another name of its future; what is made of one is a task.
+        names = (getattr(graph[key], "target", None) for key in self.frame.__dask_keys__())
+        held = [there.get(name) for name in names]
+        if None in held:
             self._parts = list(self.frame.to_delayed())
             return list(range(self.count))
         self._parts, self._is_held = held, True

@@ -79,6 +79,17 @@ def test_rows_are_read_and_asked_where_they_lie(client):
     assert set(asked) == expected
 
 
+def test_what_is_made_of_a_persisted_frame_is_asked_and_not_that_frame(client):
+    frame = frame_of().persist()
+    kept = frame[frame["text"].str.endswith("7", na=False)]
+    with RowServer() as server, agent_for(server) as agent:
+        done = mapped(agent, kept, client)
+        asked = server.prompts()
+    expected = [text for text in table()["text"].dropna() if text.endswith("7")]
+    assert list(done.frame.compute()["answer"]) == expected
+    assert set(asked) == set(expected)
+
+
 def test_answers_that_do_not_fit_are_asked_for_again(client):
     with RowServer(faults={"schema": 0.4}) as server, agent_for(server) as agent:
         done = mapped(agent, frame_of(60), client, output=Said)
