@@ -6,12 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support import forks, needs
+from tests.support.kernels.driver import Kernel
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 _FORK = re.compile(r"(os|pty)\.fork|multiprocessing\.(Process|Pool)|ProcessPoolExecutor")
@@ -88,6 +91,21 @@ def test_a_look_at_a_page_without_a_wait_is_found(line, refused):
 def test_what_a_page_shows_is_waited_for(path):
     source = path.read_text(encoding="utf-8")
     assert [f"{path.name}:{line}" for line in reads_at_once(source)] == []
+
+
+def test_no_port_is_given_twice():
+    """A kernel has five, all chosen before it opens the first."""
+    assert len({free_port() for _ in range(500)}) == 500
+
+
+def test_a_kernel_that_does_not_start_leaves_nothing(monkeypatch, tmp_path):
+    """What is left fails a later test instead, on some versions of Python."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    children = set(psutil.Process().children())
+    with pytest.raises(RuntimeError, match="died"):
+        Kernel(env={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"}).__enter__()
+    assert not list(tmp_path.iterdir())
+    assert set(psutil.Process().children()) == children
 
 
 def test_a_fork_returns_what_its_function_did():

@@ -7,6 +7,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,17 +79,20 @@ class Kernel:
         self._subshell = ""
 
     def __enter__(self) -> "Kernel":
-        self.manager.start_kernel(**self._options)
-        self.client = self.manager.blocking_client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=LIMIT)
+        with ExitStack() as ends:
+            ends.callback(self._profile.cleanup)
+            ends.callback(self.manager.cleanup_resources)
+            self.manager.start_kernel(**self._options)
+            ends.callback(self.manager.shutdown_kernel, now=True)
+            self.client = self.manager.blocking_client()
+            ends.callback(self.client.stop_channels)
+            self.client.start_channels()
+            self.client.wait_for_ready(timeout=LIMIT)
+            self._ends = ends.pop_all()  # only of a kernel that is ready; another ends here
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
-        self.manager.cleanup_resources()
-        self._profile.cleanup()
+        self._ends.close()
 
     def run(
         self,
