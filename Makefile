@@ -70,7 +70,7 @@ test-fast: $(VENV)/test.stamp labextension  ## Run in a minute what needs neithe
 
 .PHONY: test-long
 test-long: $(VENV)/test.stamp labextension kernels $(SERVERS)  ## Run what is long by nature: random kills, soaks, other versions, Binder.
-	@$(PYTEST) -m long tests $(PYTEST_ARGS)
+	@$(PYTEST) --dist worksteal -m long tests $(PYTEST_ARGS)
 
 .PHONY: test-changed
 test-changed: $(VENV)/test.stamp labextension  ## Run the tests of what has changed since main.

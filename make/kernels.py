@@ -28,6 +28,7 @@ TESTS = [
         "ways_to_run",
     )
 ]
+WORKERS = ("--numprocesses=3", "--dist=loadfile")
 TRIES = 2  # an index may be unreachable for a moment
 MOST = 3  # failures; what hangs costs half a minute each
 
@@ -71,7 +72,7 @@ def passes(version: str, options: list[str]) -> bool:
     print(f"ipykernel {version}:", flush=True)
     began = time.monotonic()
     command = [str(python), "-m", "pytest", "--quiet", f"--override-ini=cache_dir={cache}"]
-    command += [f"--maxfail={MOST}", *options, *TESTS]
+    command += [*WORKERS, f"--maxfail={MOST}", *options, *TESTS]
     good = not subprocess.run(command, check=False).returncode
     if not good:
         print(f"ipykernel {version}: broken, or unstable? Once more:", flush=True)
