@@ -9,7 +9,8 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from math import isfinite
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent_magics.protocol import events, items, ops, records
 from agent_magics.protocol.errors import FatalError
@@ -123,3 +124,52 @@ def _decode_noun(value: object) -> Any:
 
 def _unchanged(value: object) -> Any:
     return value
+
+
+# -- types of what was decoded ---------------------------------------------------------------------
+
+Check = Callable[[Any], bool]
+
+
+def is_typed(noun: object) -> bool:
+    """Return whether each value of a decoded object is of its field's type, and numbers are finite.
+
+    Decoding does not look: it is for what this process wrote, and a record may come from elsewhere.
+    """
+    return all(check(getattr(noun, name)) for name, check in _checks(type(noun)).items())
+
+
+@cache
+def _checks(kind: type) -> dict[str, Check]:
+    return {name: _check_of(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _check_of(hint: Any) -> Check:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in arguments
+    if origin in (Union, types.UnionType):
+        checks = [_check_of(argument) for argument in arguments]
+        return lambda value: any(check(value) for check in checks)
+    if origin is tuple:
+        element = _check_of(arguments[0])
+        return lambda value: isinstance(value, tuple) and all(map(element, value))
+    if origin is Mapping:
+        element = _check_of(arguments[1])
+        return lambda value: isinstance(value, Mapping) and all(map(element, value.values()))
+    if _names_noun(hint):
+        return lambda value: isinstance(value, hint) and is_typed(value)
+    return _CHECKS.get(hint, lambda value: True)  # any JSON
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and abs(value) < 1 << 63
+
+
+_CHECKS: dict[Any, Check] = {
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: isinstance(value, bool),
+    int: _is_count,
+    float: lambda value: _is_count(value) or (type(value) is float and isfinite(value)),
+    type(None): lambda value: value is None,
+}

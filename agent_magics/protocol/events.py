@@ -601,7 +601,7 @@ class VariablesKnown(Event):
     """
 
     call_id: str = ""
-    variables: Mapping[str, Json] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, Json] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol import records
-from agent_magics.protocol.codec import from_json
+from agent_magics.protocol.codec import from_json, is_typed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     CellChanged,
@@ -164,32 +164,12 @@ def read_lines(data: bytes, conversation: str, past: bytes = b"") -> Record:
             break
         record.size += len(line) + 1
     begun = [done for done in record.done if isinstance(done, RecordBegun)]
-    record.begun = _checked(begun[-1], conversation) if begun else record.begun
+    if begun:
+        record.begun = replace(begun[-1], conversation=conversation)
     record.done = [done for done in record.done if not isinstance(done, RecordBegun)]
     record.last = _last_number(lines)
-    with suppress(TypeError):  # ids that are none
-        _look_at(record, list(_readable(shown)))
+    _look_at(record, list(_readable(shown)))
     return record
-
-
-def _checked(begun: RecordBegun, conversation: str) -> RecordBegun:
-    """Return the first line of a record as that of its own conversation.
-
-    Raises:
-        FatalError: its values are of other types than ours.
-    """
-    texts = (begun.agent, begun.cwd, begun.notebook, begun.memory or "", *_items(begun.lost))
-    if (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(part, records.PastPart) for part in _items(begun.past))
-        and isinstance(begun.settings, Mapping)
-    ):
-        return replace(begun, conversation=conversation)
-    raise FatalError(f"The first line of conversation {conversation} was changed; it is not used.")
-
-
-def _items(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list | tuple) else (None,)
 
 
 def _readable(lines: Iterable[bytes]) -> Iterator[Event]:
@@ -263,9 +243,16 @@ def _read_noun(line: bytes) -> Any:
             f"agent-magics has written; this one reads up to {records.VERSION}. Update it."
         )
     try:
-        return from_json(data)
+        noun = from_json(data)
     except FatalError as error:
         raise ValueError(str(error)) from None
+    if is_typed(noun):
+        return noun
+    if isinstance(noun, RecordBegun):
+        raise FatalError(
+            f"The first line of conversation {noun.conversation} was changed; it is not used."
+        )
+    raise ValueError("values of other types")
 
 
 def _outputs(events: Iterable[Event]) -> dict[str, Content]:
@@ -301,7 +288,10 @@ def _read_events(data: bytes, conversation: str) -> Record:
         if kind is None:
             break
         if kind[1] in _EVENTS:
-            events.append(_noun(line))
+            try:
+                events.append(_noun(line))
+            except ValueError:
+                break
     configured = next((e for e in events if isinstance(e, SessionConfigured)), None)
     settings: Mapping[str, Any] = {} if configured is None else {"model": configured.model}
     begun = RecordBegun(

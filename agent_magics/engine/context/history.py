@@ -98,17 +98,18 @@ class History:
         self.keep(ItemAdded(item=item))
         self._taken_back.clear()
         self._items.append(item)
+        self._follow(item)
+
+    def _follow(self, item: Item) -> None:
+        """Note a call as open, or as answered by its output."""
         if isinstance(item, CALL_TYPES):
             self._open.append(item)
         elif isinstance(item, ToolCallOutput):
-            self._answer(item.call_id)
-
-    def _answer(self, call_id: str) -> None:
-        # The first of this id: some servers use an id again in a later turn.
-        for place, call in enumerate(self._open):
-            if call.call_id == call_id:
-                del self._open[place]
-                return
+            # The first of this id: some servers use an id again in a later turn.
+            for place, call in enumerate(self._open):
+                if call.call_id == item.call_id:
+                    del self._open[place]
+                    return
 
     def extend(self, items: Iterable[Item]) -> None:
         """Add several items."""
@@ -159,7 +160,7 @@ class History:
         del self._items[then.count :]
         self._turns = dict(places[:first])
         self._base, self._replaced = then.base, then.replaced
-        self._transcripts.clear()
+        self._look_again()
         self.keep(TurnsTakenBack(turn_id=turn_id))
 
     def restore(self) -> bool:
@@ -170,9 +171,15 @@ class History:
         self._items += was.later
         self._turns.update(was.turns)
         self._base, self._replaced = was.base, was.replaced
-        self._transcripts.clear()
+        self._look_again()
         self.keep(TurnsRestored())
         return True
+
+    def _look_again(self) -> None:
+        self._transcripts.clear()
+        self._open.clear()
+        for item in self._items:
+            self._follow(item)
 
     # -- as it is sent ----------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Restores a conversation from its record by applying the recorded entries again."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent_magics.dispatch.results.stored import StoredText, TextSource
@@ -15,7 +15,14 @@ from agent_magics.protocol.events import (
     SubAgentChanged,
     VariablesKnown,
 )
-from agent_magics.protocol.items import ToolCallOutput, UserMessage, output_kind_of, text_of
+from agent_magics.protocol.items import (
+    CALL_TYPES,
+    Item,
+    ToolCallOutput,
+    UserMessage,
+    output_kind_of,
+    text_of,
+)
 from agent_magics.protocol.records import (
     AdditionsWaiting,
     ContextCounted,
@@ -63,8 +70,22 @@ def _restore(conversation: Conversation, record: Record) -> None:
     for done in record.done:
         _do(conversation, done)
         redacted |= isinstance(done, ItemAdded | HistoryShortened) and done.redacted
+    _check_answers(conversation.history.items)
+    _check_answers(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
     conversation.notes = [*record.notes, *([REDACTED] if redacted else []), *not_sent]
+
+
+def _check_answers(items: Iterable[Item]) -> None:
+    """Raise a ValueError where an output answers no call, since every provider refuses that."""
+    open_calls = Counter[str]()
+    for item in items:
+        if isinstance(item, CALL_TYPES):
+            open_calls[item.call_id or ""] += 1
+        elif isinstance(item, ToolCallOutput) and item.call_id:
+            open_calls[item.call_id] -= 1
+            if open_calls[item.call_id] < 0:
+                raise ValueError(f"an output of {item.call_id!r} answers no call")
 
 
 def _waiting(entries: Sequence[Done]) -> list[str]:
@@ -87,6 +108,8 @@ def _do(conversation: Conversation, done: Done) -> None:
         case ItemAdded(item=item):
             conversation.history.append(item)
         case HistoryShortened(items=items, replaced=replaced):
+            if not 0 <= replaced <= len(conversation.history.items):
+                raise ValueError(f"{replaced} items were replaced, more than there are")
             conversation.history.shorten(items, replaced)
         case TurnOpened(turn_id=turn_id):
             conversation.history.begin_turn(turn_id)
