@@ -28,7 +28,7 @@ from agent_magics.protocol.events import TURN_ENDS, Event, TurnAborted, TurnFail
 from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn
 from agent_magics.protocol.records import RecordBegun, RequestCharged
 from agent_magics.rows.engines.choice import check_portable, engine_of
-from agent_magics.rows.engines.coordinator import Engine, read_invited
+from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.worker import Invitation
 
@@ -230,11 +230,11 @@ class SessionElsewhere(Session):
                 if invited is not None and not came.done():
                     came.set_result(link)
                     return
-            except FatalError as error:
+            except OtherVersion as error:
                 if not came.done():
                     came.set_exception(error)
-            except (EOFError, TimeoutError):
-                pass  # it was no worker
+            except (EOFError, FatalError, TimeoutError):
+                pass  # it was no worker of ours
             link.close()
 
         server, place = await engine.listen(serve)

@@ -66,7 +66,7 @@ class ModelSource:
     recording: str = ""
     strict: bool = False
 
-    def open(self, cwd: Path) -> Model:
+    def make(self, cwd: Path) -> Model:
         """Return the model; `cwd` is the value of the recording's placeholder."""
         if self.recording:
             return ReplayModel(Path(self.recording), cwd=cwd, strict=self.strict)
@@ -117,7 +117,7 @@ async def _work(link: Link, description: Description, begun: Mapping[str, Any]) 
     listening: asyncio.Task[None] | None = None
     try:
         source = ModelSource(**begun["model"])
-        model = source.open(description.config.cwd)
+        model = source.make(description.config.cwd)
         setup = await asyncio.to_thread(_setup, description, source, model, parent)
         session.begin(from_json(begun["op"]), setup, hear)
         listening = asyncio.create_task(_listen(link, session, parent))
