@@ -37,7 +37,7 @@ from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.budgets import GO_ON, SAMPLE_ONLY, STOP, Budgets, Quote
-from agent_magics.rows.engines.choice import engine_of, partitions_of
+from agent_magics.rows.engines.choice import check_portable, engine_of, partitions_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
 from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partition_job import PartitionJob
@@ -74,7 +74,6 @@ NO_NAME = (
 )
 NO_TOOLS = "Rows with tools= are agent runs, of which {what} knows nothing: leave one of them out."
 REQUESTS = "requests={given!r}: it takes a number of requests of each row from 2, with tools=."
-NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
 class MapOptions(TypedDict, total=False):
@@ -222,10 +221,7 @@ class RowMapping:
     def _engine_of(self, given: Any, model: str) -> Engine | None:
         if given is None:
             return None
-        if self._asking.models.given is not None:
-            raise FatalError(NOT_THERE.format(what="a model object"))
-        if self._asking.settings.record:
-            raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
+        check_portable(self._asking.settings, self._asking.models)
         return engine_of(given, f"agent.map {self._options.get('name') or model}")
 
     # -- on the engine's loop ----------------------------------------------------------------------

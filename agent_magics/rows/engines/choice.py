@@ -4,6 +4,8 @@ import sys
 from concurrent.futures import Executor
 from typing import Any
 
+from agent_magics.model_clients import ModelClients
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.coordinator import Engine
 from agent_magics.rows.engines.dask import DaskEngine
@@ -14,6 +16,19 @@ NO_ENGINE = (
     "engine={given!r}: it takes a client of a Dask cluster (distributed.Client), or an executor of "
     "processes (concurrent.futures.Executor, also that of an ipyparallel client)."
 )
+NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
+
+
+def check_portable(settings: Settings, models: ModelClients) -> None:
+    """Check that the model of an agent can be asked from other processes.
+
+    Raises:
+        FatalError: it cannot.
+    """
+    if models.given is not None:
+        raise FatalError(NOT_THERE.format(what="a model object"))
+    if settings.record:
+        raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
 
 
 def partitions_of(rows: Any, engine: Engine | None) -> Partitions | None:

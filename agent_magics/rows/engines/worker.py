@@ -103,9 +103,8 @@ def sit(invitation: Invitation, tls: ssl.SSLContext | None = None) -> str:
 
 
 async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
-    link = await _connect(invitation.place, tls)
+    link = await join(invitation, tls)
     try:
-        link.send("hello", invitation.token, invitation.number, __version__)
         word, data = await link.read()
         if word != "begin":
             return str(data)
@@ -147,6 +146,17 @@ def session_at(place: str, longest: float = CONNECT) -> "Session | None":
     with _CHANGED:
         _CHANGED.wait_for(lambda: place in _SESSIONS, longest)
         return _SESSIONS[place][-1] if place in _SESSIONS else None
+
+
+async def join(invitation: Invitation, tls: ssl.SSLContext | None) -> Link:
+    """Connect to who sent an invitation, and show it.
+
+    Raises:
+        FatalError: the place cannot be reached.
+    """
+    link = await _connect(invitation.place, tls)
+    link.send("hello", invitation.token, invitation.number, __version__)
+    return link
 
 
 async def _connect(place: str, tls: ssl.SSLContext | None) -> Link:
