@@ -308,6 +308,15 @@ def _strict_obstacle(schema: Schema, path: str) -> str:
     return ""
 
 
+def find_optional(schema: Schema, path: str = "") -> str:
+    """Return the path of an argument, or of a field in one, that may be left out; "" for none."""
+    for name in schema.get("properties", {}):
+        if name not in schema["required"]:
+            return f"{path}.{name}" if path else str(name)
+    found = (find_optional(inner, inner_path) for inner, inner_path in _inner(schema, path))
+    return next(filter(None, found), "")
+
+
 def _inner(schema: Schema, path: str) -> Iterator[tuple[Schema, str]]:
     for name, each in schema.get("properties", {}).items():
         yield each, f"{path}.{name}" if path else name
