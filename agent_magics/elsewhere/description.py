@@ -6,9 +6,11 @@ It is an argument of the worker's task, which may be shown and kept: no key is i
 import pickle
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, get_type_hints
 
 from agent_magics import tools as builtin
 from agent_magics.dispatch.catalog.offer import ToolOffer
@@ -102,7 +104,7 @@ def describe(
         replace(setup.config, features=dict(setup.config.features)),
         tuple(name for name, tool in tools.items() if tool.tool_options.own),
         {
-            name: _pickled(f"The tool {name}", tool)
+            name: _pickled(f"The tool {name}", (tool, _resolved(tool)))
             for name, tool in tools.items()
             if not tool.tool_options.own
         },
@@ -118,6 +120,16 @@ def _portable(handler: ToolHandler | None) -> Tool | None:
     return handler.function if not options.own or options.name in THERE else None
 
 
+def _resolved(tool: Tool) -> dict[str, Any]:
+    """Return the annotations of a function where some are texts: a pickle omits what these name."""
+    written = getattr(tool, "__annotations__", {})
+    if not (isinstance(tool, FunctionType) and any(isinstance(e, str) for e in written.values())):
+        return {}
+    with suppress(Exception):  # some name of theirs is not there: the schema could do without
+        return get_type_hints(tool, include_extras=True)
+    return {}
+
+
 def tools_of(description: Description) -> tuple[tuple[ConfiguredToolSpec, ...], ToolRegistry]:
     """Return the tools that were sent, in the worker.
 
@@ -127,7 +139,11 @@ def tools_of(description: Description) -> tuple[tuple[ConfiguredToolSpec, ...], 
     config = description.config
     freeform = tools_config(config.model, config.features).apply_patch == "freeform"
     tools = [getattr(builtin, name) for name in description.built_in]
-    tools += [_read(f"The tool {name}", data) for name, data in description.functions.items()]
+    for name, data in description.functions.items():
+        tool, annotations = _read(f"The tool {name}", data)
+        if annotations:
+            tool.__annotations__ = annotations
+        tools.append(tool)
     builder = ToolRegistryBuilder()
     for tool in tools:
         handler = FunctionToolHandler(tool)

@@ -14,20 +14,19 @@ from typing import Any
 from agent_magics.delegation.parent import ParentLink
 from agent_magics.dispatch.turn.agents import SpawnRequest
 from agent_magics.elsewhere.description import Description, describe
-from agent_magics.elsewhere.worker import SILENT, ModelSource, attend, tick
+from agent_magics.elsewhere.worker import SILENT, attend, tick
 from agent_magics.engine.channels.outbox import Listener
 from agent_magics.engine.session import Session
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import Parent, TurnConfig
-from agent_magics.model_clients import ModelClients, recording_path
-from agent_magics.models.access import ServerAccess
+from agent_magics.model_clients import ModelClients
 from agent_magics.protocol.codec import from_json, to_json
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import TURN_ENDS, Event, TurnAborted, TurnFailed
 from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn
 from agent_magics.protocol.records import RecordBegun, RequestCharged
-from agent_magics.rows.engines.choice import check_portable, engine_of
+from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
 from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.worker import Invitation
@@ -79,20 +78,6 @@ class Elsewhere:
     def engine(self, path: str) -> Engine:
         """Return the engine that starts a sub-agent's task."""
         return engine_of(self.given, f"agent.spawn {path}")
-
-    async def model(self) -> ModelSource:
-        """Return where the model is.
-
-        Raises:
-            FatalError: there is no key for the server.
-        """
-        settings = self.settings
-        recording = recording_path(settings.replay) if settings.replay else None
-        if recording is not None:
-            path = str(recording.absolute())
-            return ModelSource(recording=path, strict=settings.replay_strict)
-        access = ServerAccess(settings.api_key, settings.base_url)
-        return ModelSource(access.address, await access.key(), settings.wire_api)
 
 
 class SessionElsewhere(Session):
@@ -161,12 +146,11 @@ class SessionElsewhere(Session):
         engine = self._place.engine(self.agent)
         try:
             await self._visit(engine, op, setup)
-        except FatalError as error:
-            kind, words = TurnFailed, {"error": str(error)}
         except asyncio.CancelledError:
             kind, words = TurnAborted, {"reason": self._reason or "the agent was closed"}
-        except Exception as error:  # a bug of ours must not leave the turn without an end
-            kind, words = TurnFailed, {"error": error_text(error)}
+        except Exception as error:  # also a bug of ours must not leave the turn without an end
+            known = isinstance(error, FatalError)
+            kind, words = TurnFailed, {"error": str(error) if known else error_text(error)}
         finally:
             for task in self._asking.values():
                 task.cancel()
@@ -185,7 +169,7 @@ class SessionElsewhere(Session):
         Raises:
             FatalError: no worker does, or it is lost.
         """
-        source = await self._place.model()
+        source = await source_of(self._place.settings)
         self.outbox.hide((source.key,) if source.key else ())
         parent = setup.parent
         assert isinstance(parent, ParentLink)  # as every sub-agent here has one

@@ -10,8 +10,6 @@ import itertools
 import os
 import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from agent_magics.dispatch.pool import POOL
@@ -33,7 +31,6 @@ from agent_magics.files.trusted_imports import distrust
 from agent_magics.models.base import Model
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.keys import environment_keys
-from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json, to_json
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.events import TURN_ENDS, Event
@@ -41,36 +38,11 @@ from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import Entry
 from agent_magics.rows.engines.link import Link
-from agent_magics.rows.engines.worker import Invitation, join
+from agent_magics.rows.engines.worker import Invitation, ModelSource, join
 from agent_magics.tools.files.path_judge import PathJudge
 
 # Seconds between signs of life, and without one after which the other side is given up.
 TICK, SILENT = 3.0, 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """Where a worker's model is; sent to it, and never written anywhere.
-
-    Attributes:
-        address: of the model server; "" with a recording.
-        key: the key for it.
-        wire_api: see `open_model`.
-        recording: the file to play instead of asking a server; "" for none.
-        strict: whether an output that differs from the recorded one is an error.
-    """
-
-    address: str = ""
-    key: str = field(default="", repr=False)
-    wire_api: str = "auto"
-    recording: str = ""
-    strict: bool = False
-
-    def make(self, cwd: Path) -> Model:
-        """Return the model; `cwd` is the value of the recording's placeholder."""
-        if self.recording:
-            return ReplayModel(Path(self.recording), cwd=cwd, strict=self.strict)
-        return open_model(self.wire_api, api_key=self.key, base_url=self.address)
 
 
 def attend(
@@ -117,7 +89,9 @@ async def _work(link: Link, description: Description, begun: Mapping[str, Any]) 
     listening: asyncio.Task[None] | None = None
     try:
         source = ModelSource(**begun["model"])
-        model = source.make(description.config.cwd)
+        model = source.replayed() or open_model(
+            source.wire_api, api_key=source.key, base_url=source.address
+        )
         setup = await asyncio.to_thread(_setup, description, source, model, parent)
         session.begin(from_json(begun["op"]), setup, hear)
         listening = asyncio.create_task(_listen(link, session, parent))

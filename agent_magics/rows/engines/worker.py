@@ -53,31 +53,50 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a worker needs to ask; sent to it, and never written anywhere.
+class ModelSource:
+    """Where a worker's model is; sent to it, and never written anywhere.
 
     Attributes:
-        terms: what all questions share.
         address: of the model server; "" with a recording.
         key: the key for it.
-        wire_api: see `RowClient`.
+        wire_api: see `open_model`.
         recording: the file to play instead of asking a server; "" for none.
         cwd: the value of that file's placeholder {cwd}.
-        minute: seconds of the server's minute.
+        strict: whether an output that differs from the recorded one is an error.
     """
 
-    terms: Terms
     address: str = ""
     key: str = field(default="", repr=False)
     wire_api: str = "auto"
     recording: str = ""
     cwd: str = ""
+    strict: bool = False
+
+    def replayed(self) -> ReplayModel | None:
+        """Return the model that plays the recording; None where a server answers."""
+        if not self.recording:
+            return None
+        return ReplayModel(Path(self.recording), cwd=Path(self.cwd), strict=self.strict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker needs to ask; sent to it, and never written anywhere.
+
+    Attributes:
+        terms: what all questions share.
+        source: the model.
+        minute: seconds of the server's minute.
+    """
+
+    terms: Terms
+    source: ModelSource = ModelSource()
     minute: float = MINUTE
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> "Assignment":
         """Return what was sent as a dict."""
-        return cls(**{**data, "terms": Terms(**data["terms"])})
+        return cls(Terms(**data["terms"]), ModelSource(**data["source"]), data["minute"])
 
 
 def sit(invitation: Invitation, tls: ssl.SSLContext | None = None) -> str:
@@ -333,11 +352,10 @@ class Session:
 
 
 def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
-    if assignment.recording:
-        return ModelAsker(ReplayModel(Path(assignment.recording), cwd=Path(assignment.cwd)))
-    return RowClient(
-        assignment.wire_api, api_key=assignment.key, base_url=assignment.address, limits=limits
-    )
+    source = assignment.source
+    if model := source.replayed():
+        return ModelAsker(model)
+    return RowClient(source.wire_api, api_key=source.key, base_url=source.address, limits=limits)
 
 
 def encoded(answer: Answer) -> tuple[Any, ...]:

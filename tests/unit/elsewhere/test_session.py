@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Literal
 
 import pytest
 
@@ -252,3 +253,14 @@ def test_a_question_that_nobody_can_answer_is_an_error_there(threads):
     ):
         result = agent.spawn("Work.", "worker", engine=threads).result(PATIENCE)
     assert (result.status, result.error) == ("failed", "ZeroDivisionError: oh")
+
+
+def test_what_annotations_name_as_texts_is_known_there(pool):
+    def double(how: "Literal['up', 'down']", n: "int") -> "int":
+        """Double it."""
+        return 2 * n
+
+    script = [calls("double", how="up", n=21), "Done."]
+    with ResponsesServer(script) as server, agent_for(server, double) as agent:
+        result = agent.spawn("Work.", "worker", engine=pool).result(PATIENCE)
+    assert (result.text, result.calls[0].output) == ("Done.", "42"), result.error
