@@ -8,6 +8,7 @@ worker that it has lost, and gives it up at the fourth.
 import asyncio
 import uuid
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
@@ -104,8 +105,17 @@ class DaskEngine:
             )
 
     def _has_ended(self, seat: Any) -> bool:
-        """Return whether its connection broke; one that could not ask gets no other seat."""
-        return seat.status == "finished" and not self.client.gather(seat, asynchronous=False)
+        """Return whether its connection broke; one that could not ask gets no other seat.
+
+        Where its worker has just died, there is no answer: the cluster would wait for that worker.
+        """
+        if seat.status != "finished":
+            return False
+        ask = partial(self.client.gather, seat, asynchronous=True)
+        try:
+            return not self.client.sync(ask, asynchronous=False, callback_timeout=LOOK)
+        except (TimeoutError, CancelledError):  # the next look finds the worker gone, or alive
+            return False
 
     def addresses(self) -> set[str]:
         """Return those of the workers that there are now; may wait for the cluster."""

@@ -13,6 +13,7 @@ from distributed.security import Security
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.responses_server import Reply, ResponsesServer, function_call
@@ -323,3 +324,17 @@ def test_workers_are_told_apart_from_strangers(client):
 def place(job):
     """Return where the workers of a map connect."""
     return job.asker._place
+
+
+def test_a_worker_that_does_not_answer_holds_up_no_look(client):
+    """Its seat has ended, and what the seat said cannot be had: as from one that has just died."""
+    address, pid = next(iter(client.run(os.getpid).items()))
+    engine = DaskEngine(client, "a look")
+    seat = client.submit(str, workers=[address], pure=False)
+    distributed.wait(seat)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert not engine._has_ended(seat)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: engine._has_ended(seat))
