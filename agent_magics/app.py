@@ -303,6 +303,7 @@ class Agent(ComposedAgent):
         budget: AgentBudget | None = None,
         share: Sequence[str] = (),
         output: Any = None,
+        engine: Any = None,
     ) -> SubAgentHandle:
         """Start a sub-agent: an agent with a conversation of its own that works beside this one.
 
@@ -319,6 +320,8 @@ class Agent(ComposedAgent):
             share: "conversation" for what was said so far, and names of kept results ("@r1").
                 The live kernel ("kernel") only a turn's `spawn_agent` can give.
             output: the type of its answer; see `run`.
+            engine: a `distributed.Client` or an executor of processes, in one of whose workers it
+                works, with the files and commands of that machine (docs/delegation.md).
 
         Returns:
             A handle; ``await`` it for the `RunResult`.
@@ -335,11 +338,17 @@ class Agent(ComposedAgent):
             budget=budget or AgentBudget(),
             share=tuple(share),
         )
-        setup, engine = self.setup(output=output), self.session.engine
+        setup, loop = self.setup(output=output), self.session.engine
         answer = ProgramHost(self.settings.on_question).answer_blocking
+        place = None
+        if engine is not None:
+            # Late: with what sends rows to workers, which most programs never use.
+            from agent_magics.elsewhere.session import Elsewhere  # noqa: PLC0415
+
+            place = Elsewhere(engine, self.settings, self._models)
         try:
-            starting = engine.spawn(self.sub_agents.start_for_program(request, setup, answer))
-            return SubAgentHandle(starting.result(), self.sub_agents, engine)
+            starting = loop.spawn(self.sub_agents.start_for_program(request, setup, answer, place))
+            return SubAgentHandle(starting.result(), self.sub_agents, loop)
         except RespondToModel as refusal:
             raise FatalError(str(refusal)) from None
 

@@ -83,6 +83,7 @@ class ParentLink:
 
     Attributes:
         conversation: the parent's conversation.
+        clock: the same.
         turn: the turn whose budget counts the requests; None where a program began the work.
         on_overspent: called with the budget of `turn` when it is used up.
     """
@@ -98,7 +99,7 @@ class ParentLink:
         self._path = path
         self.conversation = conversation
         self._turns = turns
-        self._clock = clock
+        self.clock = clock
         self._answer = answer
         self.turn: ParentTurn | None = None
         self._tracker: DiffTracker | None = None
@@ -110,7 +111,7 @@ class ParentLink:
             if text in fields:
                 fields[text] = f"{self._path} asks: {fields[text]}"
         fields["call_id"] = f"{self._path}/{fields['call_id']}"
-        with self._clock.stopped():
+        with self.clock.stopped():
             if self._answer is not None:
                 question = kind(question_id=self._path, agent=self._path, **fields)
                 return await asyncio.wrap_future(POOL.submit(self._answer, question))

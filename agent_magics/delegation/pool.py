@@ -31,6 +31,7 @@ from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.delegation.types import (
     EXPLORE,
     AgentType,
+    Place,
     budget_of,
     completed,
     least,
@@ -112,6 +113,7 @@ class AgentPool:
         *,
         output: OutputType | None = None,
         answer: AnswerBlocking | None = None,
+        place: Place | None = None,
     ) -> SubAgent:
         """Start a sub-agent.
 
@@ -122,6 +124,7 @@ class AgentPool:
                 exceed those of the type.
             output: the type of its answer; None is text.
             answer: answers its questions; None asks in the agent's turns.
+            place: makes its session, which works in another process; None means this one.
 
         Raises:
             RespondToModel: it cannot be started; the message says why, with the limits.
@@ -132,7 +135,8 @@ class AgentPool:
         name = chosen_name(request, kind, self.names)
         wanted = completed(request.budget, kind.budget)
         budget = wanted if turn is None else least(wanted, kind.budget)
-        agent = self._made(name, kind, request, checked_budget(budget), setup, output, answer)
+        budget = checked_budget(budget)
+        agent = self._made(name, kind, request, budget, setup, output, answer, place)
         prompt = shared(request, conversation, agent.session.conversation, agent.path)
         self.agents[name] = agent
         if turn is None:
@@ -149,13 +153,18 @@ class AgentPool:
         setup: TurnConfig,
         output: OutputType | None = None,
         answer: AnswerBlocking | None = None,
+        place: Place | None = None,
     ) -> SubAgent:
         """Make a sub-agent that has not begun."""
         path = f"{self._session.agent}/{name}"
         clock = WorkClock(budget.seconds or math.inf, lambda: self._late(agent))
         link = ParentLink(path, self._present_conversation(), self._turns, clock, answer)
         own = narrowed(setup, kind, request, budget, path, link, output)
-        session = self._made_session(path, setup)
+        if place is None:
+            session = self._made_session(path, setup)
+        else:
+            begin = self._begin_record(path, setup)
+            session = place.session(self._session.engine, self._folder, begin, own, request)
         agent = SubAgent(name, kind, request, budget, link, clock, session, own)
         return agent
 
@@ -168,9 +177,10 @@ class AgentPool:
         request: SpawnRequest,
         setup: TurnConfig,
         answer: AnswerBlocking,
+        place: Place | None = None,
     ) -> SubAgent:
         """Start a sub-agent whose events a program reads; for the arguments see `start`."""
-        agent = self.start(request, setup, output=setup.output, answer=answer)
+        agent = self.start(request, setup, output=setup.output, answer=answer, place=place)
         agent.keeps_events = agent.is_silent = True
         return agent
 

@@ -1,11 +1,16 @@
 """Defines the types of sub-agents: what each is for, its tools and its budget."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from agent_magics.dispatch.turn.agents import AgentBudget
+from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.engine.session import Session
+from agent_magics.engine.thread import EngineThread
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.records import RecordBegun
 
 _Limit = TypeVar("_Limit", int, float)
 
@@ -37,6 +42,31 @@ class AgentType:
     model: str = ""
     instructions: str = ""
     budget: AgentBudget = DEFAULT_BUDGET
+
+
+class Place(Protocol):
+    """Another process in which a sub-agent works."""
+
+    def session(
+        self,
+        engine: EngineThread,
+        folder: Path | None,
+        begin: Callable[[str], RecordBegun],
+        setup: TurnConfig,
+        request: SpawnRequest,
+    ) -> Session:
+        """Return the session of a sub-agent, whose turns run there.
+
+        Args:
+            engine, folder, begin: see `Session`.
+            setup: the configuration that it would have here.
+            request: what is asked of it.
+
+        Raises:
+            RespondToModel: it asks for what is not there.
+            FatalError: it cannot be sent.
+        """
+        ...
 
 
 EXPLORE = AgentType(

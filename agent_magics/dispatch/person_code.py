@@ -1,12 +1,9 @@
-"""Handles signals for a while, and finds frames in which one may raise: the person's or a model's.
+"""Finds the frames in which a signal may raise: those of the person's code, or a model's.
 
 Raised elsewhere, it would end the kernel's event loop, or interrupt our drawing half-way.
 """
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -40,21 +37,3 @@ def holds_person_code(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-@contextmanager
-def handling(number: int, handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Have a function handle a signal meanwhile; on any other thread than the main one do nothing.
-
-    Args:
-        number: the signal, such as `signal.SIGINT`.
-        handler: called on the main thread, between two instructions of Python.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, previous)

@@ -18,7 +18,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.preparation import Preparation
 from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
-from agent_magics.dispatch.schema.generation import derive_parameters
+from agent_magics.dispatch.schema.generation import derive_parameters, find_optional
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
     FreeformToolSpec,
@@ -122,6 +122,8 @@ class _DerivedSpec(FunctionToolSpec):
         parameters, strict, reason = derive_parameters(self._fn)
         if not self._options.strict:
             strict, reason = False, "strict=False was asked for"
+        elif strict and (optional := find_optional(parameters)):
+            strict, reason = False, f"{optional}: may be left out"
         self.parameters, self.strict, self.strict_reason = parameters, strict, reason
         self.description = parse_docstring(self._fn.__doc__).description
         return self.__dict__[field]

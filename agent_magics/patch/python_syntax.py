@@ -37,4 +37,6 @@ def _problem(text: str) -> str:
         return f"line {error.lineno} is no Python any more ({error.msg})"
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL; nesting beyond the parser
         return f"line 1 and what follows is no Python any more ({error})"
+    except SystemError:  # of Python 3.11, where another thread parses too (gh-106905)
+        return ""
     return ""

@@ -368,7 +368,6 @@ class UserQuestion:
     """A question of the model to the person.
 
     Attributes:
-        id: names it in the answer.
         header: its subject in a word or two.
         multi: whether several options may be chosen.
         free_text: whether the person may answer in words of their own.

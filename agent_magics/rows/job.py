@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
-from agent_magics.rows.asking import Answer, Asker, Question, Terms
+from agent_magics.rows.asking import Answer, Asker, Place, Question, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
 from agent_magics.rows.progress import Progress
@@ -38,12 +38,20 @@ NOT_KEPT = "answers cannot be kept: {error}"
 
 
 class Asked(NamedTuple):
-    """A row as it is asked: its place, the key and the content of its question, or its error."""
+    """A row as it is asked.
+
+    Attributes:
+        position: its place among all rows.
+        key, content: of its question.
+        error: why nothing can be asked about it; "" where something can.
+        place: where its content is instead, if a worker has it.
+    """
 
     position: int
     key: bytes
     content: Content
     error: str = ""
+    place: Place | None = None
 
 
 @dataclass(slots=True)
@@ -98,7 +106,7 @@ class Job:
         self.stopped = ""
         self._failure: FatalError | None = None
         self._digest = digest_of(plan.digest)
-        self._queue: asyncio.Queue[tuple[bytes, Content] | None]
+        self._queue: asyncio.Queue[Asked | None]
         self._queue = asyncio.Queue((plan.at_once + plan.ahead) * AHEAD)
         self._pending: dict[bytes, list[int]] = {}  # the rows that wait for each answer
         self._sampled: frozenset[int] = frozenset()
@@ -253,20 +261,21 @@ class Job:
     ) -> tuple[list[Asked], Mapping[bytes, Stored]]:
         """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         positions, rows = next(batches, ((), []))
-        batch = list(map(self._asked, positions, rows))
+        prompt, terms, most = self.plan.prompt, self._digest, self.plan.most_characters
+        batch = [
+            asked_row(position, row, prompt, terms, most)
+            for position, row in zip(positions, rows, strict=True)
+        ]
         return batch, self._store.find([asked.key for asked in batch if not asked.error])
-
-    def _asked(self, position: int, row: Row) -> Asked:
-        plan = self.plan
-        return asked_row(position, row, plan.prompt, self._digest, plan.most_characters)
 
     async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
         """Queue what must be asked; rows that ask the same as others wait for their answer."""
-        for position, key, content, error in batch:
-            if error:
-                self._hand_on(position, Outcome(None, error), "bad row")
-            elif (stored := found.get(key)) is not None:
+        for asked in batch:
+            position, key = asked.position, asked.key
+            if (stored := found.get(key)) is not None:
                 self._hand_on(position, self._outcome_of(stored), "")
+            elif asked.error:
+                self._hand_on(position, Outcome(None, asked.error), "bad row")
             elif (waiting := self._pending.get(key)) is not None:
                 waiting.append(position)
             elif (fresh := self._fresh.get(key)) is not None:
@@ -274,7 +283,7 @@ class Job:
                 self._hand_on(position, Outcome(fresh), "")
             else:
                 self._pending[key] = [position]
-                await self._queue.put((key, content))
+                await self._queue.put(asked)
 
     def _outcome_of(self, stored: Stored) -> Outcome:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
@@ -293,25 +302,24 @@ class Job:
         """Ask one question after the other."""
         progress, worker = self.progress, asyncio.current_task()
         assert worker is not None  # this is a coroutine
-        while (item := await self._queue.get()) is not None:
-            key, content = item
+        while (asked := await self._queue.get()) is not None:
             if not await self._may_ask():
-                self._settle(key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked")
+                self._settle(
+                    asked.key, Outcome(None, NOT_ASKED.format(reason=self.stopped)), "not asked"
+                )
                 continue
             progress.in_flight += 1
-            answer, checked = await self._ask_in_time(worker, key, content)
+            answer, checked = await self._ask_in_time(worker, asked)
             progress.in_flight -= 1
             self._freed.set()
             self._count(answer)
-            self._receive(key, answer, checked)
+            self._receive(asked.key, answer, checked)
 
-    async def _ask_in_time(
-        self, worker: asyncio.Task[Any], key: bytes, content: Content
-    ) -> tuple[Answer, bytes]:
+    async def _ask_in_time(self, worker: asyncio.Task[Any], asked: Asked) -> tuple[Answer, bytes]:
         """Return the answer to a question; once the map has ended, it is waited for no longer."""
         self._asking.add(worker)
         try:
-            return await self._ask(key, content)
+            return await self._ask(asked)
         except FatalError as error:
             self._fail(error)
             return Answer(error=str(error), kind="no answer"), b""
@@ -342,9 +350,9 @@ class Job:
                 return True
         return False
 
-    async def _ask(self, key: bytes, content: Content) -> tuple[Answer, bytes]:
+    async def _ask(self, asked: Asked) -> tuple[Answer, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
-        columns, question = self.plan.columns, self._question(key, content)
+        columns, question = self.plan.columns, self._question(asked)
         answer = await self.asker.ask(question)
         try:
             return answer, b"" if answer.error else columns.read(answer.text)
@@ -361,8 +369,9 @@ class Job:
             unfit = columns.failure(str(problem))
             return replace(both, error=unfit, kind="does not fit"), b""
 
-    def _question(self, key: bytes, content: Content) -> Question:
-        return Question(key.hex(), (UserMessage(content),), self.plan.terms)
+    def _question(self, asked: Asked) -> Question:
+        items = () if asked.place else (UserMessage(asked.content),)
+        return Question(asked.key.hex(), items, self.plan.terms, asked.place)
 
     def _count(self, answer: Answer) -> None:
         progress, usage = self.progress, answer.usage

@@ -22,8 +22,7 @@ from agent_magics.engine.foreground.host import Host
 from agent_magics.engine.foreground.interrupt import interrupts_call
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.model_clients import ModelClients, recording_path
-from agent_magics.models.access import ServerAccess
+from agent_magics.model_clients import ModelClients
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.protocol.config import Settings
@@ -37,7 +36,7 @@ from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.budgets import GO_ON, SAMPLE_ONLY, STOP, Budgets, Quote
-from agent_magics.rows.engines.choice import engine_of, partitions_of
+from agent_magics.rows.engines.choice import check_portable, engine_of, partitions_of, source_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
 from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partition_job import PartitionJob
@@ -74,7 +73,6 @@ NO_NAME = (
 )
 NO_TOOLS = "Rows with tools= are agent runs, of which {what} knows nothing: leave one of them out."
 REQUESTS = "requests={given!r}: it takes a number of requests of each row from 2, with tools=."
-NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
 
 
 class MapOptions(TypedDict, total=False):
@@ -222,10 +220,7 @@ class RowMapping:
     def _engine_of(self, given: Any, model: str) -> Engine | None:
         if given is None:
             return None
-        if self._asking.models.given is not None:
-            raise FatalError(NOT_THERE.format(what="a model object"))
-        if self._asking.settings.record:
-            raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
+        check_portable(self._asking.settings, self._asking.models)
         return engine_of(given, f"agent.map {self._options.get('name') or model}")
 
     # -- on the engine's loop ----------------------------------------------------------------------
@@ -292,20 +287,12 @@ class RowMapping:
 
     async def _coordinator(self, engine: Engine, at_once: int | None) -> Coordinator:
         """Return what asks through the workers of an engine, which come from now on."""
-        settings, plan = self._asking.settings, self.plan
-        access = ServerAccess(settings.api_key, settings.base_url)
-        recording = recording_path(settings.replay) if settings.replay else None
-        if recording is not None:
-            path = str(recording.absolute())
-            assignment = Assignment(plan.terms, recording=path, cwd=str(settings.cwd))
-        else:
-            key = await access.key()
-            assignment = Assignment(plan.terms, access.address, key, settings.wire_api)
-        limits = limits_of(access.address, plan.terms.model, assignment.key)
+        plan, source = self.plan, await source_of(self._asking.settings)
+        limits = limits_of(source.address, plan.terms.model, source.key)
         workers = await asyncio.to_thread(engine.workers)
         plan.at_once = at_once or min(plan.at_once * max(workers, 1), MOST_HELD)
         plan.ahead = plan.at_once  # see `Worker.room`
-        coordinator = Coordinator(engine, assignment, limits, at_once)
+        coordinator = Coordinator(engine, Assignment(plan.terms, source), limits, at_once)
         try:
             await coordinator.open()
         except BaseException:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.rows.tables.columns import (
@@ -52,6 +52,11 @@ class Outcome(NamedTuple):
     cost: float | None = 0.0
 
 
+# An outcome that is held for long: a plain tuple of numbers and text is nothing that the garbage
+# collector looks at again, and with a million instances of a class it takes a third of the time.
+Plain: TypeAlias = tuple[bytes | None, str | None, int, float | None]
+
+
 class Sink(Protocol):
     """Takes the outcomes of rows, in any order."""
 
@@ -71,13 +76,13 @@ class Sink(Protocol):
 NOT_ASKED = "not asked: {reason}"
 
 
-def values_of(columns: Sequence[Column], outcomes: Iterable[Outcome]) -> dict[str, list[Any]]:
+def values_of(columns: Sequence[Column], outcomes: Iterable[Plain]) -> dict[str, list[Any]]:
     """Return the columns of some rows: of their answers, then error, tokens and cost."""
     listed = list(outcomes)
-    values = column_values(columns, [each.answer for each in listed])
-    values[ERROR] = [each.error for each in listed]
-    values[TOKENS] = [each.tokens for each in listed]
-    values[COST] = [each.cost for each in listed]
+    values = column_values(columns, [each[0] for each in listed])
+    values[ERROR] = [each[1] for each in listed]
+    values[TOKENS] = [each[2] for each in listed]
+    values[COST] = [each[3] for each in listed]
     return values
 
 
@@ -86,27 +91,24 @@ class Collected:
 
     def __init__(self, columns: AnswerColumns, count: int) -> None:
         self._columns = columns
-        self.outcomes: list[Outcome | None] = [None] * count
-        self._stopped = ""
+        self.outcomes: list[Plain | None] = [None] * count
 
     def put(self, position: int, outcome: Outcome) -> None:
         """See `Sink.put`."""
-        self.outcomes[position] = outcome
+        self.outcomes[position] = outcome[:]
 
     async def has_room(self) -> None:
         """See `Sink.has_room`: the rows are in memory too."""
 
     async def close(self, stopped: str) -> None:
         """See `Sink.close`."""
-        missing = Outcome(None, NOT_ASKED.format(reason=stopped))
-        self.outcomes = [missing if each is None else each for each in self.outcomes]
+        missing = Outcome(None, NOT_ASKED.format(reason=stopped))[:]
+        self.outcomes = [each or missing for each in self.outcomes]
 
     def failed(self) -> list[int]:
         """Return the positions of rows with an error."""
         return [
-            place
-            for place, each in enumerate(self.outcomes)
-            if each is None or each.error is not None
+            place for place, each in enumerate(self.outcomes) if not each or each[1] is not None
         ]
 
     def frame(self, library: str, index: Any = None) -> Any:
@@ -139,7 +141,7 @@ class Parts:
         if ROW in (column.name for column in columns.columns):
             raise FatalError(ROW_TAKEN)
         self.place, self._columns, self._digest = str(place), columns, digest
-        self._open: dict[int, dict[int, Outcome]] = {}
+        self._open: dict[int, dict[int, Plain]] = {}
         self._held, self._last, self._span = 0, -1, span
         self._freed = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
@@ -161,7 +163,7 @@ class Parts:
         """See `Sink.put`."""
         number = position // self._span
         part = self._open.setdefault(number, {})
-        part[position] = outcome
+        part[position] = outcome[:]
         self._held += 1
         if len(part) == self._size(number):
             self._write_soon(number)
@@ -215,7 +217,7 @@ class Parts:
         """Return the position from which the rows of a part are counted."""
         return 0
 
-    def _write_file(self, number: int, part: Mapping[int, Outcome]) -> None:
+    def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
         positions = sorted(part)
         columns = self._columns.columns
         values = values_of(columns, (part[position] for position in positions))

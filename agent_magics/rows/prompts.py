@@ -99,20 +99,25 @@ class Template:
             columns.append(found[2].strip())
             pieces.append("")
         pieces[-1] += text[end:]
-        self._pieces = pieces
         self.names = tuple(dict.fromkeys(columns))
-        self._places = [self.names.index(name) for name in columns]
+        # The text with a gap after each piece but the last, and whose value belongs into each gap.
+        self._parts = [part for piece in pieces for part in (piece, "")][:-1]
+        self._gaps = [(2 * gap + 1, self.names.index(name)) for gap, name in enumerate(columns)]
 
     def fill(self, row: Row) -> Content:
         """See `Prompt.fill`."""
         if isinstance(row, Broken):
             raise BadRow(row.problem)
-        parts: list[str | InputImage] = [self._pieces[0]]
-        for place, piece in zip(self._places, self._pieces[1:], strict=True):
-            parts += (self._value(place, row[place]), piece)
-        texts = [part for part in parts if isinstance(part, str)]
-        if len(texts) == len(parts):
-            return "".join(texts)
+        parts: list[str | InputImage] = list(self._parts)
+        has_image = False
+        for gap, place in self._gaps:
+            value = row[place]
+            if type(value) is not str or not value.isascii():
+                value = self._value(place, value)
+                has_image |= isinstance(value, InputImage)
+            parts[gap] = value
+        if not has_image:
+            return "".join(parts)  # type: ignore[arg-type] # they are all text
         return tuple(InputText(part) if isinstance(part, str) else part for part in parts if part)
 
     def _value(self, place: int, value: Any) -> str | InputImage:

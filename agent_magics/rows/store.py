@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,6 +70,8 @@ class Size(NamedTuple):
     oldest: float | None
 
 
+# A key, what `Stored` has.
+_Row: TypeAlias = tuple[bytes, bytes, int, float | None, int]
 _Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
 
 
@@ -203,7 +205,8 @@ class AnswerReader:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
         self._lock = threading.Lock()  # a look-up may still run when a map has ended
-        self._ahead: dict[bytes, Stored] = {}
+        # Rows as they were read: a million `Stored` would be the garbage collector's work.
+        self._ahead: dict[bytes, _Row] = {}
         self._last = 0  # the number of the last answer in it
         self._astray = 0  # look-ups in a row for which nothing useful was read ahead
 
@@ -211,7 +214,7 @@ class AnswerReader:
         """See `AnswerStore.find`."""
         with self._lock:
             ahead = self._ahead
-            found = {key: ahead.pop(key) for key in keys if key in ahead}
+            found = {key: _stored(ahead.pop(key)) for key in keys if key in ahead}
             there = self._look_up([key for key in keys if key not in found])
             if 2 * len(there) > len(keys):
                 self._astray += 1
@@ -229,13 +232,15 @@ class AnswerReader:
         for start in range(0, len(keys), _MOST_VARIABLES):
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
-            found.update(_sound(self._connection.execute(question, part)))
+            rows = self._connection.execute(question, part)
+            found.update((row[0], _stored(row)) for row in rows if _is_sound(row))
         return found
 
     def _read_on(self) -> None:
-        read = dict(_sound(self._connection.execute(_NEXT, (self._last, AHEAD))))
-        self._ahead.update(read)
-        self._last = max((stored.number for stored in read.values()), default=self._last)
+        rows = self._connection.execute(_NEXT, (self._last, AHEAD)).fetchall()
+        if rows:
+            self._last = rows[-1][-1]
+        self._ahead.update((row[0], row) for row in rows if _is_sound(row))
 
     def close(self) -> None:
         """Close the file."""
@@ -243,12 +248,15 @@ class AnswerReader:
             self._connection.close()
 
 
-def _sound(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, Stored]]:
-    """Yield keys and answers of rows; what is no answer is left out, since files may be given."""
-    for key, answer, tokens, cost, number in rows:
-        counts = isinstance(tokens, int) and isinstance(number, int)
-        if counts and isinstance(cost, int | float | None) and is_answer(answer):
-            yield key, Stored(answer, tokens, cost, number)
+def _stored(row: _Row) -> Stored:
+    return Stored._make(row[1:])
+
+
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    """Tell whether what was read is an answer; not all is, since files may be given."""
+    _, answer, tokens, cost, number = row
+    counts = isinstance(tokens, int) and isinstance(number, int)
+    return counts and (cost is None or isinstance(cost, float | int)) and is_answer(answer)
 
 
 class AnswerFile:

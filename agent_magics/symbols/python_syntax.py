@@ -4,6 +4,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from agent_magics.symbols.text import SourceText, one_line
 _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _HEAD = re.compile(r"(?:async[\s\\]+)?(?:def|class)[\s\\]+(\w+)")
 _LONGEST_DETAIL = 200  # characters
+_MOST_TRIES = 5
 _PROPERTIES = ("property", "cached_property", "setter", "deleter", "getter")
 
 
@@ -38,12 +40,20 @@ def parse_python(text: str, shown: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as "\\d" in a string
-            return ast.parse(text)
+            return _tree_of(text)
     except SyntaxError as error:
         why = f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:  # a NUL; nesting beyond the parser
-        why = str(error)
+    except (ValueError, RecursionError, MemoryError, SystemError) as error:
+        why = str(error)  # a NUL; nesting beyond the parser
     raise NotPython(shown, why)
+
+
+def _tree_of(text: str) -> ast.Module:
+    """Parse a text; again where Python 3.11 failed as another thread parsed too (gh-106905)."""
+    for _ in range(_MOST_TRIES - 1):
+        with suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def python_symbols(path: Path, source: SourceText, shown: str) -> tuple[Symbol, ...]:

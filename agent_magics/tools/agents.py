@@ -66,12 +66,12 @@ async def spawn_agent(
 
     Args:
         task: all that it must know, and what to report.
-        agent_type: "explore" reads and searches (the default); "worker" also changes things; or a
-            type of the project or the person (list_agents names them).
+        agent_type: "explore" (the default) reads and searches, "worker" also changes things;
+            list_agents names the other types.
         name: for later calls; at most 32 of a-z, 0-9 and -.
         tools: names of your tools; else all that its type allows.
         model: another model than its type's.
-        budget: less than its type may spend; it is stopped there.
+        budget: less than its type may spend (cost in USD); it is stopped there.
         share: "conversation" for what was said so far, names of kept results (@r1), and "kernel":
             a worker's Python runs in the person's kernel (one at a time; the person is asked).
     """
@@ -89,7 +89,6 @@ async def send_input(
 
     Args:
         id: its name.
-        message: the message.
         interrupt: stop what it does now, instead of waiting for its running calls.
     """
     call, agents = _in_turn(ctx, "send_input")
@@ -102,7 +101,7 @@ async def wait(
 ) -> str:
     """Wait until a sub-agent ends; return when the first does.
 
-    Reports also come without it, with the next request. So wait only where you can do nothing else.
+    Reports also come without it: wait only where you can do nothing else.
 
     Args:
         ids: their names; else all.

@@ -48,7 +48,7 @@ async def request_user_input(
     Ask only what you cannot find out yourself and what changes what you do. Never ask for secrets.
 
     Args:
-        questions: one to four, with unique ids.
+        questions: with unique ids.
 
     Returns:
         A JSON object of each question's id to the chosen label, labels (multi) or text.

@@ -174,8 +174,7 @@ def forget(topic: str, scope: Scope | None = None, *, ctx: ToolContext | None = 
     """Delete a note from memory.
 
     Args:
-        topic: the topic.
-        scope: "user" or "project", needed only where both have the topic.
+        scope: needed only where both have the topic.
     """
     _write(_folder_with(topic, scope, ctx), topic, None, ctx)
     return f"{topic} is forgotten."

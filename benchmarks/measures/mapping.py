@@ -185,7 +185,7 @@ def run_ours(address: str, **options: object) -> Callable[[range], None]:
             ask_above=None,
             **options,
         )
-        assert not len(done.failed), done.report()
+        assert not done.progress.failed, done.report()  # `done.failed` would make the whole table
 
     return run
 

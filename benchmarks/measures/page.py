@@ -21,7 +21,7 @@ import nbformat
 from playwright.sync_api import CDPSession, expect, sync_playwright
 
 from tests.support.kernels.cells import scripted
-from tests.support.lab import Lab, NotebookPage, launch
+from tests.support.lab import CLOSE, OPEN, Lab, NotebookPage, launch
 
 COUNTS = {"live": 1000, "open": 1000, "turns": 200, "pixels": 200}
 LONG = 50.0  # milliseconds
@@ -84,21 +84,30 @@ def live(page: NotebookPage, cdp: CDPSession, count: int) -> dict[str, float]:
     return dict(figures)
 
 
-def opened(page: NotebookPage, cdp: CDPSession, count: int) -> dict[str, float]:
-    """Open a notebook with saved cells of twenty calls."""
+def opened(page: NotebookPage, cdp: CDPSession, count: int) -> dict[str, object]:
+    """Open a notebook with saved cells of twenty calls, and one that has plain text in their place.
+
+    JupyterLab's own work (editors, layout) is in both; each figure is the best of three.
+    """
     page.run(0)
     page.run(1)
     page.wait_for_text(1, "It is done.")
-    cell = page.save().cells[1]
-    cells = [nbformat.v4.new_code_cell(CELL, outputs=cell.outputs) for _ in range(count // 20)]
-    page.lab.write("many.ipynb", cells)
-    page.page.evaluate("() => { window.jupyterapp.shell.currentWidget.close() }")
-    expect(page.page.locator(".jp-NotebookPanel")).to_have_count(0)
-    with tasks(cdp) as figures:
-        path = "path => { window.jupyterapp.commands.execute('docmanager:open', {path}) }"
-        page.page.evaluate(path, "many.ipynb")
-        page.wait_for_text(len(cells) - 1, "It is done.")
-    return dict(figures)
+    ours = page.save().cells[1].outputs
+    plain = [nbformat.v4.new_output("display_data", data={"text/plain": "It is done."})] * len(ours)
+    found: dict[str, list[Counter[str]]] = {"ours": [], "plain": []}
+    for number in range(3):
+        for name, outputs in (("ours", ours), ("plain", plain)):
+            cells = [nbformat.v4.new_code_cell(CELL, outputs=outputs) for _ in range(count // 20)]
+            page.lab.write(f"{name}{number}.ipynb", cells)
+            page.page.evaluate(CLOSE)
+            with tasks(cdp) as figures:
+                page.page.evaluate(OPEN, f"{name}{number}.ipynb")
+                expect(
+                    page.cell(len(cells) - 1).locator(".jp-OutputArea-output").last
+                ).to_have_text("It is done.")
+            found[name].append(figures)
+    best = {name: min(all, key=lambda each: each["worst_cpu_ms"]) for name, all in found.items()}
+    return {name: dict(figures) for name, figures in best.items()}
 
 
 def turns(page: NotebookPage, cdp: CDPSession, count: int) -> dict[str, float]:
@@ -152,6 +161,8 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         context = launch(playwright, Path(home, "profile"))
+        if subject == "open":  # as a person has it; the tests keep all cells in the page
+            lab.settings_file("@jupyterlab/notebook-extension/tracker").unlink()
         lab.write("page.ipynb", [script, CELL, ""])
         page = NotebookPage(context, lab, "page.ipynb").open()
         cdp = context.new_cdp_session(page.page)

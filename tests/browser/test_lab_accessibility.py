@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_lab_saved import CODE, FIGURE, PATCH, PLAN
-from tests.support.accessibility import OURS, faults
+from tests.support.accessibility import OURS, faults, unreachable
 from tests.support.kernels.cells import scripted
 from tests.support.lab import ITEM, Lab, NotebookPage
 
@@ -111,6 +111,7 @@ def test_nothing_is_wrong_with_any_saved_item(lab: Lab, reopen: Open) -> None:
     japanese = page.cell(0).locator(".am-text p", has_text=JAPANESE)
     expect(japanese).to_have_css("direction", "ltr")
     assert faults(page, "items") == []
+    assert unreachable(page) == []
     # A screen of 1,280 pixels at 400 %.
     page.page.set_viewport_size({"width": 320, "height": 900})
     page.page.wait_for_function("document.querySelector('.am-item').clientWidth < 280")
@@ -138,6 +139,7 @@ def test_nothing_is_wrong_with_a_turn(notebook: Open) -> None:
     page.start(3)
     page.wait_for_question()
     assert faults(page, "question") == []
+    assert unreachable(page) == []
     page.page.set_viewport_size({"width": 320, "height": 900})
     page.page.wait_for_function("document.querySelector('.agm-question').clientWidth < 280")
     assert page.page.evaluate(WIDE, f":is({', '.join(OURS)})") == []

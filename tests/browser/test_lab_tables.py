@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import faults
+from tests.support.accessibility import faults, unreachable
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage, items_of
 
@@ -41,6 +41,7 @@ def test_a_table_is_drawn_sorted_and_saved(notebook: Open) -> None:
     table.get_by_role("button", name="Show 200 more rows").click()
     expect(table.locator("tbody tr")).to_have_count(250)
     assert faults(page, "table") == []
+    assert unreachable(page) == []
     saved = page.save().cells[1]
     assert [item["kind"] for item in items_of(saved)][:2] == ["tool", "table"]
     markdown = saved.outputs[1].data["text/markdown"]

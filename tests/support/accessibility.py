@@ -42,6 +42,42 @@ _UNSEEN = """ours => {
   return unseen.map(each => `no focus ring ${each.outerHTML.slice(0, 200)}`);
 }"""
 
+# Keeps what the Tab key must reach, place by place (of radio buttons, the chosen one); returns what
+# only a mouse can use.
+_USED = """ours => {
+  const control = ':is(button, input, select, textarea, summary, a[href], [role=button])';
+  const used = `${control}, [tabindex]`;
+  const places = [...document.querySelectorAll(ours.join())]
+    .filter(each => each.checkVisibility() && !each.parentElement.closest(ours.join()));
+  const other = places.flatMap(place => [...place.querySelectorAll('*')])
+    .filter(each => getComputedStyle(each).cursor === 'pointer')
+    .filter(each => !each.closest(`${control}, label`));
+  window.keyed = places.map(place => [place, ...place.querySelectorAll(used)]
+    .filter(each => each.tabIndex >= 0 && !each.disabled && each.checkVisibility())
+    .filter(each => each.type !== 'radio' || each.checked));
+  const kept = places.flatMap(place => [...place.querySelectorAll(control)])
+    .filter(each => each.tabIndex < 0 && !each.disabled);
+  return [...other, ...kept].filter(each => each.checkVisibility())
+    .map(each => `only for the mouse ${each.outerHTML.slice(0, 200)}`);
+}"""
+# Gives the focus to the first thing of a place.
+_BEGIN = "n => { keyed[n][0]?.focus({ preventScroll: true, focusVisible: true }) }"
+# Whether the focus is in the place; notes whether it shows.
+_STEP = """n => {
+  const index = keyed[n].indexOf(document.activeElement);
+  if (index >= 0) {
+    const { outlineStyle, outlineWidth } = getComputedStyle(keyed[n][index]);
+    const shows = outlineStyle !== 'none' && outlineWidth !== '0px';
+    keyed[n][index].dataset.keyed = shows ? 'seen' : 'unseen';
+  }
+  return index >= 0 && index < keyed[n].length - 1;
+}"""
+_LEFT = """() => keyed.flat().filter(each => {
+  const { keyed } = each.dataset;
+  delete each.dataset.keyed;
+  return each.isConnected && each.checkVisibility() && keyed !== 'seen';
+}).map(each => `not reached by Tab, or without a ring ${each.outerHTML.slice(0, 200)}`)"""
+
 
 def use_theme(page: NotebookPage, theme: str) -> None:
     """Give the page a theme of JupyterLab."""
@@ -49,6 +85,17 @@ def use_theme(page: NotebookPage, theme: str) -> None:
     page.page.evaluate(f"async () => {{ await {change} }}")
     page.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
     page.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it would cover all
+
+
+def unreachable(page: NotebookPage) -> list[str]:
+    """Return what is ours and cannot be reached by the Tab key, or does not show the focus then."""
+    found = page.page.evaluate(_USED, OURS)
+    for place in range(page.page.evaluate("keyed.length")):
+        page.page.evaluate(_BEGIN, place)
+        for _ in range(page.page.evaluate("place => keyed[place].length", place)):
+            if page.page.evaluate(_STEP, place):
+                page.page.keyboard.press("Tab")
+    return found + page.page.evaluate(_LEFT)
 
 
 def faults(page: NotebookPage, picture: str = "") -> list[str]:

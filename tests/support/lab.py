@@ -64,7 +64,7 @@ _NOT_SERVED = ("jupyter_lsp",)
 _SHARING = ("jupyter_server_ydoc", "jupyter_server_fileid")
 _SHARED = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
 # Closes what is open, and what stands beside it, without a question about saving.
-_CLOSE = """async () => {
+CLOSE = """async () => {
   const {shell} = window.jupyterapp, open = [...shell.widgets('main')];
   const closed = open.map(each => new Promise(done => each.disposed.connect(done)));
   for (const each of open) {
@@ -75,7 +75,7 @@ _CLOSE = """async () => {
   shell.collapseLeft(), shell.collapseRight();
 }"""
 # Opens a notebook as the file browser does.
-_OPEN = "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => null)"
+OPEN = "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => null)"
 # Takes the execution count of a code cell away, so that it is not taken for that of the next run.
 _UNCOUNT = """number => {
   const cells = window.jupyterapp.shell.currentWidget.content.widgets;
@@ -263,7 +263,7 @@ class NotebookPage:
     def open(self, *, kernel: bool = True) -> "NotebookPage":
         """Open the notebook; with `kernel`, wait until cells can be run."""
         if self._loaded:
-            self.page.evaluate(_OPEN, self.name)
+            self.page.evaluate(OPEN, self.name)
             self._wait_for_cells(0, kernel=kernel)
             return self
         self.lab.disable(self._without)
@@ -317,7 +317,7 @@ class NotebookPage:
             return None
         self.page.remove_listener("pageerror", self._keep_error)
         self.page.remove_listener("websocket", self._listen)
-        self.page.evaluate(_CLOSE)
+        self.page.evaluate(CLOSE)
         self.page.set_viewport_size(_VIEWPORT)
         return self.page
 

@@ -187,7 +187,7 @@ def test_a_rename_takes_overrides_along_and_names_what_the_server_does_not_know(
     )
     arguments = {"name_path": "Report/lines", "path": "shop/report.py", "text": "rows"}
     text = told(agent, "edit_symbol", action="rename", **arguments)
-    assert "what lines is in shop/cards.py:12, shop/cards.py:14, shop/cards.py:15: edit" in text
+    assert "what lines is in shop/cards.py:12,14,15: edit" in text
     found = (work / "shop" / "cards.py").read_text()
     assert "def rows(" in found and "Card().rows(" in found and "any.lines(" in found
 

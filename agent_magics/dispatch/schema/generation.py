@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.annotations import Schema
-from agent_magics.dispatch.schema.signature import Parameter, name_of, read_parameters
+from agent_magics.dispatch.schema.signature import Parameter, name_of, once_each, read_parameters
 from agent_magics.protocol.errors import FatalError
 
 # Keywords that the provider enforces in strict mode; all others are either described to
@@ -68,6 +68,7 @@ def derive_parameters(fn: Callable[..., Any]) -> tuple[Schema, bool, str]:
 # -- from parameters to schemas --------------------------------------------------------------------
 
 
+@once_each
 def describe(fn: Callable[..., Any]) -> tuple[Any, Schema]:
     """Return pydantic's core schema of the arguments, and their JSON schema."""
     parameters = read_parameters(fn)
@@ -305,6 +306,17 @@ def _strict_obstacle(schema: Schema, path: str) -> str:
         reason = _strict_obstacle(inner, inner_path)
         if reason:
             return reason
+    return ""
+
+
+def find_optional(schema: Schema, path: str = "") -> str:
+    """Return the path of an argument, or of a field in one, that may be left out; "" for none."""
+    for name in schema.get("properties", {}):
+        if name not in schema["required"]:
+            return f"{path}.{name}" if path else str(name)
+    for inner, inner_path in _inner(schema, path):
+        if inner.get("type") not in _LEAVES and (found := find_optional(inner, inner_path)):
+            return found
     return ""
 
 

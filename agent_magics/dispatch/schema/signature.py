@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 # A tool's specification, its handler, its binder and its stub each read them.
-def _once_each(read: Callable[[Callable[..., Any]], R]) -> Callable[[Callable[..., Any]], R]:
+def once_each(read: Callable[[Callable[..., Any]], R]) -> Callable[[Callable[..., Any]], R]:
     """Return `read` with a cache by function; other callables may not be hashable."""
     known: weakref.WeakKeyDictionary[Callable[..., Any], R] = weakref.WeakKeyDictionary()
 
@@ -35,7 +35,7 @@ def _once_each(read: Callable[[Callable[..., Any]], R]) -> Callable[[Callable[..
     return reader
 
 
-@_once_each
+@once_each
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     """Return a function's signature.
 
@@ -97,7 +97,7 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-@_once_each
+@once_each
 def read_parameters(fn: Callable[..., Any]) -> tuple[Parameter, ...]:
     """Return the parameters that a model fills.
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from agent_magics.dispatch.person_code import handling
 from agent_magics.dispatch.pool import POOL
+from agent_magics.engine.foreground.interrupt import handling
 from agent_magics.engine.foreground.sync_bridge import run_to_end
 from agent_magics.mcp.elicitation.answers import accepted
 from agent_magics.protocol.errors import error_text

@@ -7,12 +7,31 @@ elsewhere set a flag, which the run checks at intervals.
 """
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
-from agent_magics.dispatch.person_code import handling, holds_person_code
+from agent_magics.dispatch.person_code import holds_person_code
+
+
+@contextmanager
+def handling(number: int, handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Have a function handle a signal meanwhile; on any other thread than the main one do nothing.
+
+    Args:
+        number: the signal, such as `signal.SIGINT`.
+        handler: called on the main thread, between two instructions of Python.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, previous)
 
 
 class _Handler:

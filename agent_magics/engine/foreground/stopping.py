@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from agent_magics.dispatch.person_code import handling, holds_person_code
+from agent_magics.dispatch.person_code import holds_person_code
 from agent_magics.engine.channels.requests import Work
+from agent_magics.engine.foreground.interrupt import handling
 
 # Ignored by default, so that a signal that arrives too late does nothing.
 _SIGNAL = getattr(signal, "SIGURG", None)

@@ -102,7 +102,7 @@ def _assigned(source: str) -> set[str]:
     """Return the names that a cell assigns, imports or defines."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
         return set()
     names = set()
     for node in ast.walk(tree):

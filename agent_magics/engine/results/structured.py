@@ -65,6 +65,7 @@ class OutputType:
 
     Attributes:
         name: the type's name for people.
+        kind: the type itself.
         schema: the JSON schema of the answer, always an object; None for plain text.
         instructions: a description for the model, for servers that enforce no schema.
 
@@ -73,7 +74,7 @@ class OutputType:
     """
 
     def __init__(self, kind: object) -> None:
-        self.name = type_name(kind)
+        self.name, self.kind = type_name(kind), kind
         self._is_text = kind is str
         self._finish: Callable[[Any], Any] = lambda value: value
         self.schema: dict[str, Any] | None = None

@@ -34,13 +34,21 @@ _TOLD_ONLY = (".ipynb", ".agent.jsonl")
 _LOOKS_EVERY = 0.25  # seconds, while a command runs
 _LONGEST_SHARE = 0.05  # maximal share of the time spent on comparing
 # What in a repository's configuration makes git run a program, or read more configuration.
-# A key may stand in the line of its section.
+_KEYS = "|".join(
+    (
+        *("fsmonitor", "hookspath", "sshcommand", "pager", "editor", "askpass", "command"),
+        *("textconv", "clean", "smudge", "process", "helper", "program", "gitproxy", "external"),
+        *("driver", "difffilter", "templatedir", "uploadpack", "receivepack", "packobjectshook"),
+        *("recentobjectshook", "alternaterefscommand", "tunnel", "smtpserver", r"\w*cmd"),
+    )
+)
 _RUNS_PROGRAMS = re.compile(
-    r"(?im)(?:^|\])\ufeff?+[^\S\n]*+(?:\[[^\S\n]*+(?:include|includeif|alias|pager)\b|"
-    r"(?:fsmonitor|hookspath|sshcommand|pager|editor|askpass|command|textconv|clean|smudge|process"
-    r"|helper|program|gitproxy|external|cmd|driver|difffilter|templatedir|uploadpack|receivepack"
-    r"|packobjectshook|recentobjectshook|alternaterefscommand|tunnel|smtpserver|\w*cmd"
-    r"|update[^\S\n]*+=[^\S\n]*+\"?!)[^\S\n]*+(?:=|(?<=!)))"
+    rf"""(?imx)
+    (?: ^ | \] ) \ufeff?+ [^\S\n]*+  # at the start of a line, or in the line of its section
+    (?: \[ [^\S\n]*+ (?: include | includeif | alias | pager ) \b
+      | (?: {_KEYS} ) [^\S\n]*+ =
+      | update [^\S\n]*+ = [^\S\n]*+ "?+ !  # of a submodule, by a command
+    )"""
 )
 
 

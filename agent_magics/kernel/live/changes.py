@@ -153,7 +153,7 @@ def names_in(code: str, namespace: Mapping[str, Any]) -> set[str]:
     try:
         nodes = ast.walk(ast.parse(code))
         named = {node.id for node in nodes if isinstance(node, ast.Name)}
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, SystemError):  # gh-106905
         named = set(_WORD.findall(code))
     found = named & namespace.keys()
     open_names, seen = deque(found), 0

@@ -221,11 +221,11 @@ class BatchJob(Job):
     async def _pack(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         """Write the queued rows into files, and send each file that is full."""
         pack: Pack | None = None
-        while (item := await self._queue.get()) is not None:
-            key, content = item
+        while (asked := await self._queue.get()) is not None:
+            key = asked.key
             if key in self._under_way and not self.stopped:
                 continue
-            line = self._line(key, content)
+            line = self._line(key, asked.content)
             if pack is not None and not (pack.has_room(line) and self._fits_budget(pack)):
                 start(self._send(pack))
                 pack = None

@@ -4,16 +4,47 @@ import sys
 from concurrent.futures import Executor
 from typing import Any
 
+from agent_magics.model_clients import ModelClients, recording_path
+from agent_magics.models.access import ServerAccess
+from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.engines.coordinator import Engine
 from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.executors import ExecutorEngine
 from agent_magics.rows.engines.partitions import Partitions
+from agent_magics.rows.engines.worker import ModelSource
 
 NO_ENGINE = (
     "engine={given!r}: it takes a client of a Dask cluster (distributed.Client), or an executor of "
     "processes (concurrent.futures.Executor, also that of an ipyparallel client)."
 )
+NOT_THERE = "engine= needs a model server or a recording; {what} is in this process only."
+
+
+def check_portable(settings: Settings, models: ModelClients) -> None:
+    """Check that the model of an agent can be asked from other processes.
+
+    Raises:
+        FatalError: it cannot.
+    """
+    if models.given is not None:
+        raise FatalError(NOT_THERE.format(what="a model object"))
+    if settings.record:
+        raise FatalError(NOT_THERE.format(what="the file that a recording is written to"))
+
+
+async def source_of(settings: Settings) -> ModelSource:
+    """Return where workers find the model of an agent.
+
+    Raises:
+        FatalError: there is no key for the server.
+    """
+    recording = recording_path(settings.replay) if settings.replay else None
+    if recording is not None:
+        path, cwd = str(recording.absolute()), str(settings.cwd)
+        return ModelSource(recording=path, cwd=cwd, strict=settings.replay_strict)
+    access = ServerAccess(settings.api_key, settings.base_url)
+    return ModelSource(access.address, await access.key(), settings.wire_api)
 
 
 def partitions_of(rows: Any, engine: Engine | None) -> Partitions | None:

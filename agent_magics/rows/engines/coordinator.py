@@ -39,8 +39,38 @@ LOST = "its worker ended {count} times before it had an answer"
 OTHER_VERSION = "a worker runs agent-magics {theirs}, and this kernel {ours}: install the same."
 
 
+class OtherVersion(FatalError):
+    """A worker runs another version of this package."""
+
+
+async def read_invited(link: Link, token: str) -> int | None:
+    """Return the number of the invitation that who connects shows first; None where it has none.
+
+    Args:
+        link: the new connection.
+        token: see `Invitation`.
+
+    Raises:
+        OtherVersion: it runs another version.
+        TimeoutError: it says nothing.
+        EOFError, FatalError: see `Link.read`.
+    """
+    async with asyncio.timeout(HELLO):
+        message = await link.read(MOST_AT_FIRST)
+    match message:
+        case ["hello", str() as shown, int() as number, version] if hmac.compare_digest(
+            shown.encode(), token.encode()
+        ):
+            if version != __version__:
+                words = OTHER_VERSION.format(theirs=version, ours=__version__)
+                link.send("end", words)
+                raise OtherVersion(words)
+            return number
+    return None
+
+
 class Engine(Protocol):
-    """Starts seats of a map in other processes."""
+    """Starts tasks in other processes: the seats of a map, or one of another kind."""
 
     def workers(self) -> int:
         """Return how many there are now; may wait for the cluster."""
@@ -55,6 +85,24 @@ class Engine(Protocol):
 
         Raises:
             FatalError: no seat can be started.
+        """
+        ...
+
+    async def start(
+        self, task: Callable[..., str], invitation: Invitation, given: Any
+    ) -> "asyncio.Future[str]":
+        """Start one task, which lasts, on any worker.
+
+        Args:
+            task: gets `invitation`, `given`, and as `tls` what it connects with.
+            invitation: tells it where to connect.
+            given: anything that can be pickled.
+
+        Returns:
+            What is done when it has ended.
+
+        Raises:
+            FatalError: it cannot be started.
         """
         ...
 
@@ -294,20 +342,15 @@ class Coordinator:
 
     async def _is_welcome(self, link: Link) -> int | None:
         """Return the number of the seat of who connects; None where it gets nothing."""
-        async with asyncio.timeout(HELLO):
-            message = await link.read(MOST_AT_FIRST)
-        match message:
-            case ["hello", str() as token, int() as number, version] if hmac.compare_digest(
-                token.encode(), self._token.encode()
-            ):
-                if version != __version__:
-                    words = OTHER_VERSION.format(theirs=version, ours=__version__)
-                    link.send("end", words)
-                    self._fail(FatalError(words))
-                    return None
-                self._joined.setdefault(number, asyncio.Event()).set()
-                return None if self._failure else number
-        return None
+        try:
+            number = await read_invited(link, self._token)
+        except OtherVersion as error:
+            self._fail(error)
+            return None
+        if number is None:
+            return None
+        self._joined.setdefault(number, asyncio.Event()).set()
+        return None if self._failure else number
 
     async def _work_with(self, worker: Worker) -> None:
         worker.link.send("begin", asdict(self._assignment))

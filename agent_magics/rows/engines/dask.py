@@ -8,6 +8,7 @@ worker that it has lost, and gives it up at the fourth.
 import asyncio
 import uuid
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,8 @@ NO_SEAT = "The workers of the Dask cluster cannot ask: {error}."
 NO_CLIENT = "The client of the Dask cluster is closed."
 
 
-def sit_on_worker(invitation: Invitation) -> str:
-    """Take a seat; runs as a task of Dask. See `sit`."""
+def run_on_worker(task: Callable[..., str], invitation: Invitation, *given: Any) -> str:
+    """Run a task that lasts and connects to the kernel, such as `sit`, as one of Dask."""
     from distributed import get_worker, secede  # noqa: PLC0415 - an extra; here it is running
 
     security = get_worker().security
@@ -31,7 +32,7 @@ def sit_on_worker(invitation: Invitation) -> str:
     tls = None
     if invitation.place.startswith("tls:"):
         tls = security.get_connection_args("worker")["ssl_context"]
-    return sit(invitation, tls)
+    return task(invitation, *given, tls=tls)
 
 
 class DaskEngine:
@@ -94,7 +95,8 @@ class DaskEngine:
         self._cancel([self._seats.pop(address) for address in set(gone)])
         for address in there - self._seats.keys():
             self._seats[address] = self.client.submit(
-                sit_on_worker,
+                run_on_worker,
+                sit,
                 invite(),
                 key=(self.name, uuid.uuid4().hex),
                 workers=[address],
@@ -103,8 +105,17 @@ class DaskEngine:
             )
 
     def _has_ended(self, seat: Any) -> bool:
-        """Return whether its connection broke; one that could not ask gets no other seat."""
-        return seat.status == "finished" and not self.client.gather(seat, asynchronous=False)
+        """Return whether its connection broke; one that could not ask gets no other seat.
+
+        Where its worker has just died, there is no answer: the cluster would wait for that worker.
+        """
+        if seat.status != "finished":
+            return False
+        ask = partial(self.client.gather, seat, asynchronous=True)
+        try:
+            return not self.client.sync(ask, asynchronous=False, callback_timeout=LOOK)
+        except (TimeoutError, CancelledError):  # the next look finds the worker gone, or alive
+            return False
 
     def addresses(self) -> set[str]:
         """Return those of the workers that there are now; may wait for the cluster."""
@@ -113,6 +124,42 @@ class DaskEngine:
     def _cancel(self, seats: list[Any]) -> None:
         if seats:
             self.client.cancel(seats, asynchronous=False, force=True)
+
+    async def start(
+        self, task: Callable[..., str], invitation: Invitation, given: Any
+    ) -> "asyncio.Future[str]":
+        """See `Engine.start`."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[str] = loop.create_future()
+
+        def submit() -> Any:
+            key = (self.name, uuid.uuid4().hex)
+            return self.client.submit(run_on_worker, task, invitation, given, key=key, pure=False)
+
+        def tell(seat: Any) -> None:
+            """Say how it ended; on a thread of the client's."""
+            failed = seat.status == "error"
+            error = seat.exception(asynchronous=False) if failed else None
+            if not failed and seat.status != "finished":
+                error = FatalError(f"the task is {seat.status}")
+            loop.call_soon_threadsafe(settle, error)
+
+        def settle(error: BaseException | None) -> None:
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result("")
+            else:
+                ended.set_exception(error)
+                ended.exception()  # looked at, also where nobody waits any more
+
+        try:
+            seat = await asyncio.to_thread(submit)
+        except Exception as error:  # the client's, when it is closed, or of what is pickled
+            raise FatalError(NO_SEAT.format(error=error_text(error))) from None
+        self._seats[str(seat.key)] = seat
+        seat.add_done_callback(tell)
+        return ended
 
     async def close(self) -> None:
         """See `Engine.close`."""

@@ -72,6 +72,19 @@ class ExecutorEngine:
             if ended.done() and (failure := ended.exception()):
                 raise self._no_seat(failure)
 
+    async def start(
+        self, task: Callable[..., str], invitation: Invitation, given: Any
+    ) -> "asyncio.Future[str]":
+        """See `Engine.start`."""
+        try:
+            seat = self._executor.submit(task, invitation, given)
+        except RuntimeError as error:
+            raise self._no_seat(error) from None
+        self._seats.add(seat)
+        ended = asyncio.wrap_future(seat)
+        ended.add_done_callback(_look_at)
+        return ended
+
     async def close(self) -> None:
         """See `Engine.close`."""
         for seat in self._seats:

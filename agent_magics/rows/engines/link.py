@@ -25,7 +25,7 @@ class Link:
 
     def send(self, *message: Any) -> None:
         """Send a message; what cannot be delivered is lost, and reading then tells of the end."""
-        data = json.dumps(message, separators=(",", ":")).encode()
+        data = json.dumps(message, separators=(",", ":"), default=str).encode()
         self._writer.write(len(data).to_bytes(_LENGTH, "big") + data)
 
     async def read(self, most: int = MOST) -> list[Any]:

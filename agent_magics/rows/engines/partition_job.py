@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import Content
-from agent_magics.rows.asking import Place, Question
+from agent_magics.rows.asking import Place
 from agent_magics.rows.engines.coordinator import Coordinator, Worker
 from agent_magics.rows.engines.partition_answers import (
     SPAN,
@@ -60,9 +59,9 @@ def keys_digest(read: ReadPart) -> bytes:
 
 
 def _asked(number: int, row: int, read: ReadPart) -> Asked:
-    """Return a row as the job asks it; the content of its question is its place, as text."""
+    """Return a row as the job asks it: its worker has the content of its question."""
     key = read.keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]
-    return Asked(number * SPAN + row, key, f"{number} {row}", read.errors.get(row, ""))
+    return Asked(number * SPAN + row, key, "", read.errors.get(row, ""), Place(number, row))
 
 
 class PartitionJob(Job):
@@ -160,12 +159,6 @@ class PartitionJob(Job):
             for each in waiting:
                 each.cancel()
         return not part.over.is_set()
-
-    def _question(self, key: bytes, content: Content) -> Question:
-        """See `Job._question`."""
-        assert isinstance(content, str)  # see `_asked`
-        part, row = map(int, content.split())
-        return Question(key.hex(), (), self.plan.terms, Place(part, row))
 
     def _hand_on(self, position: int, outcome: Outcome, kind: str) -> None:
         """See `Job._hand_on`."""

@@ -53,31 +53,50 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a worker needs to ask; sent to it, and never written anywhere.
+class ModelSource:
+    """Where a worker's model is; sent to it, and never written anywhere.
 
     Attributes:
-        terms: what all questions share.
         address: of the model server; "" with a recording.
         key: the key for it.
-        wire_api: see `RowClient`.
+        wire_api: see `open_model`.
         recording: the file to play instead of asking a server; "" for none.
         cwd: the value of that file's placeholder {cwd}.
-        minute: seconds of the server's minute.
+        strict: whether an output that differs from the recorded one is an error.
     """
 
-    terms: Terms
     address: str = ""
     key: str = field(default="", repr=False)
     wire_api: str = "auto"
     recording: str = ""
     cwd: str = ""
+    strict: bool = False
+
+    def replayed(self) -> ReplayModel | None:
+        """Return the model that plays the recording; None where a server answers."""
+        if not self.recording:
+            return None
+        return ReplayModel(Path(self.recording), cwd=Path(self.cwd), strict=self.strict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker needs to ask; sent to it, and never written anywhere.
+
+    Attributes:
+        terms: what all questions share.
+        source: the model.
+        minute: seconds of the server's minute.
+    """
+
+    terms: Terms
+    source: ModelSource = ModelSource()
     minute: float = MINUTE
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> "Assignment":
         """Return what was sent as a dict."""
-        return cls(**{**data, "terms": Terms(**data["terms"])})
+        return cls(Terms(**data["terms"]), ModelSource(**data["source"]), data["minute"])
 
 
 def sit(invitation: Invitation, tls: ssl.SSLContext | None = None) -> str:
@@ -103,9 +122,8 @@ def sit(invitation: Invitation, tls: ssl.SSLContext | None = None) -> str:
 
 
 async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
-    link = await _connect(invitation.place, tls)
+    link = await join(invitation, tls)
     try:
-        link.send("hello", invitation.token, invitation.number, __version__)
         word, data = await link.read()
         if word != "begin":
             return str(data)
@@ -147,6 +165,17 @@ def session_at(place: str, longest: float = CONNECT) -> "Session | None":
     with _CHANGED:
         _CHANGED.wait_for(lambda: place in _SESSIONS, longest)
         return _SESSIONS[place][-1] if place in _SESSIONS else None
+
+
+async def join(invitation: Invitation, tls: ssl.SSLContext | None) -> Link:
+    """Connect to who sent an invitation, and show it.
+
+    Raises:
+        FatalError: the place cannot be reached.
+    """
+    link = await _connect(invitation.place, tls)
+    link.send("hello", invitation.token, invitation.number, __version__)
+    return link
 
 
 async def _connect(place: str, tls: ssl.SSLContext | None) -> Link:
@@ -323,11 +352,10 @@ class Session:
 
 
 def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
-    if assignment.recording:
-        return ModelAsker(ReplayModel(Path(assignment.recording), cwd=Path(assignment.cwd)))
-    return RowClient(
-        assignment.wire_api, api_key=assignment.key, base_url=assignment.address, limits=limits
-    )
+    source = assignment.source
+    if model := source.replayed():
+        return ModelAsker(model)
+    return RowClient(source.wire_api, api_key=source.key, base_url=source.address, limits=limits)
 
 
 def encoded(answer: Answer) -> tuple[Any, ...]:

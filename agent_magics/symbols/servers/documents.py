@@ -2,14 +2,16 @@
 
 A file is looked at by its status (times, size, inode). One whose status changed shortly before
 it was read may change again within the same tick of the clock; it is then read again next time.
+A folder is listed again only where its status has changed.
 """
 
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from lsprotocol import types
@@ -24,6 +26,7 @@ MOST_BYTES = 4 << 20  # of a file that is sent to a server
 _MOST_OPEN = 200  # files; beyond, those not asked about for longest are closed
 _MOST_FILES = 50_000  # looked at below a root
 _TICK_NS = 50_000_000  # of the clock that stamps files, at most
+_FOLDER_TICK_NS = 3_000_000_000  # of file systems that stamp folders coarsely, such as FAT
 _SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 _Stamp = tuple[int, ...]
@@ -48,6 +51,23 @@ class Document:
     version: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What is in a folder.
+
+    Attributes:
+        stamp: its status; () where a later change may leave the same.
+        count: how many entries it has.
+        folders: the paths of the folders in it that are looked at.
+        files: the paths of the files in it that concern the server.
+    """
+
+    stamp: _Stamp
+    count: int
+    folders: Sequence[str]
+    files: Sequence[str]
+
+
 class Documents:
     """The files below a root as one server sees them.
 
@@ -65,6 +85,7 @@ class Documents:
         self._language = language
         self._open: dict[Path, Document] = {}  # the one asked about last is the last
         self._seen: dict[str, _Stamp] | None = None
+        self._folders: dict[str, _Folder] = {}
         self._unsettled: set[str] = set()  # whose next change may not be seen by its status
         self.changed = 0.0  # when the server was last sent a change, in seconds
 
@@ -187,21 +208,41 @@ class Documents:
         return any(how is not types.FileChangeType.Changed for how in changes.values())
 
     def _walk(self) -> Iterator[tuple[str, _Stamp]]:
-        waiting, count = [str(self._root)], 0
-        while waiting:
-            with suppress(OSError), os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    count += 1
-                    if count > _MOST_FILES:
-                        return
-                    if entry.is_dir(follow_symlinks=False):
-                        if not (entry.name.startswith(".") or entry.name in _SKIPPED):
-                            waiting.append(entry.path)
-                    elif concerns(self._language, entry.name):
-                        try:
-                            yield entry.path, _stamp(entry.stat(follow_symlinks=False))
-                        except OSError:  # it is gone
-                            continue
+        """Yield the files that concern the server, each with its status."""
+        waiting, room = [str(self._root)], _MOST_FILES
+        known, self._folders = self._folders, {}
+        while waiting and room > 0:
+            name = waiting.pop()
+            try:
+                folder = self._list(name, room, known.get(name))
+            except OSError:  # it is gone, or may not be read
+                continue
+            self._folders[name] = folder
+            room -= folder.count
+            waiting += folder.folders
+            for path in folder.files:
+                try:
+                    yield path, _stamp(os.lstat(path))
+                except OSError:
+                    continue
+
+    def _list(self, name: str, most: int, known: _Folder | None) -> _Folder:
+        """Return what is in a folder, of at most so many entries; as it is `known` if unchanged."""
+        now, status = time.time_ns(), os.lstat(name)
+        stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_ino, status.st_dev)
+        if known is not None and known.stamp == stamp:
+            return known
+        folders, files = list[str](), list[str]()
+        with os.scandir(name) as found:
+            entries = list(islice(found, most))
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if not (entry.name.startswith(".") or entry.name in _SKIPPED):
+                    folders.append(entry.path)
+            elif concerns(self._language, entry.name):
+                files.append(entry.path)
+        is_settled = stamp[0] < now - _FOLDER_TICK_NS
+        return _Folder(stamp if is_settled else (), len(entries), folders, files)
 
 
 def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:

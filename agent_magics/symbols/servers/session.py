@@ -128,13 +128,16 @@ class Session:
     def _positions(self) -> answers.Positions:
         return answers.Positions(str(self._encoding), self._documents.text_of)
 
-    async def _in_step(self, path: Path | None) -> answers.Positions:
-        """Bring all files into step, and open one."""
+    async def _look(self) -> None:
         async with self._looking:
-            changes = await asyncio.to_thread(self._documents.look)
-            if self._documents.send(changes):
+            if self._documents.send(await asyncio.to_thread(self._documents.look)):
                 self.connection.has_scanned.clear()
                 self._scan_limit = max(self._scan_limit, _RESCAN_LIMIT)
+
+    async def _in_step(self, path: Path | None) -> answers.Positions:
+        """Bring all files into step, and open one."""
+        # A look that has begun ends, also where nobody waits any more: what it found must be sent.
+        await asyncio.shield(self._look())
         if path is not None:
             self._documents.open(path)
         return self._positions()

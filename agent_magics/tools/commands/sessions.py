@@ -242,7 +242,6 @@ def write_stdin(
     Returns when the session has ended, else after yield_time_ms.
 
     Args:
-        session_id: the session.
         chars: what to type, with "\n" at the end of a line; "\u0003" is Ctrl-C; empty only waits.
         yield_time_ms: milliseconds to wait, 250 to 300000.
         max_output_tokens: most tokens to return; the whole is kept.
@@ -306,11 +305,7 @@ def _state(session: CommandSession) -> str:
 def kill_session(
     session_id: int, *, ctx: ToolContext | None = None
 ) -> "CommandResult | CommandReport":
-    """End a session with everything it has started; return what it printed since the last time.
-
-    Args:
-        session_id: the session.
-    """
+    """End a session with everything it has started; return what it printed since the last time."""
     session = processes_of(ctx).get(session_id)
     if session.ended and session.is_reported:
         raise RespondToModel(f"Session {session_id} is not running any more: {_state(session)}.")

@@ -47,7 +47,6 @@ from agent_magics.tools.structure.sources import (
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
 _MOST_ASKED = 100  # places with the name of a renamed symbol, of which the server is asked
-_MOST_TOLD = 20
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _DONE = {
     "replace": "Replaced",
@@ -197,15 +196,17 @@ async def _doubts(
         found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
         return [(file, start) for file, start in found if (file.path, start) not in renamed]
 
-    found, unknown = await run_on_thread(places), list[str]()
+    found, unknown = await run_on_thread(places), dict[str, dict[int, None]]()
     for file, start in found[:_MOST_ASKED]:
         if not (await server.definition(file.path, start)).places:
-            unknown.append(f"{file.shown}:{start.line + 1}")
+            unknown.setdefault(file.shown, {})[start.line + 1] = None
     if not unknown:
         return ""
-    more = max(len(found) - _MOST_ASKED, 0) + max(len(unknown) - _MOST_TOLD, 0)
-    shown = ", ".join((*dict.fromkeys(unknown[:_MOST_TOLD]), *([f"{more} more"] if more else [])))
-    return f" {server.name} does not know what {name} is in {shown}: edit the lines that mean this."
+    shown = [f"{file}:{','.join(map(str, lines))}" for file, lines in unknown.items()]
+    if len(found) > _MOST_ASKED:
+        shown.append(f"{len(found) - _MOST_ASKED} places that it was not asked about")
+    where = ", ".join(shown)
+    return f" {server.name} does not know what {name} is in {where}: edit the lines that mean this."
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

@@ -226,9 +226,10 @@ def without_broken(file: SourceFile) -> tuple[str, list[Diagnostic]]:
 
 
 def is_mistake(found: Diagnostic, file: SourceFile) -> bool:
-    """Tell whether a report about a notebook's code is about what is wrong in a cell, too.
+    """Return whether a report about a notebook's code holds in a cell too.
 
-    A cell may await outside of functions, and shows what its last expression gives.
+    It does not where a cell may do what a file may not: await outside of functions, and end with
+    an expression whose value is shown.
     """
     line = found.range.start.line
     if not line:

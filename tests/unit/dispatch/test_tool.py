@@ -63,7 +63,9 @@ def test_the_spec_says_what_the_function_says():
         "description": "ISO month, such as 2024-03.",
     }
     assert spec.parameters["properties"]["limit"]["minimum"] == 1
-    assert spec.strict
+    assert not spec.strict
+    assert spec.strict_reason == "limit: may be left out"
+    assert tool(awaited).spec.strict
 
 
 def test_the_context_is_no_part_of_the_schema():

@@ -1,5 +1,7 @@
 """Symbols of Python source, without a server."""
 
+import ast
+import gc
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,26 @@ def test_the_detail_is_the_signature_on_one_line():
 def test_an_error_names_the_line():
     with pytest.raises(RespondToModel, match=r"a\.xyz is no Python.*line 2"):
         parse_python("x = 1\ndef (:\n", "a.xyz")
+
+
+def test_parsing_goes_on_where_another_parse_disturbs_it():
+    parsed = []
+
+    def parse_too(*_: object) -> None:  # as another thread may, in the middle of ours
+        if not parsed:
+            parsed.append(ast.parse("x = [1, (2, 3)]\n"))
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(parse_too)
+    gc.set_threshold(100)
+    try:
+        for _ in range(20):
+            parsed.clear()
+            tree = parse_python("def f(a):\n    return [a, (1, {2: 3})]\n" * 200, "a.py")
+            assert len(tree.body) == 200 and parsed
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(parse_too)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "x", "# only a comment", "\ufeff"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.bodies import compact
-from agent_magics.models.wires.schema_forms import fit_schema
+from agent_magics.models.wires.schema_forms import fit_schema, lean_form
 from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.items import JsonMapping, JsonObject
 from agent_magics.protocol.tools import (
@@ -65,7 +65,8 @@ def tool_json(spec: ToolSpec, dialect: Dialect) -> JsonObject | None:
 
 def _function_json(spec: FunctionToolSpec, dialect: Dialect) -> JsonObject:
     strict = strict_form(spec.parameters) if spec.strict and dialect.strict else None
-    parameters = fit_schema(spec.parameters, dialect.schema) if strict is None else strict
+    lean = lean_form(spec.parameters)
+    parameters = fit_schema(lean, dialect.schema) if strict is None else strict
     tool = _tool(spec.name, spec.description, parameters)
     if strict is not None:
         tool["function"]["strict"] = True

@@ -20,6 +20,7 @@ from agent_magics.models.fields import (
 )
 from agent_magics.models.wires.bodies import compact
 from agent_magics.models.wires.reasoning import is_details
+from agent_magics.models.wires.schema_forms import lean_form
 from agent_magics.models.wires.sse import encode_event
 from agent_magics.models.wires.transforms import strict_form
 from agent_magics.protocol.items import (
@@ -346,7 +347,7 @@ def _function_json(spec: FunctionToolSpec) -> JsonObject:
         "type": "function",
         "name": spec.name,
         "description": spec.description,
-        "parameters": spec.parameters if strict is None else strict,
+        "parameters": lean_form(spec.parameters) if strict is None else strict,
         "strict": strict is not None,
     }
 

@@ -11,10 +11,59 @@ from agent_magics.models.wires.schema_forms import (
     RULES,
     fit_schema,
     has_other_enums,
+    lean_form,
     resolve_references,
     restore_enums,
 )
 from agent_magics.models.wires.transforms import CALL_ID_FORMS, fit_call_id, strict_form
+
+NAMED = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "boolean", "default": False}, {"type": "boolean"}),
+        ({"type": "integer", "default": 3}, {"type": "integer", "default": 3}),
+        ({"type": "string", "default": "x"}, {"type": "string", "default": "x"}),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "description": "x"},
+            {"type": "string", "description": "x"},
+        ),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}], "default": None},
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        ),
+        # Here null is a value of its own.
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": "x"},
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": "x"},
+        ),
+        ({**NAMED, "additionalProperties": False}, NAMED),
+        (
+            {"type": "object", "properties": {}, "required": [], "additionalProperties": True},
+            {"type": "object", "properties": {}, "additionalProperties": True},
+        ),
+        ({"$ref": "#/$defs/Named"}, NAMED),
+    ],
+)
+def test_a_lean_schema_leaves_out_what_a_model_need_not_read(schema, expected):
+    whole = {"type": "object", "properties": {"default": schema}, "$defs": {"Named": NAMED}}
+    assert lean_form(whole)["properties"]["default"] == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "definitions"),
+    [
+        ({"a": {"$ref": "#/$defs/N"}, "b": {"$ref": "#/$defs/N"}}, {"N": NAMED}),
+        ({"a": {"$ref": "#/$defs/T"}}, {"T": {"properties": {"t": {"$ref": "#/$defs/T"}}}}),
+        ({"a": {"$ref": "#/$defs/gone"}}, {"N": NAMED}),
+    ],
+    ids=["used twice", "within itself", "unknown"],
+)
+def test_other_definitions_stay_where_they_are(properties, definitions):
+    whole = {"type": "object", "properties": properties, "$defs": definitions}
+    assert lean_form(whole) == whole
 
 
 def property_in(form, schema, **beside):

@@ -12,7 +12,7 @@ from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.rows.asking import Answer, Question, Terms
 from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, decoded
 from agent_magics.rows.engines.link import Link
-from agent_magics.rows.engines.worker import GROUP, Assignment, encoded
+from agent_magics.rows.engines.worker import GROUP, Assignment, ModelSource, encoded
 from agent_magics.rows.remote.limits import Grant
 
 TERMS = Terms("gpt-4o-mini")
@@ -55,7 +55,9 @@ def run(play, concurrency=None):
 
     async def whole():
         engine = Local()
-        coordinator = Coordinator(engine, Assignment(TERMS, key="k"), NoLimits(), concurrency)
+        coordinator = Coordinator(
+            engine, Assignment(TERMS, ModelSource(key="k")), NoLimits(), concurrency
+        )
         await coordinator.open()
         await asyncio.sleep(0)
         try:
@@ -214,7 +216,7 @@ def test_the_key_is_in_no_text_of_an_assignment_or_invitation():
         assert engine.invitation.token not in repr(engine.invitation)
 
     run(play)
-    assert "sk-1" not in repr(Assignment(TERMS, key="sk-1"))
+    assert "sk-1" not in repr(Assignment(TERMS, ModelSource(key="sk-1")))
 
 
 USAGE = st.builds(Usage, *[st.integers(0, 9)] * 4, st.none() | st.floats(0, 1))

@@ -1,7 +1,9 @@
 """A map on a Dask cluster of two processes."""
 
 import asyncio
+import os
 import pickle
+import signal
 from dataclasses import dataclass
 
 import distributed
@@ -11,11 +13,14 @@ from distributed.security import Security
 
 from agent_magics import Agent
 from agent_magics.protocol.errors import FatalError
+from agent_magics.rows.engines.dask import DaskEngine
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.remote.limits import read_knowledge
+from tests.support.models.responses_server import Reply, ResponsesServer, function_call
 from tests.support.models.row_server import RowServer
 from tests.support.rows.clusters import cluster, mortal_workers
 from tests.support.rows.watchers import When, wait_until
+from tests.support.turns import PATIENCE
 
 KEY = "sk-canary-4711-never-shown"
 MODEL = "gpt-4o-mini"
@@ -167,6 +172,60 @@ def test_the_key_is_in_no_task_and_no_log(client):
     assert "Invitation" in shown[0] and "Invitation" in shown[1]
 
 
+def test_a_sub_agent_works_in_a_worker_that_has_the_key_in_memory_only(client):
+    found, asked = [], []
+
+    def where() -> int:
+        """Tell which process this is."""
+        return os.getpid()
+
+    def look(question):
+        asked.append(question)
+        found.append([client.run_on_scheduler(of_scheduler), *client.run(of_worker).values()])
+        return "approve"
+
+    calls = Reply([function_call("where", {})])
+    given = {"approval": "untrusted", "on_question": look, "wire_api": "responses"}
+    with (
+        ResponsesServer([calls, "Done."], api_key=KEY) as server,
+        agent_for(server, tools=[where], **given) as agent,
+    ):
+        result = agent.spawn("Work.", "worker", engine=client).result(PATIENCE)
+        spent = agent.session.conversation.spending
+    assert result.text == "Done.", result.error
+    assert int(result.calls[0].output) in client.run(os.getpid).values()
+    assert asked[0].reason.startswith("default/worker-1 asks: ")
+    assert (spent.requests, spent.cost) == (2, pytest.approx(result.cost))
+    assert any("agent.spawn default/worker-1" in name for name in found[0][0][0])
+    shown = [text for _, text in found[0]]
+    assert len(shown) == 3 and all("canary" not in text for text in shown)
+    wait_until(lambda: not sub_agents(client))
+
+
+def test_a_sub_agent_whose_worker_is_killed_has_failed_and_begins_nowhere_again(client):
+    held = Reply("Late.", pause_after=1)
+    with (
+        ResponsesServer([held]) as server,
+        agent_for(server, wire_api="responses") as agent,
+    ):
+        child = agent.spawn("Work.", engine=client)
+        wait_until(lambda: server.requests)
+        worker = next(address for address, keys in client.processing().items() if keys)
+        os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+        result = child.result(PATIENCE)
+        assert (result.status, child.status) == ("failed", "failed")
+        assert "The worker it was in has ended" in result.error
+        assert agent.sub_agents._places._value == 4
+        wait_until(lambda: not sub_agents(client))
+        assert len(server.requests) == 1
+    client.wait_for_workers(2)
+
+
+def sub_agents(client):
+    """Return the names of the tasks of sub-agents that the cluster has."""
+    return [name for name in client.run_on_scheduler(of_scheduler)[0] if "agent.spawn" in name]
+
+
 def test_a_budget_is_one_for_all_workers(client):
     with RowServer() as server, agent_for(server) as agent:
         done = agent.map_sync("{{text}}", rows(2000), engine=client, max_tokens=3000)
@@ -265,3 +324,17 @@ def test_workers_are_told_apart_from_strangers(client):
 def place(job):
     """Return where the workers of a map connect."""
     return job.asker._place
+
+
+def test_a_worker_that_does_not_answer_holds_up_no_look(client):
+    """Its seat has ended, and what the seat said cannot be had: as from one that has just died."""
+    address, pid = next(iter(client.run(os.getpid).items()))
+    engine = DaskEngine(client, "a look")
+    seat = client.submit(str, workers=[address], pure=False)
+    distributed.wait(seat)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert not engine._has_ended(seat)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: engine._has_ended(seat))

@@ -98,7 +98,8 @@ def test_answers_that_do_not_fit_are_asked_for_again(client):
     errors = there["error"].dropna()
     assert 0 < there["text"].notna().sum() == 60 - len(errors)
     assert set(done.progress.errors) <= {"bad row", "does not fit"}
-    assert str(there["long"].dtype) == "boolean" and (there["tokens"][:-2] > 0).all()
+    # Of two equal rows the one that was read first shows what both took.
+    assert str(there["long"].dtype) == "boolean" and (there["tokens"] > 0).sum() == 58
 
 
 def test_parts_are_written_by_partition(client, tmp_path):

@@ -1,18 +1,25 @@
 """Files that change in any order: a server that runs answers as one would that begins now."""
 
 import ast
+import asyncio
 import os
 import random
 import re
 import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from lsprotocol import types
 
 from agent_magics import Agent, ScriptedModel
 from agent_magics.symbols.provider import Position
+from agent_magics.symbols.servers import documents
 from agent_magics.symbols.servers.specs import find_server
 from tests.support.language_servers.project import Project, project, run
+from tests.support.rows.watchers import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -86,6 +93,62 @@ def test_changes_and_questions_in_any_order(tmp_path, seed):
             assert found.server.state.restarts == 0
 
     run(work())
+
+
+def test_a_question_that_is_given_up_loses_no_change(tmp_path):
+    async def work():
+        async with project(tmp_path) as found:
+            found.write("a.py", "def alpha(): pass\n")
+            await found.provider.find("alpha")
+            path = found.write("b.py", "def gamma(): pass\n")
+            _wait_until_old(path)
+            session = found.server.running
+            seen = session._documents._seen
+            asking = asyncio.create_task(found.provider.find("gamma"))
+            await _until(session._looking.locked)
+            asking.cancel()
+            await _until(lambda: session._documents._seen is not seen)
+            assert [each.path for each in await found.provider.find("gamma")] == [path]
+
+    run(work())
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0)
+
+
+def _wait_until_old(path: Path) -> None:
+    """Wait until any later change gives a file or folder another status."""
+    wait_until(lambda: time.time_ns() > path.stat().st_ctime_ns + 2 * documents._TICK_NS)
+
+
+def test_a_folder_is_listed_again_after_every_change(tmp_path, monkeypatch):
+    folder, kinds = tmp_path / "deep", types.FileChangeType
+    folder.mkdir()
+    files = documents.Documents(None, tmp_path, "python")
+    files.look()
+    path, other, inner = folder / "a.py", folder / "other.py", folder / "inner"
+    monkeypatch.setattr(documents, "_FOLDER_TICK_NS", 10**9 * 3_600)
+    path.touch()
+    assert files.look() == {str(path): kinds.Created}
+    assert not files._folders[str(folder)].stamp  # so recent that a later one may be the same
+    monkeypatch.setattr(documents, "_FOLDER_TICK_NS", documents._TICK_NS)
+    for change, seen in (
+        (partial(path.rename, other), {path: kinds.Deleted, other: kinds.Created}),
+        (inner.mkdir, {}),
+        ((inner / "x.py").touch, {inner / "x.py": kinds.Created}),
+        (partial(inner.rename, folder / "new"), {inner / "x.py": kinds.Deleted}),
+        (other.unlink, {other: kinds.Deleted}),
+    ):
+        for each in (folder, *folder.iterdir()):
+            _wait_until_old(each)
+        files.look()
+        listed = files._folders[str(folder)]
+        files.look()
+        assert files._folders[str(folder)] is listed
+        change()
+        assert files.look().items() >= {str(path): how for path, how in seen.items()}.items()
 
 
 # -- basedpyright ---------------------------------------------------------------------------------

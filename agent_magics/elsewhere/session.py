@@ -1,0 +1,265 @@
+"""A sub-agent's session whose turn runs in a worker, as its parent's pool uses it.
+
+The events and entries of the worker are emitted and recorded here as if they had happened here, and
+charged; questions are asked as those of any sub-agent.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from agent_magics.delegation.parent import ParentLink
+from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.elsewhere.description import Description, describe
+from agent_magics.elsewhere.worker import SILENT, attend, tick
+from agent_magics.engine.channels.outbox import Listener
+from agent_magics.engine.session import Session
+from agent_magics.engine.thread import EngineThread
+from agent_magics.engine.turn_config import Parent, TurnConfig
+from agent_magics.model_clients import ModelClients
+from agent_magics.protocol.codec import from_json, to_json
+from agent_magics.protocol.config import Settings
+from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.protocol.events import TURN_ENDS, Event, TurnAborted, TurnFailed
+from agent_magics.protocol.ops import CallTool, Compact, Interrupt, Op, StartTurn
+from agent_magics.protocol.records import RecordBegun, RequestCharged
+from agent_magics.rows.engines.choice import check_portable, engine_of, source_of
+from agent_magics.rows.engines.coordinator import Engine, OtherVersion, read_invited
+from agent_magics.rows.engines.link import Link
+from agent_magics.rows.engines.worker import Invitation
+
+# Seconds in which a worker stops its sub-agent; then it is let go as it is.
+STOPPING = 10.0
+
+NO_WORKER = "No worker of engine= has taken it: {error}."
+LOST = (
+    "The worker it was in has ended, or cannot be reached any more; what it did there stays as it "
+    "is."
+)
+_STAMP = frozenset(field.name for field in fields(Event))
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where `Agent.spawn(engine=...)` lets a sub-agent work.
+
+    Args:
+        given: a `distributed.Client` or a `concurrent.futures.Executor`.
+        settings: of the agent.
+        models: its clients.
+
+    Raises:
+        FatalError: nothing can work there; the sentence says why.
+    """
+
+    given: Any
+    settings: Settings
+    models: ModelClients
+
+    def __post_init__(self) -> None:
+        engine_of(self.given, "")
+        check_portable(self.settings, self.models)
+
+    def session(
+        self,
+        engine: EngineThread,
+        folder: Path | None,
+        begin: Callable[[str], RecordBegun],
+        setup: TurnConfig,
+        request: SpawnRequest,
+    ) -> Session:
+        """Return the session of a sub-agent; see `delegation.types.Place`."""
+        description = describe(setup, request.tools, request.share)
+        return SessionElsewhere(engine, folder, begin, self, description)
+
+    def engine(self, path: str) -> Engine:
+        """Return the engine that starts a sub-agent's task."""
+        return engine_of(self.given, f"agent.spawn {path}")
+
+
+class SessionElsewhere(Session):
+    """The session of one sub-agent whose turn runs in a worker; used on the engine's loop.
+
+    Args:
+        engine, folder, begin: see `Session`.
+        place: where it works.
+        description: what the worker makes it from.
+    """
+
+    def __init__(
+        self,
+        engine: EngineThread,
+        folder: Path | None,
+        begin: Callable[[str], RecordBegun],
+        place: "Elsewhere",
+        description: Description,
+    ) -> None:
+        super().__init__(engine, description.path, folder, begin)
+        self._place, self._description = place, description
+        self._link: Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._reason = ""
+
+    def begin(
+        self,
+        op: StartTurn | CallTool | Compact,
+        setup: TurnConfig,
+        listener: Listener,
+        after: Listener | None = None,
+    ) -> None:
+        """Start the turn in a worker; see `Session.begin`."""
+        self.outbox.listen(op.turn_id, listener, setup.secrets, after)
+        self._task = asyncio.create_task(self._work(op, setup), name=f"elsewhere {self.agent}")
+
+    def submit(self, op: Op) -> None:
+        """Send an operation to the worker; a stop also ends the wait for one."""
+        self.engine.post(self._send, op)
+
+    def _send(self, op: Op) -> None:
+        if isinstance(op, Interrupt) and self._task is not None:
+            self._reason = op.reason
+            wait = STOPPING if self._link is not None else 0.0
+            asyncio.get_running_loop().call_later(wait, self._task.cancel)
+        if self._link is not None:
+            self._link.send("op", to_json(op))
+
+    def close(self) -> None:
+        """Let the worker go, and close the record; on a thread."""
+        self._on_engine(self._leave())
+        super().close()
+
+    async def _leave(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    # -- its turn ----------------------------------------------------------------------------------
+
+    async def _work(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> None:
+        """Run the turn, and emit its end where the worker does not."""
+        kind: type[Event] | None = None
+        words: dict[str, str] = {}
+        engine = self._place.engine(self.agent)
+        try:
+            await self._visit(engine, op, setup)
+        except asyncio.CancelledError:
+            kind, words = TurnAborted, {"reason": self._reason or "the agent was closed"}
+        except Exception as error:  # also a bug of ours must not leave the turn without an end
+            known = isinstance(error, FatalError)
+            kind, words = TurnFailed, {"error": str(error) if known else error_text(error)}
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+        if kind is not None:
+            self.outbox.emit(op.turn_id, kind, **words)
+        await engine.close()
+
+    async def _visit(
+        self, engine: Engine, op: StartTurn | CallTool | Compact, setup: TurnConfig
+    ) -> None:
+        """Have a worker run the turn, and take all that happens there.
+
+        Raises:
+            FatalError: no worker does, or it is lost.
+        """
+        source = await source_of(self._place.settings)
+        self.outbox.hide((source.key,) if source.key else ())
+        parent = setup.parent
+        assert isinstance(parent, ParentLink)  # as every sub-agent here has one
+        with parent.clock.stopped():
+            link = self._link = await self._worker(engine)
+        begun = {"conversation": self.conversation.id, "op": to_json(op), "model": asdict(source)}
+        link.send("begin", begun)
+        ticking = asyncio.create_task(tick(link))
+        try:
+            while True:
+                async with asyncio.timeout(SILENT):
+                    message = await link.read()
+                match message:
+                    case ["happened", happened]:
+                        if self._take(op.turn_id, map(from_json, happened), parent):
+                            return
+                    case ["ask", int() as number, question]:
+                        asking = self._ask(link, number, from_json(question), parent)
+                        self._asking[number] = asyncio.create_task(asking)
+                    case ["withdraw", number] if number in self._asking:
+                        self._asking[number].cancel()
+                    case ["failed", sentence]:
+                        raise FatalError(str(sentence))
+        except (EOFError, TimeoutError):
+            raise FatalError(LOST) from None
+        finally:
+            ticking.cancel()
+
+    async def _worker(self, engine: Engine) -> Link:
+        """Return the connection of the worker that takes it.
+
+        Raises:
+            FatalError: none does.
+        """
+        token = secrets.token_urlsafe(32)
+        came: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            link = Link(reader, writer)
+            try:
+                invited = await read_invited(link, token)
+                if invited is not None and not came.done():
+                    came.set_result(link)
+                    return
+            except OtherVersion as error:
+                if not came.done():
+                    came.set_exception(error)
+            except (EOFError, FatalError, TimeoutError):
+                pass  # it was no worker of ours
+            link.close()
+
+        server, place = await engine.listen(serve)
+        try:
+            task = await engine.start(attend, Invitation(place, 1, token), self._description)
+            both: list[asyncio.Future[Any]] = [task, came]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not came.done():
+                error = task.exception()
+                raise FatalError(NO_WORKER.format(error=error_text(error) if error else "it ended"))
+            return came.result()
+        except asyncio.CancelledError:
+            if came.done() and not came.exception():
+                came.result().close()
+            raise
+        finally:
+            server.close()
+
+    def _take(self, turn_id: str, happened: Any, parent: Parent) -> bool:
+        """Emit, record and charge what happened in the worker; return whether the turn ended."""
+        for each in happened:
+            if isinstance(each, RequestCharged):
+                self.conversation.charge(each.model, each.usage)
+                parent.charge(each.model, each.usage)
+            elif isinstance(each, Event):
+                own = {f.name: getattr(each, f.name) for f in fields(each) if f.name not in _STAMP}
+                self.outbox.emit(turn_id, type(each), **own)
+                if isinstance(each, TURN_ENDS):
+                    return True
+            else:
+                self.outbox.keep(each)
+        return False
+
+    async def _ask(self, link: Link, number: int, question: Any, parent: Parent) -> None:
+        """Ask the person what the worker asks, and send the answer."""
+        own = {f.name: getattr(question, f.name) for f in fields(question)}
+        asked = {name: value for name, value in own.items() if name not in {*_STAMP, "question_id"}}
+        try:
+            answer = await parent.ask(type(question), **asked)
+            link.send("answer", number, to_json(answer))
+        except Exception as error:  # a person's own function may have been asked
+            link.send("unanswered", number, error_text(error))
+        finally:
+            del self._asking[number]
