@@ -136,7 +136,8 @@ def is_typed(noun: object) -> bool:
 
     Decoding does not look: it is for what this process wrote, and a record may come from elsewhere.
     """
-    return all(check(getattr(noun, name)) for name, check in _checks(type(noun)).items())
+    kind: type = type(noun)
+    return all(check(getattr(noun, name)) for name, check in _checks(kind).items())
 
 
 @cache
