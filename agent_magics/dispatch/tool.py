@@ -122,7 +122,8 @@ class _DerivedSpec(FunctionToolSpec):
         parameters, strict, reason = derive_parameters(self._fn)
         if not self._options.strict:
             strict, reason = False, "strict=False was asked for"
-        elif strict and (optional := find_optional(parameters)):
+        elif strict and self._options.own and (optional := find_optional(parameters)):
+            # In strict mode a model writes every argument; ours are many, and in every request.
             strict, reason = False, f"{optional}: may be left out"
         self.parameters, self.strict, self.strict_reason = parameters, strict, reason
         self.description = parse_docstring(self._fn.__doc__).description
