@@ -1,8 +1,9 @@
-"""Writes bytes and pandas tables as text, and reads them back for conversations that are resumed.
+"""Writes bytes, arrays and tables as text, and reads them back for conversations that are resumed.
 
 Law: what is read back equals what was written; what cannot be is not written.
 """
 
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -14,16 +15,18 @@ from agent_magics.dispatch.results.renderers import library_class
 from agent_magics.dispatch.results.stored import Value
 from agent_magics.dispatch.results.values import estimate_size
 
-BYTES, PANDAS = "bytes", "pandas"
-_PANDAS_FRAME = ("pandas", "DataFrame")
+BYTES = "bytes"
+# Of arrays: truth values, integers, floats, complex numbers, spans and times. In texts of fixed
+# width a key could stand unseen.
+_NUMBERS = frozenset("biufcmM")
 
 
 class Written(NamedTuple):
     """A value as text.
 
     Attributes:
-        form: how it is written: `BYTES` or `PANDAS`.
-        text: of bytes, a character for each; of a table, JSON.
+        form: `BYTES`, or the library that it is of.
+        text: a character for each byte, of an array in NumPy's format; of a table JSON.
         digest: of the text: one from which a key was taken since is not read back.
     """
 
@@ -36,21 +39,30 @@ def write_value(value: Any, most: int) -> Written | None:
     """Return a value as text; None where it is of another kind, or takes more than `most` bytes."""
     if type(value) is bytes and len(value) <= most:
         return _written(BYTES, value.decode("latin-1"))
-    if library_class(type(value)) != _PANDAS_FRAME or estimate_size(value) > most:
+    library, _ = known = library_class(type(value)) or ("", "")
+    if known not in _WRITERS or estimate_size(value) > most:
         return None
     try:
-        text = _write_frame(value)
-    except Exception:  # of pandas, for what JSON has not or what comes back otherwise
+        text = _WRITERS[known](value)
+    except Exception:  # of the library, for what cannot be written or comes back otherwise
         return None
-    return _written(PANDAS, text) if len(text) <= most else None
+    return _written(library, text) if len(text) <= most else None
 
 
 def read_value(form: str, text: str, digest: str) -> Value | None:
     """Return a value that was written, read at its first use; None where it cannot be read back."""
     reader = _READERS.get(form)
-    if reader is None or _digest(text) != digest or (form == PANDAS and not find_spec("pandas")):
+    if reader is None or _digest(text) != digest or (form != BYTES and not find_spec(form)):
         return None
-    return Value.read_later(cache(lambda: reader(text)), len(text))
+
+    @cache
+    def read() -> Any:
+        try:
+            return reader(text)
+        except Exception:  # whoever changed the record may have written anything
+            return None
+
+    return Value.read_later(read, len(text))
 
 
 def _written(form: str, text: str) -> Written:
@@ -59,6 +71,26 @@ def _written(form: str, text: str) -> Written:
 
 def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+def _write_array(array: Any) -> str:
+    """Return an array in NumPy's own format; raise a ValueError for one of objects or texts."""
+    import numpy as np  # noqa: PLC0415 - heavy; the caller has it
+
+    if type(array) is not np.ndarray or array.dtype.kind not in _NUMBERS:
+        raise ValueError(f"an array of {array.dtype}")
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue().decode("latin-1")
+
+
+def _read_array(text: str) -> Any:
+    import numpy as np  # noqa: PLC0415 - heavy, and the value is one of NumPy
+
+    return np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -108,7 +140,12 @@ def _read_index(written: Sequence[Any]) -> Any:
     return pd.Index(labels, dtype=kind, name=name)
 
 
+_WRITERS: Mapping[tuple[str, str], Callable[[Any], str]] = {
+    ("numpy", "ndarray"): _write_array,
+    ("pandas", "DataFrame"): _write_frame,
+}
 _READERS: Mapping[str, Callable[[str], Any]] = {
     BYTES: lambda text: text.encode("latin-1"),
-    PANDAS: _read_frame,
+    "numpy": _read_array,
+    "pandas": _read_frame,
 }

@@ -1,5 +1,8 @@
-"""Bytes and tables come back as they were, or not at all."""
+"""Bytes, arrays and tables come back as they were, or not at all."""
 
+from hashlib import sha256
+
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -32,6 +35,17 @@ FRAMES = {
     "objects": pd.DataFrame({"o": [object()]}),
     "bytes": pd.DataFrame({"o": [b"x"]}),
 }
+ARRAYS = {
+    "numbers": np.array([[0.1, float("nan")], [-0.0, 3]]),
+    "no numbers": np.zeros((0, 3), "int8"),
+    "one": np.array(7),
+    "by columns": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "every second": np.arange(10)[::2],
+    "other order of bytes": np.arange(3, dtype=">u4"),
+    "complex": np.array([1 + 2j]),
+    "times": np.array(["2026-11-23", "NaT"], "datetime64[s]"),
+    "truth": np.array([True, False]),
+}
 KEPT = {"numbers", "missing", "times", "zones", "labels", "steps", "same names", "number names"}
 
 
@@ -50,21 +64,39 @@ def test_a_table_comes_back_as_it_was_or_not_at_all(name):
         pd.testing.assert_frame_equal(read_value(*written).get(), frame)
 
 
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_comes_back_as_it_was(name):
+    array, back = ARRAYS[name], read_value(*write_value(ARRAYS[name], MOST)).get()
+    assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
 def test_what_is_long_or_another_thing_is_not_written():
     class Mine(bytes):
         pass
 
     others = [b"x" * (MOST + 1), pd.DataFrame({"n": range(MOST)}), {"a": 1}, None, Mine(b"x"), 5]
+    others += [np.zeros(MOST), np.array([object()]), np.array(["sk-1234567890"]), np.ma.array([1])]
     assert [write_value(each, MOST) for each in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize(
-    "value", [b"key sk-1234567890 key", pd.DataFrame({"k": ["sk-1234567890"]})]
+    "value",
+    [
+        b"key sk-1234567890 key",
+        pd.DataFrame({"k": ["sk-1234567890"]}),
+        np.frombuffer(b"sk-1234567890", "u1"),
+    ],
 )
 def test_a_text_from_which_a_key_was_taken_is_not_read_back(value):
     form, text, digest = write_value(value, MOST)
     assert read_value(form, text.replace("sk-1234567890", "[redacted]"), digest) is None
     assert read_value("pickle", text, digest) is None
+
+
+@pytest.mark.parametrize("form", ["numpy", "pandas"])
+@pytest.mark.parametrize("text", ["", "[]", "\x93NUMPY\1\0\x46\0{'shape': (99999999999999,)"])
+def test_what_somebody_else_wrote_is_no_value(form, text):
+    assert read_value(form, text, sha256(text.encode()).hexdigest()).get() is None
 
 
 def test_a_restored_value_is_the_value_in_tools_and_in_files():
