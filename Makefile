@@ -25,7 +25,7 @@ ISOLATED := env -u JUPYTER_PATH JUPYTER_PREFER_ENV_PATH=1
 # kernel or a page, so there is one more than there are processors.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(ISOLATED) $(BIN)/python make/watched.py $(BIN)/python -m pytest --numprocesses $(WORKERS) \
-	--dist loadfile --no-loadscope-reorder
+	--dist loadfile --no-loadscope-reorder --max-worker-restart 2
 NOTEBOOKS := --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg \
 	--nbval-cell-timeout 120
 # With neither browser nor sandbox, with the examples that are written down only, and not with those

@@ -2,7 +2,8 @@
 
 `python make/watched.py COMMAND…`. On Linux every process that the command starts stays a descendant
 of this program, also one that has left its parent and its process group. The command has a folder
-for temporary files of its own, in which only pytest may leave files.
+for temporary files of its own, in which only pytest may leave files. If RUN_MINUTES is set, a
+command that has not ended by then is interrupted, and what still runs is named.
 """
 
 import ctypes
@@ -35,16 +36,24 @@ class Command:
         # Signals that have a handler here are not ignored there, as they are in a script's `&`.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._interrupt)
-        signal.signal(signal.SIGALRM, lambda *_: kill_all())
+        signal.signal(signal.SIGALRM, self._end)
+        signal.setitimer(signal.ITIMER_REAL, 60 * float(os.environ.get("RUN_MINUTES", "0")))
         # In a group of its own, so that Ctrl-C reaches it once, through this program.
         self._process = subprocess.Popen(
             words, env={**os.environ, "TMPDIR": str(folder)}, process_group=0
         )
 
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt a command that takes too long."""
+        for process in descendants():
+            print(f"still running: {_describe(process)}", file=sys.stderr)
+        self._interrupt(number, frame)
+
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         """Send the command an interrupt, as Ctrl-C does; kill it with all it started if need be."""
         self._interrupted = True
-        signal.signal(number, lambda *_: kill_all())
+        for again in (number, signal.SIGALRM):
+            signal.signal(again, lambda *_: kill_all())
         signal.alarm(PATIENCE)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)

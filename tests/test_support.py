@@ -243,3 +243,59 @@ def test_a_test_that_reaches_its_limit_ends_with_what_it_started(run, tmp_path):
     status, output = run(LATE)
     assert status == 1 and "1 failed, 1 passed" in output and "2.0s) from pytest-timeout" in output
     assert not psutil.pid_exists(int((tmp_path / "late").read_text(encoding="ascii")))
+
+
+STUCK = """
+import threading, time, pytest
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    yield
+    time.sleep(300)
+
+def test_fails():
+    raise ValueError("it failed")
+"""
+STUBBORN = """
+import time, pytest
+
+@pytest.mark.timeout(1)
+def test_swallows():
+    try:
+        time.sleep(300)
+    except BaseException:
+        time.sleep(300)
+"""
+DEAF = """
+import signal, time, pytest
+
+@pytest.mark.timeout(1)
+def test_deaf():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        (STUCK, "TAKING_DOWN", ("1 failed, 1 error", "not taken down after 1 s")),
+        (STUBBORN, "AGAIN", ("1 failed", "from pytest-timeout")),
+    ],
+)
+def test_what_hangs_after_a_test_has_ended_is_ended_too(run, tmp_path, text, name, said):
+    (tmp_path / "conftest.py").write_text(
+        f"from tests.support import time_limits\ntime_limits.{name} = 1\n", encoding="utf-8"
+    )
+    status, output = run(text)
+    assert status == 1
+    for words in said:
+        assert words in output
+
+
+def test_a_process_that_no_signal_reaches_ends_with_a_traceback(run, tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        "from tests.support import time_limits\ntime_limits.LOST = 1\n", encoding="utf-8"
+    )
+    status, output = run(DEAF)
+    assert status == 1 and "passed" not in output and "failed" not in output

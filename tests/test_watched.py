@@ -69,3 +69,12 @@ def test_a_second_interrupt_ends_what_does_not_hear_the_first():
     watched.communicate(timeout=LIMIT)
     assert watched.returncode != 0
     assert not psutil.pid_exists(orphan)
+
+
+def test_a_command_that_takes_too_long_is_interrupted_and_its_processes_are_named(monkeypatch):
+    monkeypatch.setenv("RUN_MINUTES", "0.02")
+    watched = start(f"{ORPHAN} exec sleep 300")
+    said, complaint = watched.communicate(timeout=LIMIT)
+    assert watched.returncode != 0
+    assert f"still running: process {said.strip()} of the culprit: " in complaint
+    assert not psutil.pid_exists(int(said))

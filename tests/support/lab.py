@@ -322,9 +322,14 @@ class NotebookPage:
         return self.page
 
     def _keep_error(self, error: Error) -> None:
-        # JupyterLab itself gives up what a kernel that restarts has not answered; and a page
-        # without the extension has errors of its own alone.
-        own = "message before replies were done" in str(error) or self._without == "agent-magics"
+        # JupyterLab itself gives up what a kernel that restarts has not answered, and what it was
+        # saving or starting when its notebook was closed; and a page without the extension has
+        # errors of its own alone.
+        own = (
+            "message before replies were done" in str(error)
+            or str(error) == "Disposed"
+            or self._without == "agent-magics"
+        )
         if not own:
             self.errors.append(str(error))
 

@@ -1,24 +1,85 @@
-"""Kills the processes of a test that reached its time limit, while the other tests go on."""
+"""Ends what takes too long in a test and after it, while the other tests go on."""
 
+import faulthandler
+import os
+import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import psutil
 import pytest
 
+# Seconds for what a test set up to be taken down: pytest-timeout does not count them after a failure.
+TAKING_DOWN = 120
+AGAIN = 15  # seconds after which what did not end with the test is ended again
+LOST = 90  # seconds after which a process ends that its signals do not reach, as in a loop in C
 _TICK = 0.01  # seconds: the kernel counts the start of a process in these
+_stderr = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the real standard error, which pytest replaces while a test runs."""
+    config.stash[_stderr] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[_stderr])
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _ended_for_sure(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Kill what the test itself started, if `pytest-timeout` ends it; fixtures' programs stay."""
     began = time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
-        return (yield)
+        with _ended_for_sure(item):
+            return (yield)
     except pytest.fail.Exception as failure:
         if "from pytest-timeout" in str(failure):
             _kill_descendants(began - 2 * _TICK)
         raise
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail what takes too long to take down, and print where each thread was."""
+
+    def fail(_number: int, _frame: FrameType | None) -> None:
+        os.write(item.config.stash[_stderr], f"\nStill not taken down: {item.nodeid}\n".encode())
+        faulthandler.dump_traceback(item.config.stash[_stderr])
+        pytest.fail(f"not taken down after {TAKING_DOWN} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, TAKING_DOWN)
+    try:
+        with _ended_for_sure(item):
+            return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _ended_for_sure(item: pytest.Item) -> Iterator[None]:
+    """Repeat the signal that ends this phase of a test; end the process if it does not help."""
+    seconds, _ = signal.getitimer(signal.ITIMER_REAL)
+    if seconds:
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+        faulthandler.dump_traceback_later(
+            seconds + LOST, file=item.config.stash[_stderr], exit=True
+        )
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _kill_descendants(since: float) -> None:

@@ -60,7 +60,7 @@ def _remove(path: Path, _: bytes = b"") -> None:
 
 
 def _set_mode(path: Path, mode: bytes) -> None:
-    if path.is_symlink() or (path.is_dir() and mode == b"600"):
+    if path.is_symlink() or (path.is_dir() and mode != b"755"):  # else nothing is read there
         return
     path.chmod(int(mode, 8))
 
