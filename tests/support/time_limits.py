@@ -12,7 +12,7 @@ from types import FrameType
 import psutil
 import pytest
 
-# Seconds for what a test set up to be taken down: pytest-timeout does not count them after a failure.
+# Seconds for what a test set up to be taken down: after a failure pytest-timeout counts none.
 TAKING_DOWN = 120
 AGAIN = 15  # seconds after which what did not end with the test is ended again
 LOST = 90  # seconds after which a process ends that its signals do not reach, as in a loop in C

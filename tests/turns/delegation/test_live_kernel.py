@@ -135,7 +135,13 @@ def test_it_can_be_shared_again_after_an_end(kernel):
 
 
 def test_its_code_waits_while_that_of_its_parent_awaits(kernel):
-    called = threading.Event()
+    begun, called = threading.Event(), threading.Event()
+
+    @tool(mutating=False)
+    async def see() -> str:
+        """Return when the parent's code runs."""
+        await happened(begun)
+        return ""
 
     class Watch:
         def before_tool(self, invocation):
@@ -143,14 +149,17 @@ def test_its_code_waits_while_that_of_its_parent_awaits(kernel):
                 called.set()
 
     async def held(context):
+        begun.set()
         await happened(called)
         for _ in range(5):  # so that it would have come by now
             await asyncio.to_thread(agent.session.engine.spawn(asyncio.sleep(0)).result)
 
     kernel.held = held
     hold = Call("python", {"code": "hold"})
-    model = TreeModel(main=[spawn(**SHARED), hold, wait(), "Done."], worker_1=[RUN, "Ran."])
-    agent = agent_with(model, "python", hooks=[Watch()])
+    model = TreeModel(
+        main=[spawn(**SHARED), hold, wait(), "Done."], worker_1=[Call("see"), RUN, "Ran."]
+    )
+    agent = agent_with(model, "python", see, hooks=[Watch()])
     with agent:
         assert asyncio.run(agent.run("Go.")).text == "Done."
     assert kernel.ran == [("default", "hold"), ("default/worker-1", "x = 1")]

@@ -372,4 +372,4 @@ def test_more_tools_than_anybody_has_do_not_hold_the_loop(tmp_path):
         watching.cancel()
     assert len(state.tools) == 1000
     assert state.left_out == (("49,001 more tools", "the server has more than 1000 tools"),)
-    assert max(held) < 8 * once + 0.5  # seconds; 3.6 where all of them are read
+    assert max(held) < 12 * once + 1  # seconds; 3.6 where all of them are read
