@@ -98,7 +98,8 @@ def goodput(times):
 def test_the_rate_of_a_server_is_used_up_and_kept(states):
     play = Play(rate=500, burst=50, states=states).run(4000)
     assert goodput(play.answered[0]) == pytest.approx(A_SECOND, rel=0.05)
-    assert len(play.refused) <= (0 if states else 200)
+    # The headers do not state the burst: what is saved up until the first report may exceed it.
+    assert len(play.refused) <= (1 if states else 200)
 
 
 def test_nothing_is_sent_while_a_server_refuses():
