@@ -4,7 +4,7 @@ Each version has an environment of its own that holds nothing but it; all other 
 of the environment that this program runs in. Where tests failed, all tests of that version run
 again: a kernel that hangs also fails the tests after it, so that they cannot be told apart. Such
 hangs are known of ipykernel 7.3.0: after an interrupt it may take no request any more, also where
-the cell was plain Python (6 of 6 kernels within 12 interrupts, on a busy machine).
+the cell was plain Python (at the 53rd interrupt of `time.sleep`; with 7.4.0 at none of 58).
 """
 
 import site
