@@ -60,7 +60,7 @@ class Run(NamedTuple):
     @property
     def is_alive(self) -> bool:
         """Whether a kernel has said lately how far it is."""
-        return self.state == RUNNING and time.time() - self.seen < 10 * EVERY
+        return self.state == RUNNING and abs(time.time() - self.seen) < 10 * EVERY
 
 
 class Runs:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.remote.limits import Grant, Limits, Report, reset_time, stated_limit
 
 # Requests side by side: at first, and added for each round of answers.
@@ -104,11 +103,7 @@ class Gate:
         self._late = 0.0
 
     async def enter(self, *, again: bool = False) -> None:
-        """Wait until one request may be sent; `again`: before those that were never sent.
-
-        Raises:
-            FatalError: the file of shared limits cannot be used.
-        """
+        """Wait until one request may be sent; `again`: before those that were never sent."""
         if self._task is None:
             self._accepted_at = time.monotonic()
             self._task = asyncio.create_task(self._renew())
@@ -229,8 +224,6 @@ class Gate:
             self._fail_waiting(error)
 
     def _fail_waiting(self, error: Exception) -> None:
-        if isinstance(error, OSError):
-            error = FatalError(f"The limits of the model server cannot be shared: {error}.")
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():

@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import hashlib
 import json
+import logging
 import math
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Protocol
 
 from agent_magics.config_files.places import state_folder
 
+_LOG = logging.getLogger("agent_magics")
 MINUTE = 60.0
 # Minutes after which what was learned about a server is forgotten.
 KEPT_MINUTES = 10
@@ -223,6 +225,7 @@ class SharedLimits:
     def __init__(self, file: Path, minute: float = MINUTE) -> None:
         self._file = file
         self.minute = minute
+        self._alone: Knowledge | None = None  # what is known where the file cannot be used
 
     async def share(self, report: Report) -> Grant:
         """See `exchange`, which waits for the disk."""
@@ -232,9 +235,18 @@ class SharedLimits:
     def exchange(self, report: Report) -> Grant:
         """Report to the other kernels, and return what may be sent; waits for the file's lock.
 
-        Raises:
-            OSError: the file cannot be read or written.
+        Where the file cannot be used, as on a full disk, this kernel counts alone and logs that
+        once: the rows matter more than what is shared.
         """
+        try:
+            return self._exchange(report)
+        except OSError as error:
+            if self._alone is None:
+                _LOG.warning("This kernel shares no limits of the model server: %s", error)
+                self._alone = Knowledge()
+            return self._alone.update(report, time.time(), self.minute)
+
+    def _exchange(self, report: Report) -> Grant:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._file, options, 0o600)

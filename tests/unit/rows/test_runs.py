@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from agent_magics import Agent
 from agent_magics.kernel.commands.maps import NONE, maps_text
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import runs
-from agent_magics.rows.runs import Runs
+from agent_magics.rows.runs import Run, Runs
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, wait_until
 
@@ -18,6 +19,7 @@ KEY = "sk-map-0123456789abcdefghij"
 ROWS = [f"row {number}" for number in range(40)]
 MAP = """
 import sys
+import time
 from agent_magics import Agent
 
 agent = Agent("gpt-4o-mini", base_url=sys.argv[1], api_key=sys.argv[3])
@@ -105,3 +107,9 @@ def test_a_name_needs_the_cache():
     refused = pytest.raises(FatalError, match="name= needs a server and the cache")
     with RowServer() as server, opened(server) as agent, refused:
         agent.map_sync("{{text}}", ROWS, name="mine", cache=False)
+
+
+@pytest.mark.parametrize(("jump", "is_alive"), [(0, True), (-3600, False), (3600, False)])
+def test_a_clock_that_jumps_keeps_no_dead_map_alive(jump, is_alive):
+    run = Run("mine", b"", "model", 0, int(time.time()) - jump)
+    assert run.is_alive == is_alive

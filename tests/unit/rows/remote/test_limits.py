@@ -2,11 +2,13 @@
 
 import math
 import threading
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.rows.remote import limits
 from agent_magics.rows.remote.limits import (
     Knowledge,
     Report,
@@ -88,3 +90,19 @@ def test_kernels_together_are_granted_what_the_server_states(tmp_path):
     for thread in threads:
         thread.join()
     assert sum(granted) <= 2  # one, and at most one more for the time that has passed
+
+
+@pytest.mark.parametrize("fault", ["no folder", "full disk"])
+def test_a_file_that_cannot_be_used_costs_no_rows(tmp_path, monkeypatch, caplog, fault):
+    file = tmp_path / "limits" / "x.json"
+    if fault == "no folder":
+        file.parent.write_text("", encoding="utf-8")
+    else:
+        monkeypatch.setattr(limits.os, "pwrite", Mock(side_effect=OSError(28, "No space left")))
+    alone = SharedLimits(file)
+    assert alone.exchange(Report(want=5, requests=Stated(60, 3))).requests == 3
+    assert alone.exchange(Report(want=5)).requests <= 1
+    assert len(caplog.messages) == 1 and "shares no limits" in caplog.text
+    if fault == "full disk":
+        monkeypatch.undo()
+        assert SharedLimits(file).exchange(Report(want=5)).requests == math.inf
