@@ -1,7 +1,10 @@
 """Folds events into a status line: a turn's present activity, its start, and the usage so far.
 
-It is pure, like ``view``. Times are those of the events.
+It is pure, like ``view``, but for its clock: the computer's may be set while a turn runs.
 """
+
+import time
+from collections.abc import Callable
 
 from agent_magics.protocol.events import (
     Event,
@@ -30,20 +33,20 @@ _LONGEST = 120
 
 
 class TurnStatus:
-    """The status line of one turn.
+    """The status line of one turn, which begins with it.
 
     Args:
-        began: the start of the turn, in seconds since the epoch.
+        clock: gives the time in seconds, and never goes back.
 
     Attributes:
         doing: the present activity, in a few words.
-        since: its start, in seconds since the epoch.
         usage, cost: of the requests so far; None where the cost is not known.
         queued: the waiting prompts.
     """
 
-    def __init__(self, began: float) -> None:
-        self.began = self.since = began
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = self._since = clock()
         self.doing = WAITS
         self.usage = Usage()
         self.cost: float | None = None
@@ -64,9 +67,19 @@ class TurnStatus:
         return _phase(self.doing)
 
     @property
-    def oldest(self) -> float | None:
-        """When the call began that has run for the longest (seconds since the epoch), if any."""
-        return min(self._running.values(), default=None)
+    def seconds(self) -> float:
+        """The duration of the turn so far."""
+        return self._clock() - self._began
+
+    @property
+    def phase_seconds(self) -> float:
+        """The duration of the present activity so far."""
+        return self._clock() - self._since
+
+    @property
+    def call_seconds(self) -> float | None:
+        """The duration so far of the call that has run for the longest, if any runs."""
+        return self._clock() - min(self._running.values()) if self._running else None
 
     def apply(self, event: Event) -> None:
         """Apply an event."""
@@ -88,7 +101,7 @@ class TurnStatus:
                 self._model = _of_model(event) or self._model
         doing = self._now()
         if _phase(doing) != _phase(self.doing):
-            self.since = event.at
+            self._since = self._clock()
         self.doing = doing
 
     def _follow_call(self, event: ToolCallEvent) -> None:
@@ -97,7 +110,7 @@ class TurnStatus:
             self._calls[event.call_id] = ": ".join(filter(None, (event.name, title)))
             self._model = WAITS
         elif isinstance(event, ToolCallRunning):
-            self._running[event.call_id] = event.at
+            self._running[event.call_id] = self._clock()
         elif isinstance(event, (ToolCallCompleted, ToolCallFailed)):
             self._calls.pop(event.call_id, None)
             self._running.pop(event.call_id, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, expect
 
-from tests.support.accessibility import faults
+from tests.support.accessibility import faults, unreachable
 from tests.support.kernels.cells import outputs, scripted
 from tests.support.lab import WIDGET, Lab, NotebookPage, mimes_of
 from tests.support.mcp import PROGRAMS
@@ -69,6 +69,7 @@ def test_a_form_is_filled_in_and_an_address_is_opened(notebook: Open, lab: Lab) 
     expect(problem(form, "extras")).to_have_text("choose at most 2")
     expect(problem(form, "name")).to_be_empty()
     assert faults(page, "form") == []
+    assert unreachable(page) == []
 
     field(form, "guests").fill("3")
     field(form, "email").fill("")

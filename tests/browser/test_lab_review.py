@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_lab_endings import restart
-from tests.support.accessibility import faults
+from tests.support.accessibility import faults, unreachable
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage
 
@@ -32,6 +32,7 @@ def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
     expect(review.locator("> summary")).to_have_text("Review · 4 changes")
     expect(page.cell(1).get_by_text("Diff", exact=True)).to_be_hidden()
     assert faults(page, "review") == []
+    assert unreachable(page) == []
 
     # By the keyboard alone: each answer leads to the next change.
     review.get_by_role("button", name="Keep: change 1 of 4, a.txt").focus()

@@ -77,8 +77,7 @@ def test_a_stage_is_shown_once_it_lasts(capsys, monkeypatch, is_terminal):
     outputs._is_terminal = is_terminal
     monkeypatch.setattr(console.shutil, "get_terminal_size", lambda: os.terminal_size((20, 24)))
     clock = [1000.0]
-    monkeypatch.setattr(console.time, "time", lambda: clock[0])
-    status = TurnStatus(clock[0])
+    status = TurnStatus(lambda: clock[0])
     shown = []
     for clock[0], doing in ((1000.2, "Waits for 水水水水"), (1001.5, "Waits"), (1002.5, "Waits")):
         status.doing = doing

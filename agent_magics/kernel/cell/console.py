@@ -6,7 +6,6 @@ Only the last line of a terminal can: it shows what the turn waits for while not
 import os
 import shutil
 import sys
-import time
 import unicodedata
 import uuid
 from collections.abc import Mapping
@@ -63,7 +62,7 @@ class ConsoleOutputs:
         Args:
             status: what it does at present.
         """
-        age = time.time() - status.since
+        age = status.phase_seconds
         if not self._is_terminal:
             # The start of a call is printed anyway.
             is_new = status.phase != self._activity and not status.phase.startswith("Runs ")

@@ -40,7 +40,7 @@ class CellFoot:
         self._cell = cell
         self._session = session
         self.stop = stop
-        self.status = TurnStatus(time.time())
+        self.status = TurnStatus()
         self._shown_at = 0.0
         self._later: asyncio.TimerHandle | None = None
 
@@ -58,7 +58,7 @@ class CellFoot:
     @property
     def doing(self) -> str:
         """The present activity of the turn, with its duration in seconds."""
-        return f"{self.status.doing}, {max(0.0, time.time() - self.status.since):.0f} s"
+        return f"{self.status.doing}, {self.status.phase_seconds:.0f} s"
 
     def end(self) -> None:
         """Remove the line."""
@@ -82,15 +82,15 @@ class CellFoot:
 
     def show(self, page: Page) -> None:
         """Show the line on one page."""
-        status, now = self.status, time.time()
+        status = self.status
         page.say(
             "foot",
             cell=self._cell,
             doing=status.doing,
             questions=status.questions,
-            phase=now - status.since,
-            call=None if status.oldest is None else now - status.oldest,
-            elapsed=now - status.began,
+            phase=status.phase_seconds,
+            call=status.call_seconds,
+            elapsed=status.seconds,
             tokens=status.usage.input_tokens + status.usage.output_tokens,
             cost=status.cost,
             said=list(self._session.additions.words),

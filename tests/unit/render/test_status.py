@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_magics.protocol.events import (
     ApprovalRequested,
@@ -65,23 +67,35 @@ ENDED = ToolCallCompleted(call_id="a", name="shell", output="")
     ],
 )  # fmt: skip
 def test_what_it_does(events: list[Event], doing: str) -> None:
-    status = TurnStatus(0.0)
+    status = TurnStatus()
     for event in events:
         status.apply(event)
     assert status.doing == doing
 
 
 def test_the_seconds_of_a_phase_begin_with_it() -> None:
-    status = TurnStatus(1.0)
-    status.apply(ToolCallArriving(at=5.0, name="shell", size=1))
-    status.apply(ToolCallArriving(at=9.0, name="shell", size=2_000))
-    assert (status.since, status.began) == (5.0, 1.0)
-    status.apply(pending("a", at=12.0))
-    assert status.since == 12.0
+    clock = [1.0]
+    status = TurnStatus(lambda: clock[0])
+    for clock[0], size in ((5.0, 1), (9.0, 2_000)):
+        status.apply(ToolCallArriving(name="shell", size=size))
+    assert (status.phase_seconds, status.seconds) == (4.0, 8.0)
+    clock[0] = 12.0
+    status.apply(pending("a"))
+    assert (status.phase_seconds, status.seconds) == (0.0, 11.0)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1))
+def test_no_seconds_are_below_zero_however_the_computers_clock_is_set(times: list[float]) -> None:
+    status = TurnStatus()
+    for at in times:
+        for event in (pending("a", at), ToolCallRunning(at=at, call_id="a", name="shell")):
+            status.apply(event)
+        assert 0 <= status.phase_seconds <= status.seconds
+        assert 0 <= (status.call_seconds or 0) <= status.seconds
 
 
 def test_what_it_took_and_what_waits() -> None:
-    status = TurnStatus(0.0)
+    status = TurnStatus()
     usage = Usage(input_tokens=10, output_tokens=2)
     status.apply(TokensCounted(request=usage, turn=usage, cost=0.5))
     status.apply(PromptsQueued(prompts=(QueuedPrompt("p", "And April?"),)))
@@ -90,7 +104,7 @@ def test_what_it_took_and_what_waits() -> None:
 
 
 def test_questions_to_the_person_are_counted() -> None:
-    status, counts = TurnStatus(0.0), []
+    status, counts = TurnStatus(), []
     work = MainThreadWork(question_id="m", call_id="a", work="sync", name="f")
     other = ApprovalRequested(
         question_id="r", call_id="b", tool="shell", target="", arguments="{}", reason=""
@@ -102,17 +116,18 @@ def test_questions_to_the_person_are_counted() -> None:
 
 
 def test_a_question_of_a_sub_agent_names_it() -> None:
-    status = TurnStatus(0.0)
+    status = TurnStatus()
     status.apply(replace(ASKED, call_id="main/worker-1/a"))
     assert status.doing == "Waits for your answer: main/worker-1"
 
 
 def test_the_oldest_running_call_is_known_while_it_runs() -> None:
-    status = TurnStatus(0.0)
-    status.apply(pending("a", at=1.0))
-    assert status.oldest is None  # it may wait for an answer
-    for at, which in ((2.0, "a"), (5.0, "b")):
-        status.apply(ToolCallRunning(at=at, call_id=which, name="shell"))
-    assert status.oldest == 2.0
+    clock = [1.0]
+    status = TurnStatus(lambda: clock[0])
+    status.apply(pending("a"))
+    assert status.call_seconds is None  # it may wait for an answer
+    for clock[0], which in ((2.0, "a"), (5.0, "b")):
+        status.apply(ToolCallRunning(call_id=which, name="shell"))
+    assert status.call_seconds == 3.0
     status.apply(ENDED)
-    assert status.oldest == 5.0
+    assert status.call_seconds == 0.0
