@@ -1,0 +1,34 @@
+"""Which files of a workspace are watched for changes."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_magics.file_history.workspace import WorkspaceMemory
+
+
+@pytest.mark.parametrize(
+    ("name", "is_watched"),
+    [
+        ("a.txt", True),
+        ("d/.env", True),
+        ("d/node_modules/a.js", False),
+        ("__pycache__/a.pyc", False),
+        (".jupyter_ystore.db", False),
+        (".jupyter_ystore.db-journal", False),
+        ("day.agent.jsonl", False),
+        (".agent-undo-0f.tmp", False),
+        ("environment/lib/a.py", False),
+    ],
+)
+def test_what_tools_and_servers_write_by_themselves_is_no_change(
+    tmp_path: Path, name: str, is_watched: bool
+) -> None:
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment/pyvenv.cfg").touch()
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    memory = WorkspaceMemory(str(tmp_path))
+    memory.begin()
+    file.write_text("new")
+    assert [each.path for each in memory.end().changes] == [str(file)] * is_watched
