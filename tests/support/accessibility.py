@@ -60,15 +60,17 @@ _USED = """ours => {
   return [...other, ...kept].filter(each => each.checkVisibility())
     .map(each => `only for the mouse ${each.outerHTML.slice(0, 200)}`);
 }"""
+# The steps of a walk through a place: a date has a day, a month, a year and a calendar.
+_STEPS = "n => keyed[n].reduce((sum, { type }) => sum + (type === 'date' ? 4 : 1), 0)"
 # Gives the focus to the first thing of a place.
 _BEGIN = "n => { keyed[n][0]?.focus({ preventScroll: true, focusVisible: true }) }"
-# Whether the focus is in the place; notes whether it shows.
+# Whether the focus is in the place; notes whether it shows at first (later a part may have it).
 _STEP = """n => {
   const index = keyed[n].indexOf(document.activeElement);
   if (index >= 0) {
     const { outlineStyle, outlineWidth } = getComputedStyle(keyed[n][index]);
     const shows = outlineStyle !== 'none' && outlineWidth !== '0px';
-    keyed[n][index].dataset.keyed = shows ? 'seen' : 'unseen';
+    keyed[n][index].dataset.keyed ??= shows ? 'seen' : 'unseen';
   }
   return index >= 0 && index < keyed[n].length - 1;
 }"""
@@ -92,7 +94,7 @@ def unreachable(page: NotebookPage) -> list[str]:
     found = page.page.evaluate(_USED, OURS)
     for place in range(page.page.evaluate("keyed.length")):
         page.page.evaluate(_BEGIN, place)
-        for _ in range(page.page.evaluate("place => keyed[place].length", place)):
+        for _ in range(page.page.evaluate(_STEPS, place)):
             if page.page.evaluate(_STEP, place):
                 page.page.keyboard.press("Tab")
     return found + page.page.evaluate(_LEFT)

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import URLError
 
 import nbformat
+from nbformat.reader import NotJSONError
 from playwright.sync_api import (
     BrowserContext,
     Error,
@@ -38,6 +39,7 @@ TOKEN = "t"
 # Milliseconds and seconds that anything on the page may take: only what hangs takes so long.
 SLOW = 60_000
 LIMIT = 120.0
+_ENDING = 30.0  # seconds for a server to end by itself
 expect.set_options(timeout=SLOW)
 
 # The full page would unload cells that are out of sight, and drop the completions of a provider
@@ -162,8 +164,13 @@ class Lab:
         with suppress(URLError, AssertionError):
             self.shut_down_kernels()
         self._server.terminate()
-        self._server.wait(LIMIT)
-        self._log.close()
+        try:
+            self._server.wait(_ENDING)
+        except subprocess.TimeoutExpired:  # as with a shared document that is open in a page
+            self._server.kill()
+            self._server.wait()
+        finally:
+            self._log.close()
 
     @property
     def log(self) -> str:
@@ -215,8 +222,14 @@ class Lab:
         nbformat.write(notebook, path)
 
     def read(self, name: str) -> nbformat.NotebookNode:
-        """Read a notebook as it was saved."""
-        return nbformat.read(self.folder / name, as_version=4)
+        """Read a notebook as it was saved; its server, which writes it in place, may be at it."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            try:
+                return nbformat.read(self.folder / name, as_version=4)
+            except NotJSONError:
+                assert time.monotonic() < deadline, f"{name} is not whole"
+                time.sleep(0.02)
 
     def shut_down_kernels(self) -> None:
         """Shut down every kernel."""
