@@ -53,7 +53,7 @@ TOOL = {
     "diff": "",
 }
 DONE = {**TOOL, "status": "completed"}
-DIFF = "--- a/x\n+++ b/x\nSLOW_MODEL -1 +1 SLOW_MODEL\n-old\n+new\n"
+DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
 FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
 ARABIC = "النتيجة 42 في الملف `a.py`، وهذا نص طويل بما يكفي ليلتف على أكثر من سطر واحد في الصفحة."
 JAPANESE = "結果は42です。" * 12
