@@ -79,17 +79,17 @@ def test_a_stage_is_shown_once_it_lasts(capsys, monkeypatch, is_terminal):
     clock = [1000.0]
     status = TurnStatus(lambda: clock[0])
     shown = []
-    for clock[0], doing in ((1000.2, "Waits for 水水水水"), (1001.5, "Waits"), (1002.5, "Waits")):
+    for clock[0], doing in ((1000.2, "Waits for 水水水水"), (1000.5, "Waits"), (1002.4, "Waits")):
         status.doing = doing
         outputs.show_activity(status)
         shown.append(capsys.readouterr().out)
-    clock[0], status.doing = 1003.0, "Waits for 水水水水"
+    clock[0], status.doing = 1002.5, "Waits for 水水水水"
     outputs.show_activity(status)
     outputs.clear_activity()
     shown.append(capsys.readouterr().out)
     long = "… Waits for 水水水" if is_terminal else "… Waits for 水水水水\n"
     if is_terminal:
-        later = [f"{CLEAR}… Waits, 2 s", "", f"{CLEAR}{long}{CLEAR}"]
+        later = [f"{CLEAR}… Waits, 0 s", f"{CLEAR}… Waits, 2 s", f"{CLEAR}{long}{CLEAR}"]
     else:
         later = ["… Waits\n", "", long]
     assert shown == ["", *later]

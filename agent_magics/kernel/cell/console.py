@@ -27,8 +27,8 @@ from agent_magics.render.text import to_plain
 
 # Characters of one command's output that are printed as they come; of more, both ends at its end.
 _MOST_STREAMED = 20_000
-# Seconds until a stage of the turn is shown, in a terminal and as a printed line.
-_SHOWN_AFTER, _PRINTED_AFTER = 0.3, 1.0
+# Seconds until a stage of the turn is shown; where each is a line more, until a later one is.
+_SHOWN_AFTER, _LATER_AFTER = 0.3, 1.0
 _CLEAR = "\r\x1b[K"
 
 
@@ -66,7 +66,7 @@ class ConsoleOutputs:
         if not self._is_terminal:
             # The start of a call is printed anyway.
             is_new = status.phase != self._activity and not status.phase.startswith("Runs ")
-            if is_new and age >= _PRINTED_AFTER:
+            if is_new and age >= (_LATER_AFTER if self._activity else _SHOWN_AFTER):
                 self._activity = status.phase
                 self._write(f"… {status.phase}\n")
         elif age >= _SHOWN_AFTER:
