@@ -11,9 +11,8 @@ from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from agent_magics.dispatch.results.renderers import library_class
 from agent_magics.dispatch.results.stored import Value
-from agent_magics.dispatch.results.values import estimate_size
+from agent_magics.dispatch.results.values import estimate_size, made_by
 
 BYTES = "bytes"
 # Of arrays: truth values, integers, floats, complex numbers, spans and times. In texts of fixed
@@ -39,7 +38,7 @@ def write_value(value: Any, most: int) -> Written | None:
     """Return a value as text; None where it is of another kind, or takes more than `most` bytes."""
     if type(value) is bytes and len(value) <= most:
         return _written(BYTES, value.decode("latin-1"))
-    library, _ = known = library_class(type(value)) or ("", "")
+    library, _ = known = made_by(type(value))
     if known not in _WRITERS or estimate_size(value) > most:
         return None
     try:
@@ -93,7 +92,7 @@ def _read_array(text: str) -> Any:
     return np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False)
 
 
-# -- tables ----------------------------------------------------------------------------------------
+# -- tables of pandas ------------------------------------------------------------------------------
 
 
 def _write_frame(frame: Any) -> str:
@@ -140,12 +139,73 @@ def _read_index(written: Sequence[Any]) -> Any:
     return pd.Index(labels, dtype=kind, name=name)
 
 
+# -- tables of pyarrow and polars ------------------------------------------------------------------
+
+
+def _write_arrow(table: Any) -> str:
+    """Return a table of flat columns as JSON; raise an error of any class for others.
+
+    Not in Arrow's own format: there texts follow each other without an end, so that a key could
+    stand unseen.
+    """
+    columns = [
+        (field.name, str(field.type), column.cast(_plain(field.type)).to_pylist())
+        for field, column in zip(table.schema, table.columns, strict=True)
+    ]
+    metadata = [[word.decode() for word in each] for each in (table.schema.metadata or {}).items()]
+    text = json.dumps([columns, metadata])
+    back = _read_arrow(text)
+    if not back.schema.equals(table.schema, check_metadata=True) or len(back) != len(table):
+        raise ValueError("the columns are of other types")
+    return text
+
+
+def _plain(kind: Any) -> Any:
+    """Return the type as which the values of an Arrow type are written: of times, numbers."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy; the caller has it
+
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def _read_arrow(text: str) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and the value is one of pyarrow
+
+    columns, metadata = json.loads(text)
+    kinds = [pa.type_for_alias(kind) for _, kind, _ in columns]
+    read = [
+        pa.array(values, _plain(kind)).cast(kind)
+        for kind, (_, _, values) in zip(kinds, columns, strict=True)
+    ]
+    names = [name for name, _, _ in columns]
+    schema = pa.schema(zip(names, kinds, strict=True), dict(metadata) or None)
+    return pa.table(read, schema)
+
+
+def _write_polars(frame: Any) -> str:
+    text = _write_arrow(frame.to_arrow())
+    if _read_polars(text).schema != frame.schema:
+        raise ValueError("the columns are of other types")
+    return text
+
+
+def _read_polars(text: str) -> Any:
+    import polars as pl  # noqa: PLC0415 - heavy, and the value is one of polars
+
+    return pl.from_arrow(_read_arrow(text))
+
+
 _WRITERS: Mapping[tuple[str, str], Callable[[Any], str]] = {
     ("numpy", "ndarray"): _write_array,
     ("pandas", "DataFrame"): _write_frame,
+    ("pyarrow", "Table"): _write_arrow,
+    ("polars", "DataFrame"): _write_polars,
 }
 _READERS: Mapping[str, Callable[[str], Any]] = {
     BYTES: lambda text: text.encode("latin-1"),
     "numpy": _read_array,
     "pandas": _read_frame,
+    "pyarrow": _read_arrow,
+    "polars": _read_polars,
 }

@@ -1,9 +1,13 @@
 """Bytes, arrays and tables come back as they were, or not at all."""
 
+import datetime as dt
+from decimal import Decimal
 from hashlib import sha256
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +50,39 @@ ARRAYS = {
     "times": np.array(["2026-11-23", "NaT"], "datetime64[s]"),
     "truth": np.array([True, False]),
 }
+NOON, DAY = dt.datetime(2026, 11, 24, 12), dt.date(2026, 11, 24)
+ARROW = {
+    "values": pa.table({"n": [1, None], "x": [0.1, -0.0], "t": ["ä", None], "b": [True, False]}),
+    "widths": pa.table({"a": pa.array([1.1], pa.float32()), "b": pa.array([2**63], pa.uint64())}),
+    "times": pa.table({"a": pa.array([1, None], pa.timestamp("ns")), "b": [DAY, None]}),
+    "spans": pa.table({"a": pa.array([1], pa.duration("ms")), "b": pa.array([9], pa.time32("s"))}),
+    "of pandas": pa.Table.from_pandas(pd.DataFrame({"a": [1]}, index=["x"])),
+    "same names": pa.table([[1], [2]], names=["a", "a"]),
+    "empty": pa.table({}),
+    "no rows": pa.table({"a": pa.array([], pa.int8())}),
+    "nothing": pa.table({"a": [None, None]}),
+    "in parts": pa.concat_tables([pa.table({"a": [1]}), pa.table({"a": [2]})]),
+}
+POLARS = {
+    "values": pl.DataFrame({"n": [1, None], "x": [0.1, -0.0], "t": ["ä", None]}),
+    "widths": pl.DataFrame({"a": [1.1], "b": [1]}, schema={"a": pl.Float32, "b": pl.UInt8}),
+    "times": pl.DataFrame({"a": [NOON, None], "b": [DAY, None], "c": [dt.time(1), None]}),
+    "spans": pl.DataFrame({"a": [dt.timedelta(1), None]}),
+    "empty": pl.DataFrame(),
+    "nothing": pl.DataFrame({"a": [None]}),
+}
+# Whose values are nested, have no end, or are not told whole by the name of their type.
+LEFT_OUT = {
+    "zones": pa.table({"a": pa.array([1], pa.timestamp("us", "UTC"))}),
+    "decimals": pa.table({"a": [Decimal("1.5")]}),
+    "lists": pa.table({"a": [[1], []]}),
+    "bytes": pa.table({"a": [b"sk-1234567890"]}),
+    "codes": pa.table({"a": pa.array(["a"]).dictionary_encode()}),
+    "never missing": pa.table([[1]], pa.schema([pa.field("a", pa.int64(), nullable=False)])),
+    "categories": pl.DataFrame({"a": ["a"]}, schema={"a": pl.Categorical}),
+    "nested": pl.DataFrame({"a": [[1]]}),
+    "wide": pl.DataFrame({"a": [1]}, schema={"a": pl.Int128}),
+}
 KEPT = {"numbers", "missing", "times", "zones", "labels", "steps", "same names", "number names"}
 
 
@@ -70,6 +107,23 @@ def test_an_array_comes_back_as_it_was(name):
     assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
+@pytest.mark.parametrize("name", ARROW)
+def test_a_table_of_pyarrow_comes_back(name):
+    back = read_value(*write_value(ARROW[name], MOST)).get()
+    assert back.equals(ARROW[name], check_metadata=True)
+
+
+@pytest.mark.parametrize("name", POLARS)
+def test_a_table_of_polars_comes_back(name):
+    back = read_value(*write_value(POLARS[name], MOST)).get()
+    assert (back.equals(POLARS[name]), back.schema) == (True, POLARS[name].schema)
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_table_that_would_come_back_otherwise_is_not_written(name):
+    assert write_value(LEFT_OUT[name], MOST) is None
+
+
 def test_what_is_long_or_another_thing_is_not_written():
     class Mine(bytes):
         pass
@@ -84,6 +138,8 @@ def test_what_is_long_or_another_thing_is_not_written():
     [
         b"key sk-1234567890 key",
         pd.DataFrame({"k": ["sk-1234567890"]}),
+        pa.table({"k": ["sk-1234567890"]}),
+        pl.DataFrame({"k": ["sk-1234567890"]}),
         np.frombuffer(b"sk-1234567890", "u1"),
     ],
 )
@@ -93,8 +149,10 @@ def test_a_text_from_which_a_key_was_taken_is_not_read_back(value):
     assert read_value("pickle", text, digest) is None
 
 
-@pytest.mark.parametrize("form", ["numpy", "pandas"])
-@pytest.mark.parametrize("text", ["", "[]", "\x93NUMPY\1\0\x46\0{'shape': (99999999999999,)"])
+@pytest.mark.parametrize("form", ["numpy", "pandas", "pyarrow", "polars"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '[[["a", "x", []]], []]', "\x93NUMPY\1\0\x46\0{'shape': (99999999999999,)"]
+)
 def test_what_somebody_else_wrote_is_no_value(form, text):
     assert read_value(form, text, sha256(text.encode()).hexdigest()).get() is None
 
