@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from agent_magics.protocol.errors import FatalError
@@ -24,7 +25,11 @@ class EngineThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while True:
+            # Who awaits a task whose code calls `sys.exit()` gets that; asyncio raises it here too.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+                return
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Schedule `function` on the loop; from any thread.

@@ -19,6 +19,11 @@ GO_ON, SAMPLE_ONLY, STOP = "Go on", "Sample only", "Stop"
 CHOICES = (GO_ON, SAMPLE_ONLY, STOP)
 
 
+def is_amount(value: object, *, least: float) -> bool:
+    """Return whether a value is a number, and not below `least`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+
+
 @dataclass(frozen=True, slots=True)
 class Budgets:
     """The budgets of one map; None is none.
@@ -42,8 +47,7 @@ class Budgets:
     def __post_init__(self) -> None:
         for name in ("max_cost", "max_tokens", "max_errors", "deadline"):
             value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (is_number and value > 0):
+            if not (value is None or (is_amount(value, least=0) and value != 0)):
                 raise FatalError(f"{name}={value!r}: it takes a number above 0, or None.")
 
     @property

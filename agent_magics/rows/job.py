@@ -35,6 +35,8 @@ TOO_LONG = "the prompt has {length:,} characters, more than the model can read (
 GRACE = 5.0
 GIVEN_UP = "not waited for"
 NOT_KEPT = "answers cannot be kept: {error}"
+NOT_READ = "the rows could not be read further: {error}"
+NOT_CHECKED = "the type of the answers failed itself ({error})"
 
 
 class Asked(NamedTuple):
@@ -260,7 +262,12 @@ class Job:
         self, batches: Iterator[tuple[Sequence[int], list[Row]]]
     ) -> tuple[list[Asked], Mapping[bytes, Stored]]:
         """Return the questions of the next batch, and kept answers; on a thread, for its time."""
-        positions, rows = next(batches, ((), []))
+        try:
+            positions, rows = next(batches, ((), []))
+        except FatalError:
+            raise
+        except BaseException as error:  # of the generator or library that the rows come from
+            raise FatalError(NOT_READ.format(error=error_text(error))) from error
         prompt, terms, most = self.plan.prompt, self._digest, self.plan.most_characters
         batch = [
             asked_row(position, row, prompt, terms, most)
@@ -352,10 +359,10 @@ class Job:
 
     async def _ask(self, asked: Asked) -> tuple[Answer, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
-        columns, question = self.plan.columns, self._question(asked)
+        question = self._question(asked)
         answer = await self.asker.ask(question)
         try:
-            return answer, b"" if answer.error else columns.read(answer.text)
+            return answer, b"" if answer.error else self._value(answer)
         except RespondToModel as problem:
             repair = REPAIR.format(problems=problem)
             items = (*question.items, AssistantMessage(answer.text), UserMessage(repair))
@@ -364,10 +371,26 @@ class Job:
         second = await self.asker.ask(replace(question, items=items))
         both = _sum(answer, second)
         try:
-            return both, b"" if both.error else columns.read(second.text)
+            return both, b"" if both.error else self._value(second)
         except RespondToModel as problem:
-            unfit = columns.failure(str(problem))
+            unfit = self.plan.columns.failure(str(problem))
             return replace(both, error=unfit, kind="does not fit"), b""
+        except FatalError as failure:
+            return replace(both, error=str(failure), kind="validator"), b""
+
+    def _value(self, answer: Answer) -> bytes:
+        """Return the value of an answer as JSON.
+
+        Raises:
+            RespondToModel: it does not fit.
+            FatalError: the code of the type itself failed.
+        """
+        try:
+            return self.plan.columns.read(answer.text)
+        except (RespondToModel, FatalError):
+            raise
+        except BaseException as error:  # a validator or serializer may also call `sys.exit()`
+            raise FatalError(NOT_CHECKED.format(error=error_text(error))) from error
 
     def _question(self, asked: Asked) -> Question:
         items = () if asked.place else (UserMessage(asked.content),)
@@ -432,16 +455,16 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
     """
     try:
         content = prompt.fill(row)
+        text = content if isinstance(content, str) else repr(content)
+        if len(text) > most and isinstance(content, str):
+            raise BadRow(TOO_LONG.format(length=len(text), most=most))
+        digest = terms.copy()
+        digest.update(text.encode())
+        return Asked(position, digest.digest(), content)
     except BadRow as problem:
         return Asked(position, b"", "", str(problem))
-    except Exception as error:  # values of rows may be objects of anybody's classes
+    except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
         return Asked(position, b"", "", error_text(error))
-    text = content if isinstance(content, str) else repr(content)
-    if len(text) > most and isinstance(content, str):
-        return Asked(position, b"", "", TOO_LONG.format(length=len(text), most=most))
-    digest = terms.copy()
-    digest.update(text.encode())
-    return Asked(position, digest.digest(), content)
 
 
 def digest_of(terms: bytes) -> blake2b:

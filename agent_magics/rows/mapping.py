@@ -35,7 +35,7 @@ from agent_magics.rows.asking import Asker, Terms
 from agent_magics.rows.batches.api import open_api
 from agent_magics.rows.batches.job import BatchJob
 from agent_magics.rows.batches.ledger import Ledger
-from agent_magics.rows.budgets import GO_ON, SAMPLE_ONLY, STOP, Budgets, Quote
+from agent_magics.rows.budgets import GO_ON, SAMPLE_ONLY, STOP, Budgets, Quote, is_amount
 from agent_magics.rows.engines.choice import check_portable, engine_of, partitions_of, source_of
 from agent_magics.rows.engines.coordinator import MOST_HELD, Coordinator, Engine
 from agent_magics.rows.engines.partition_answers import CollectedPartitions, PartitionFiles
@@ -72,6 +72,8 @@ NO_NAME = (
     "name= (answers of recordings and of a program's own model are not kept)."
 )
 NO_TOOLS = "Rows with tools= are agent runs, of which {what} knows nothing: leave one of them out."
+MOST_AT_ONCE = 10_000
+AT_ONCE_TAKES = "concurrency={given!r}: it takes a number from 1 to {most:,}, or None."
 REQUESTS = "requests={given!r}: it takes a number of requests of each row from 2, with tools=."
 
 
@@ -170,8 +172,12 @@ class RowMapping:
             asked = described(self._setup, self._requests, reads_only=self._reads_only)
         digest = _digest(settings, terms, asked)
         concurrency = options.get("concurrency")
-        if concurrency is not None and not (isinstance(concurrency, int) and concurrency > 0):
-            raise FatalError(f"concurrency={concurrency!r}: it takes a number above 0, or None.")
+        is_number = type(concurrency) is int and 0 < concurrency <= MOST_AT_ONCE
+        if not (concurrency is None or is_number):
+            raise FatalError(AT_ONCE_TAKES.format(given=concurrency, most=MOST_AT_ONCE))
+        ask_above = options.get("ask_above", ASK_ABOVE)
+        if not (ask_above is None or is_amount(ask_above, least=0)):
+            raise FatalError(f"ask_above={ask_above!r}: it takes USD from 0, or None.")
         if options.get("batch") and self._cache_path() is None:
             raise FatalError(NO_BATCH)
         if options.get("name") and self._cache_path() is None:
@@ -192,7 +198,7 @@ class RowMapping:
                 options.get("max_errors"),
                 options.get("deadline"),
             ),
-            options.get("ask_above", ASK_ABOVE),
+            ask_above,
             concurrency or self._at_once,
             window * _CHARACTERS_PER_TOKEN or _MOST_CHARACTERS,
         )
@@ -210,6 +216,12 @@ class RowMapping:
         if isinstance(requests, bool) or not (isinstance(requests, int) and requests >= 2):
             raise FatalError(REQUESTS.format(given=requests))
         return self._asking.setup(None if tools is True else tools), requests
+
+    @property
+    def _asks(self) -> bytes:
+        """A digest of what is asked, but for the rows, and the code where a function makes it."""
+        template = self._given[0] if isinstance(self._given[0], str) else ""
+        return hashlib.blake2b(template.encode(), digest_size=16, key=self.plan.digest).digest()
 
     @property
     def _at_once(self) -> int:
@@ -246,8 +258,7 @@ class RowMapping:
                 job = BatchJob(plan, asker, store, sink, ask)
                 job.connect(api, ledger)
             if name := self._options.get("name"):
-                template = str(self._given[0]) if isinstance(self._given[0], str) else ""
-                await open_ones.enter_async_context(noted(store.path, name, job, template))
+                await open_ones.enter_async_context(noted(store.path, name, job, self._asks))
             watcher.begin(job)
             await job.run()
         await sink.close(job.stopped)
@@ -256,11 +267,11 @@ class RowMapping:
     def _sink(self) -> Collected | Parts | CollectedPartitions:
         into = self._options.get("into")
         if self._partitions is not None and into is not None:
-            return PartitionFiles(into, self.plan.columns, self.plan.digest)
+            return PartitionFiles(into, self.plan.columns, self._asks)
         if self._partitions is not None:
             return CollectedPartitions(self.plan.columns, self._partitions)
         if into is not None:
-            return Parts(into, self.plan.columns, self.plan.digest)
+            return Parts(into, self.plan.columns, self._asks)
         return Collected(self.plan.columns, self.plan.source.count or 0)
 
     async def _asker(self) -> Asker:

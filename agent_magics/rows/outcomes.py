@@ -200,8 +200,12 @@ class Parts:
                 raise self._not_written(error) from None
 
     def frame(self, library: str, _: Any = None) -> Any:
-        """Read all parts into a table; see `frame_of`."""
-        return converted(self._files.read(), library)
+        """Read this map's parts into a table; see `frame_of`.
+
+        Those of an earlier map that had more rows stay in the folder where this one ended early.
+        """
+        paths = self._files.paths_up_to(self._last)
+        return converted(self._files.read(paths) if paths else self._table({}), library)
 
     async def _write(self, number: int) -> None:
         part = self._open.pop(number)
@@ -218,13 +222,14 @@ class Parts:
         return 0
 
     def _write_file(self, number: int, part: Mapping[int, Plain]) -> None:
-        positions = sorted(part)
+        first = self._first(number)
+        table = self._table({position - first: part[position] for position in sorted(part)})
+        self._files.write(number, table.replace_schema_metadata({_MAP: self._digest.hex()}))
+
+    def _table(self, outcomes: Mapping[int, Plain]) -> Any:
         columns = self._columns.columns
-        values = values_of(columns, (part[position] for position in positions))
-        rows = [position - self._first(number) for position in positions]
-        table = arrow_table({ROW: "integer", **kinds_of(columns)}, {**values, ROW: rows})
-        table = table.replace_schema_metadata({_MAP: self._digest.hex()})
-        self._files.write(number, table)
+        values = {**values_of(columns, outcomes.values()), ROW: list(outcomes)}
+        return arrow_table({ROW: "integer", **kinds_of(columns)}, values)
 
     def _not_written(self, error: Exception) -> FatalError:
         reason = getattr(error, "strerror", None) or error_text(error)

@@ -144,14 +144,18 @@ class FunctionPrompt:
             raise BadRow(row.problem)
         try:
             content = self._function(row)
-        except Exception as error:  # the person's function may raise anything
+        except BaseException as error:  # the person's function may raise anything
             raise BadRow(f"the prompt's function raised {error_text(error)}") from None
         if isinstance(content, str):
             check_text("the prompt", content)
-        elif not (isinstance(content, tuple) and content):
+        elif not (isinstance(content, tuple) and content and all(map(_is_part, content))):
             kind = type(content).__name__
             raise BadRow(f"the prompt's function returned {kind}, not text")
         return content
+
+
+def _is_part(part: object) -> bool:
+    return isinstance(part, InputText | InputImage)
 
 
 def check_text(name: str, text: str) -> None:

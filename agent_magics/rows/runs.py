@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,20 +105,19 @@ class Runs:
 
 
 @asynccontextmanager
-async def noted(path: Path, name: str, job: Job, template: str) -> AsyncIterator[None]:
+async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator[None]:
     """Note each second how far a map is, until it ends; forget one that has asked about all rows.
 
     Args:
         path: the file of answers.
         name: the run's.
         job: the map.
-        template: the text of its prompt; "" of a function.
+        digest: of all that it asks, but for its rows.
 
     Raises:
         FatalError: a run of this name asks something else, or the file cannot be used.
     """
     runs, now = await asyncio.to_thread(Runs, path), int(time.time())
-    digest = blake2b(template.encode(), digest_size=16, key=job.plan.digest).digest()
     found = await asyncio.to_thread(runs.find, Run(name, digest, job.plan.terms.model, now, now))
 
     async def note(state: str = RUNNING) -> None:

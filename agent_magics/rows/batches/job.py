@@ -440,7 +440,7 @@ class BatchJob(Job):
         checked = b""
         if answer.error is None:
             try:
-                checked = self.plan.columns.read(answer.text)
+                checked = self._value(answer)
             except RespondToModel as problem:
                 unfit = self.plan.columns.failure(str(problem))
                 answer = replace(answer, error=unfit, kind="does not fit")

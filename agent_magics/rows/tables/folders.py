@@ -6,6 +6,7 @@ Law: no link is followed and no FIFO opened in the folder, since a command may h
 import errno
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.rows.tables.files import NEEDS
+
+_PARTS = "part-[0-9]*.parquet"
+_PART = re.compile(r"part-(\d+)\.parquet\Z", re.ASCII)
 
 
 class PartFiles:
@@ -42,10 +46,14 @@ class PartFiles:
     def paths(self) -> list[str]:
         """Return the files that are there, in order."""
         if self._remote is None:
-            return _regular(map(str, Path(self._folder).glob("part-[0-9]*.parquet")))
+            return _regular(filter(_PART.search, map(str, Path(self._folder).glob(_PARTS))))
         with _told():
             self._remote.invalidate_cache()
-            return sorted(self._remote.glob(f"{self._folder}/part-[0-9]*.parquet"))
+            return sorted(filter(_PART.search, self._remote.glob(f"{self._folder}/{_PARTS}")))
+
+    def paths_up_to(self, last: int) -> list[str]:
+        """Return the files of this number and of lower ones, in order."""
+        return [path for path in self.paths() if _number(path) <= last]
 
     def metadata(self, path: str) -> Mapping[bytes, bytes]:
         """Return what a file says of itself; nothing where it is no Parquet."""
@@ -57,11 +65,10 @@ class PartFiles:
             except ValueError:  # pyarrow's errors of what is no Parquet
                 return {}
 
-    def read(self, paths: Sequence[str] = ()) -> Any:
-        """Return some files, all where none is named, as one pyarrow table."""
+    def read(self, paths: Sequence[str]) -> Any:
+        """Return some files as one pyarrow table."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
-        paths = list(paths) or self.paths()
         if self._remote is None:
             paths = _regular(paths)
         with _told():
@@ -93,13 +100,19 @@ class PartFiles:
     def remove_above(self, last: int) -> None:
         """Remove the files of a higher number: an earlier map had more rows."""
         for path in self.paths():
-            if int(path.rpartition("part-")[2].removesuffix(".parquet")) <= last:
+            if _number(path) <= last:
                 continue
             if self._remote is None:
                 Path(path).unlink()
             else:
                 with _told():
                     self._remote.rm_file(path)
+
+
+def _number(path: str) -> int:
+    found = _PART.search(path)
+    assert found is not None  # only such files are listed
+    return int(found[1])
 
 
 def _regular(paths: Iterable[str]) -> list[str]:

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow.parquet
 import pytest
+from pydantic import BaseModel, field_validator
 
 from agent_magics import Agent
 from agent_magics.models.faults import Fault
@@ -225,6 +227,49 @@ def test_parts_of_another_map_are_not_written_over(tmp_path):
         agent.map_sync("{{text}}", ["b"], into=tmp_path)
         with pytest.raises(FatalError, match="answers of another map"):
             agent.map_sync("{{text}}", ["a"], output=int, into=tmp_path)
+        with pytest.raises(FatalError, match="answers of another map"):
+            agent.map_sync("Again: {{text}}", ["a"], into=tmp_path)
+
+
+def test_a_map_that_ended_early_shows_its_own_parts_alone(tmp_path):
+    (tmp_path / "part-00001-of-mine.parquet").write_text("no part")
+    with Agent(Echo()) as agent:
+        agent.map_sync("{{text}}", rows(PART + 5), into=tmp_path)
+        other = [f"other {row}" for row in rows(PART + 5)]
+        done = agent.map_sync("{{text}}", other, into=tmp_path, max_tokens=1)
+    assert done.stopped and len(done.frame) < PART
+    assert done.frame["answer"].dropna().str.startswith("other").all()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_rows_that_raise_end_it_in_one_sentence(tmp_path):
+    def source():
+        yield from rows(600)
+        raise RuntimeError("the line is down")
+
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", source(), into=tmp_path)
+    assert "rows could not be read further: RuntimeError: the line is down" in done.stopped
+    assert list(done.frame["answer"].dropna())
+
+
+def test_code_of_the_caller_that_exits_is_the_rows_error():
+    class Exits(BaseModel):
+        kind: str
+
+        @field_validator("kind")
+        @classmethod
+        def check(cls, kind):
+            return kind if kind == "a" else sys.exit(3)
+
+    with Agent(Echo(lambda prompt: json.dumps({"kind": prompt}))) as agent:
+        asked = agent.map_sync(lambda row: sys.exit(row), ["a"])
+        checked = agent.map_sync("{{text}}", ["a", "b"], output=Exits)
+        after = agent.map_sync("{{text}}", ["a"], output=Exits)
+    assert "SystemExit: a" in asked.frame["error"][0]
+    assert list(checked.frame["kind"].isna()) == [False, True]
+    assert "the type of the answers failed itself (SystemExit: 3)" in checked.frame["error"][1]
+    assert list(after.frame["kind"]) == ["a"]
 
 
 def test_a_field_named_as_the_number_of_rows_is_refused(tmp_path):
@@ -256,6 +301,9 @@ def test_numbers_that_no_table_holds_are_left_out(tmp_path):
     [
         ({"nope": 1}, "no option 'nope'; there are: into"),
         ({"concurrency": 0}, "concurrency=0"),
+        ({"concurrency": 1 << 40}, "from 1 to 10,000"),
+        ({"concurrency": True}, "concurrency=True"),
+        ({"ask_above": "1"}, "ask_above='1': it takes USD from 0"),
         ({"max_cost": -1}, "max_cost=-1"),
         ({"output": 3}, "output=3 is no type"),
     ],

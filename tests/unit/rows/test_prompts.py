@@ -1,6 +1,7 @@
 """Prompts of rows: columns, missing values, and what cannot be sent."""
 
 import math
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -87,7 +88,9 @@ def test_a_function_gets_the_whole_row():
 
 
 @pytest.mark.parametrize(
-    "function", [lambda row: row["nope"], lambda row: None], ids=["raises", "None"]
+    "function",
+    [lambda row: row["nope"], lambda row: None, lambda row: ("text",), lambda row: sys.exit(1)],
+    ids=["raises", "None", "text in a tuple", "exits"],
 )
 def test_what_a_function_does_wrong_is_the_rows_error(function):
     with pytest.raises(BadRow, match="function"):
