@@ -188,7 +188,9 @@ class RowMapping:
         window = settings.context_window or (card and card.context_window) or 0
         self.plan = Plan(
             source,
-            read_prompt(prompt, source.columns),
+            read_prompt(
+                prompt, None if source.count == 0 and not source.columns else source.columns
+            ),
             columns,
             replace(terms, name=digest.hex()[:16]),
             digest,

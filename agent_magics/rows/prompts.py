@@ -5,7 +5,9 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
+from enum import Enum
 from io import BytesIO
+from numbers import Number
 from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
 
@@ -13,11 +15,12 @@ from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.rows.tables.files import Broken
-from agent_magics.rows.tables.sources import Names, Row
+from agent_magics.rows.tables.sources import Names, Row, is_image
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
 _IMAGES = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"}
 _MISSING_TYPES = ("NAType", "NaTType")
+_NUMPY_TIMES = ("datetime64", "timedelta64")
 _MOST_FILE_BYTES = 20 << 20
 
 NO_COLUMN = "The prompt names {missing}, and the rows have no such column; there are: {there}."
@@ -25,6 +28,7 @@ NO_COLUMNS = (
     "The prompt names no column, so each row would ask the same: write {{{{column}}}} where a "
     "row's value belongs; there are: {there}."
 )
+TWICE = "The prompt names {name!r}, and the rows have more than one such column: rename one."
 IS_MISSING = "{name} is missing ({value})"
 SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
 
@@ -57,19 +61,24 @@ class Prompt(Protocol):
 Given: TypeAlias = str | Callable[[Any], Content]
 
 
-def read_prompt(given: Given, columns: Sequence[str]) -> Prompt:
+def read_prompt(given: Given, columns: Sequence[str] | None) -> Prompt:
     """Return the maker of the rows' questions.
 
     Args:
         given: text with ``{{column}}``, or a function of a row.
-        columns: the columns that the rows have.
+        columns: the columns that the rows have; None where there is no row to tell.
 
     Raises:
-        FatalError: the text names a column that is not there, or none.
+        FatalError: the text names a column that is not there, or there twice, or it names none.
     """
     if callable(given):
         return FunctionPrompt(given)
     template = Template(given)
+    if columns is None:
+        return template
+    for name in template.names:
+        if columns.count(name) > 1:
+            raise FatalError(TWICE.format(name=name))
     missing = [name for name in template.names if name not in columns]
     there = ", ".join(map(repr, columns)) or "none"
     if missing:
@@ -176,7 +185,8 @@ def _is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN, or what pandas has for them."""
     if value is None or type(value).__name__ in _MISSING_TYPES:
         return True
-    return isinstance(value, float) and value != value
+    can_be = isinstance(value, Number) or type(value).__name__ in _NUMPY_TIMES
+    return can_be and bool(value != value)
 
 
 # -- values that are no text -----------------------------------------------------------------------
@@ -188,11 +198,13 @@ def _written(name: str, value: Any) -> str | InputImage:
     Raises:
         BadRow: it is neither.
     """
+    if isinstance(value, Enum):
+        return _written(name, value.value)
     if isinstance(value, PurePath):
         return _of_file(name, value)
     if isinstance(value, bytes):
         return _of_bytes(name, value)
-    if hasattr(value, "save") and hasattr(value, "getbbox"):  # an image of Pillow
+    if is_image(value):
         buffer = BytesIO()
         value.save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())

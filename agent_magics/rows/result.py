@@ -47,7 +47,7 @@ class MapResult:
         """
         # A Dask frame's values are on the cluster, which may have lost them since.
         if self._frame is None or self._source.library == "dask":
-            index = getattr(self._held.data, "index", None) if self._is_pandas else None
+            index = self._source.index if isinstance(self._source, Held) else None
             self._frame = self._sink.frame(self._source.library, index)
         return self._frame
 
@@ -89,7 +89,7 @@ class MapResult:
         if not failed:
             return self
         held = self._held
-        part = Held(None, held.library, held.columns, len(failed), _Chosen(held, failed))
+        part = Held(held.library, held.columns, len(failed), _Chosen(held, failed))
         again = self._again(part)
         for place, outcome in zip(failed, again._collected.outcomes, strict=True):
             self._sink.outcomes[place] = outcome
@@ -132,10 +132,6 @@ class MapResult:
         if not isinstance(self._source, Held):
             raise FatalError(NOT_HERE.format(what="a stream"))
         return self._source
-
-    @property
-    def _is_pandas(self) -> bool:
-        return isinstance(self._source, Held) and self._source.library == "pandas"
 
     @property
     def _collected(self) -> Collected:

@@ -55,7 +55,8 @@ class FrameForm:
     def build(self, table: Table) -> Any:
         """Convert a table to a DataFrame, each column with the dtype of its type.
 
-        Integers become ``int64``, or ``Int64`` where values are missing; booleans likewise ``bool``
+        Integers become ``int64``, or ``Int64`` where values are missing (objects where one has more
+        than 64 bits); booleans likewise ``bool``
         or ``boolean``; numbers ``float64``; dates and datetimes ``datetime64``; text pandas'
         default.
 
@@ -141,7 +142,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 
 def _integers(pd: Any, values: list[Any]) -> Any:
     whole = [None if value is None else int(value) for value in values]
-    return pd.array(whole, dtype="Int64") if None in whole else pd.array(whole, dtype="int64")
+    try:
+        return pd.array(whole, dtype="Int64" if None in whole else "int64")
+    except OverflowError:  # JSON's numbers have no bound
+        return _objects(pd, whole)
 
 
 def _booleans(pd: Any, values: list[Any]) -> Any:
@@ -149,7 +153,11 @@ def _booleans(pd: Any, values: list[Any]) -> Any:
 
 
 def _times(pd: Any, values: list[Any]) -> Any:
-    return pd.to_datetime(pd.Series(values, dtype="object"), format="ISO8601")
+    given = pd.Series(values, dtype="object")
+    try:
+        return pd.to_datetime(given, format="ISO8601")
+    except ValueError:  # their zones differ, or not all have one
+        return pd.to_datetime(given, format="ISO8601", utc=True)
 
 
 def series_of(kind: str, values: list[Any]) -> Any:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -20,6 +20,7 @@ TAKEN = (
     "output={kind} has a field {name!r}, and the result has a column of that name of its own "
     "(after the fields come error, tokens and cost): rename the field."
 )
+TWICE = "output={kind} has two fields that would be the column {name!r}: rename one."
 NO_FRAME = (
     "output=DataFrame is for one answer that is a table; of a row the answer is one row: take a "
     "pydantic model, a dataclass or a TypedDict with the columns as fields."
@@ -68,6 +69,9 @@ class AnswerColumns:
         for name in (ERROR, TOKENS, COST):
             if name in names:
                 raise FatalError(TAKEN.format(kind=self.output and self.output.name, name=name))
+        for name in names:
+            if names.count(name) > 1:
+                raise FatalError(TWICE.format(kind=self.output and self.output.name, name=name))
 
     def _columns(self) -> tuple[Column, ...]:
         if self.output is None or self.output.schema is None:
@@ -75,7 +79,9 @@ class AnswerColumns:
         schema = self.output.schema
         if self.output.wraps:
             inner = schema["properties"][VALUE]
-            return (Column(ANSWER, (), _kind_of(_resolved(inner, schema))),)
+            return (Column(ANSWER, (), _kind_of(inner, schema)),)
+        if "properties" not in schema:  # a dict
+            return (Column(ANSWER, (), "json"),)
         return tuple(_fields(schema, schema, ()))
 
     @property
@@ -90,7 +96,10 @@ class AnswerColumns:
             RespondToModel: the answer does not fit the type; the message has all problems.
             FatalError: a validator of the type failed itself.
         """
-        return to_json(text if self.output is None else self.output.read(text))
+        if self.output is None:
+            # No table holds half of a surrogate pair.
+            return to_json(text.encode("utf-8", "replace").decode())
+        return to_json(self.output.read(text))
 
     def failure(self, problems: str) -> str:
         """Return the error of a row whose answer does not fit, also after it was corrected."""
@@ -112,7 +121,25 @@ def column_values(
     """
     whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
     parsed = from_json(whole, cache_strings="none")
-    return {column.name: [_value_at(answer, column) for answer in parsed] for column in columns}
+    values = {column.name: [_value_at(answer, column) for answer in parsed] for column in columns}
+    for column in columns:
+        if column.kind == "datetime" and any(map(_has_zone, values[column.name])):
+            values[column.name] = list(map(_in_utc, values[column.name]))
+    return values
+
+
+def _has_zone(value: datetime | None) -> bool:
+    return value is not None and value.tzinfo is not None
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    """Return a time in UTC; one without a zone is taken for that. No column holds several zones."""
+    if value is None or value.tzinfo is None:
+        return value and value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:  # before the year 1, or after 9999
+        return None
 
 
 def is_answer(answer: object) -> bool:
@@ -141,8 +168,13 @@ _TIMES = {"date": date.fromisoformat, "datetime": datetime.fromisoformat}
 
 
 def as_text(value: Any) -> str | None:
-    """Return a value of the kind "json" as JSON text, for tables that need one type a column."""
-    return None if value is None else json.dumps(value, ensure_ascii=False)
+    """Return a value of the kind "json" as text, for tables that need one type a column.
+
+    Text (of a Decimal, or of ``int | str``) stays as it is; all else is written as JSON.
+    """
+    return (
+        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    )
 
 
 # -- a schema's fields -----------------------------------------------------------------------------
@@ -155,7 +187,7 @@ def _fields(schema: Mapping[str, Any], whole: Mapping[str, Any], path: tuple[str
         if field.get("type") == "object" and field.get("properties") and len(place) < _DEEPEST:
             yield from _fields(field, whole, place)
         else:
-            yield Column(".".join(place), place, _kind_of(field))
+            yield Column(".".join(place), place, _kind_of(field, whole))
 
 
 # Types may hold themselves; below this depth a field is one column.
@@ -170,12 +202,13 @@ def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[st
     return _resolved(whole["$defs"][name], whole) if name else schema
 
 
-def _kind_of(schema: Mapping[str, Any]) -> str:
+def _kind_of(given: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    schema = _resolved(given, whole)
     kind = schema.get("type")
     if kind == "string":
         form = schema.get("format", "").replace("-", "")
         return form if form in ("date", "datetime") else "string"
     if kind == "array":
-        item = schema.get("items", {}).get("type")
+        item = _resolved(schema.get("items", {}), whole).get("type")
         return f"list of {item}" if item in _SCALARS else "json"
     return kind if kind in _SCALARS else "json"

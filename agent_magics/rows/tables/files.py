@@ -1,11 +1,15 @@
-"""Reads rows of Parquet, CSV and JSONL files: by path, by glob, or by URL with fsspec."""
+"""Reads rows of Parquet, CSV and JSONL files: by path, folder, glob, or by URL with fsspec."""
 
+import bz2
 import csv
 import glob
+import gzip
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path, PurePath
@@ -24,7 +28,11 @@ class Broken(NamedTuple):
 
 Rows: TypeAlias = Iterator[list[dict[str, Any] | Broken]]
 
-NO_FORMAT = "{path}: map reads .parquet, .csv, .jsonl and .ndjson files, and no others."
+NO_FORMAT = (
+    "{path}: map reads .parquet, .csv, .tsv, .jsonl and .ndjson files (also with .gz, .bz2 or .xz "
+    "after that) and folders of them, and no others."
+)
+TWICE = "more than one column is called {name!r}"
 NO_FILE = "There is no file {path}."
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
@@ -33,7 +41,9 @@ def file_batches(pattern: str) -> Rows:
     """Read the rows of all files that a path or glob names, in the order of their names.
 
     Args:
-        pattern: a path or glob of this machine, or a URL such as ``s3://bucket/*.parquet``.
+        pattern: a path or glob of this machine, or a URL such as ``s3://bucket/*.parquet``. A
+            folder stands for all files of known formats in it, but for those whose names begin
+            with "." or "_".
 
     Raises:
         FatalError: there is no such file, its format is not known, or it cannot be read.
@@ -49,10 +59,18 @@ _Opened: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 def _local(pattern: str) -> list[tuple[str, _Opened]]:
-    pattern = str(Path(pattern).expanduser())
-    # `Path.glob` takes no absolute pattern.
-    paths = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
-    return [(path, partial(Path(path).open, "rb")) for path in paths]
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        paths = _of_folder(str(path), map(str, path.rglob("*")))
+    else:
+        # `Path.glob` takes no absolute pattern.
+        paths = sorted(glob.glob(str(path), recursive=True)) or [str(path)]  # noqa: PTH207
+    return [(each, partial(_open, each)) for each in paths]
+
+
+def _open(path: str) -> Any:
+    opener = _COMPRESSED.get(PurePath(path).suffix.lower())
+    return opener(path) if opener else Path(path).open("rb")
 
 
 def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
@@ -61,12 +79,34 @@ def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
     except ModuleNotFoundError:
         raise FatalError(NEEDS.format(path=pattern, package="fsspec")) from None
     try:
-        found = fsspec.open_files(pattern, "rb")
+        urls: str | list[str] = pattern
+        if _format_of(pattern) is None:
+            system, folder = fsspec.url_to_fs(pattern)
+            if system.isdir(folder):
+                paths = _of_folder(folder, system.find(folder))
+                urls = list(map(system.unstrip_protocol, paths))
+        found = fsspec.open_files(urls, "rb", compression="infer")
     except (ImportError, OSError, ValueError) as error:
         raise FatalError(f"{pattern}: {error_text(error)}") from None
     if not found:
         raise FatalError(NO_FILE.format(path=pattern))
     return [(each.path, lambda each=each: each) for each in found]  # type: ignore[misc]
+
+
+def _of_folder(folder: str, paths: Iterable[str]) -> list[str]:
+    """Return the paths below a folder that hold rows, in order.
+
+    Raises:
+        FatalError: there is none.
+    """
+    found = [path for path in sorted(paths) if _format_of(path) and not _is_hidden(path, folder)]
+    if not found:
+        raise FatalError(NO_FORMAT.format(path=folder))
+    return found
+
+
+def _is_hidden(path: str, folder: str) -> bool:
+    return any(name.startswith((".", "_")) for name in PurePath(path).relative_to(folder).parts)
 
 
 def _read(path: str, opened: _Opened, reader: Callable[[IO[bytes]], Rows]) -> Rows:
@@ -79,15 +119,21 @@ def _read(path: str, opened: _Opened, reader: Callable[[IO[bytes]], Rows]) -> Ro
         raise FatalError(NEEDS.format(path=path, package=error.name)) from None
     except FatalError:
         raise
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, EOFError, csv.Error, lzma.LZMAError, zlib.error) as error:
         raise FatalError(f"{path} cannot be read: {error_text(error)}") from None
 
 
 def _reader_of(path: str) -> Callable[[IO[bytes]], Rows]:
-    reader = _READERS.get(PurePath(path).suffix.lower())
+    reader = _format_of(path)
     if reader is None:
         raise FatalError(NO_FORMAT.format(path=path))
     return reader
+
+
+def _format_of(path: str) -> Callable[[IO[bytes]], Rows] | None:
+    """Return what reads a file of this name; None for another kind of file."""
+    name = PurePath(path.lower())
+    return _READERS.get(PurePath(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix)
 
 
 def _read_parquet(file: IO[bytes]) -> Rows:
@@ -97,14 +143,21 @@ def _read_parquet(file: IO[bytes]) -> Rows:
         yield batch.to_pylist()
 
 
-def _read_csv(file: IO[bytes]) -> Rows:
+def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     # A cell may be as long as a prompt; the default is 128 KB.
     csv.field_size_limit(1 << 30)
     with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-        lines = csv.DictReader(text)
+        lines = csv.DictReader(text, delimiter=delimiter)
+        _check_names(lines.fieldnames or ())
         while batch := list(itertools.islice(lines, BATCH)):
             # An empty field is a missing value, as in pandas.
             yield [{name: value or None for name, value in row.items() if name} for row in batch]
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in filter(None, names):
+        if names.count(name) > 1:
+            raise ValueError(TWICE.format(name=name))
 
 
 def _read_jsonl(file: IO[bytes]) -> Rows:
@@ -125,6 +178,12 @@ _READERS: dict[str, Callable[[IO[bytes]], Rows]] = {
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
     ".csv": _read_csv,
+    ".tsv": partial(_read_csv, delimiter="\t"),
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
+}
+_COMPRESSED: dict[str, Callable[[str], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
 }

@@ -42,7 +42,22 @@ def converted(table: Any, library: str) -> Any:
         import polars as pl  # noqa: PLC0415 - heavy, and the caller has it
 
         return pl.from_arrow(table)
-    return table.to_pandas() if library == "pandas" else table
+    return _nullable(table) if library == "pandas" else table
+
+
+def _nullable(table: Any) -> Any:
+    """Return a pyarrow table as pandas', in which integers stay integers, and lists lists."""
+    import pandas as pd  # noqa: PLC0415 - heavy, and the caller has it
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and column.type in types:
+            frame[name] = column.to_pandas(types_mapper=types.get)
+        elif pa.types.is_list(column.type):
+            frame[name] = pd.Series(column.to_pylist(), dtype="object")
+    return frame
 
 
 def _pandas(kinds: Mapping[str, str], values: Mapping[str, list[Any]], index: Any) -> Any:

@@ -7,6 +7,9 @@ is a function, as the whole row: a dict of a table's columns, or the object of a
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, time
+from enum import Enum
+from numbers import Number
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -24,7 +27,7 @@ Names: TypeAlias = tuple[str, ...] | None
 
 NO_ROWS = (
     "map takes rows as a pandas, polars or pyarrow table, a list or generator of dicts, objects or "
-    "strings, or the path of a Parquet, CSV or JSONL file, not {kind}."
+    "strings, or the path of a Parquet, CSV or JSONL file or a folder of them, not {kind}."
 )
 
 
@@ -33,18 +36,18 @@ class Held:
     """Rows in memory, which can be read anywhere and again.
 
     Attributes:
-        data: the table or list itself.
         library: the library whose table the answers are returned in; "" for that of lists.
         columns: the names of the columns; of a list those of its first rows.
         count: the number of rows.
         read: returns rows of it by their positions.
+        index: pandas' index of the rows; None for others.
     """
 
-    data: Any
     library: str
     columns: tuple[str, ...]
     count: int
     read: Callable[[Sequence[int], Names], list[Row]]
+    index: Any = None
 
     def batches(self, names: Names) -> Iterator[list[Row]]:
         """Read all rows in order, up to `BATCH` at once."""
@@ -59,12 +62,14 @@ class Stream:
     Attributes:
         rows: yields some whole rows at once.
         count: the number of rows; None where it is not known before they are read.
+        whole: reads all rows as a table; None where they are none.
     """
 
     library: str
     columns: tuple[str, ...]
     rows: Iterator[list[Row]]
     count: int | None = None
+    whole: Callable[[], Held] | None = None
 
     def batches(self, names: Names) -> Iterator[list[Row]]:
         """Read all rows in order, some at once."""
@@ -73,6 +78,8 @@ class Stream:
 
     def held(self) -> Held:
         """Read all rows into memory."""
+        if self.whole is not None:
+            return self.whole()
         return _of_list(list(itertools.chain.from_iterable(self.rows)), self.library)
 
 
@@ -85,13 +92,17 @@ def open_source(rows: Any) -> Source:
     Raises:
         FatalError: it is nothing that has rows, or a file cannot be read.
     """
-    library = type(rows).__module__.partition(".")[0]
-    opener = _TABLES.get((library, type(rows).__name__))
-    if opener is not None:
-        return opener(rows)
+    for base in type(rows).__mro__:
+        opener = _TABLES.get((base.__module__.partition(".")[0], base.__name__))
+        if opener is not None:
+            return opener(rows)
+    if hasattr(rows, "__arrow_c_stream__"):
+        return _of_arrow_stream(rows)
     if isinstance(rows, str | PurePath):
         return _stream(file_batches(str(rows)))
-    if isinstance(rows, Mapping | bytes) or not isinstance(rows, Iterable):
+    # A table of another library yields the names of its columns.
+    is_table = isinstance(getattr(rows, "columns", None), Iterable)
+    if isinstance(rows, Mapping | bytes) or is_table or not isinstance(rows, Iterable):
         raise FatalError(NO_ROWS.format(kind=type(rows).__name__))
     if isinstance(rows, Sequence):
         return _of_list(rows)
@@ -108,7 +119,7 @@ def _of_list(rows: Sequence[Any], library: str = "") -> Held:
         found = [rows[position] for position in positions]
         return found if names is None else [values_of(row, names) for row in found]
 
-    return Held(rows, library, _columns_of(rows[:BATCH]), len(rows), read)
+    return Held(library, _columns_of(rows[:BATCH]), len(rows), read)
 
 
 def _batched(rows: Iterator[Any]) -> Iterator[list[Row]]:
@@ -118,7 +129,8 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Row]]:
 
 def _stream(batches: Iterator[list[Row]], library: str = "") -> Stream:
     first = next(batches, [])
-    return Stream(library, _columns_of(first), itertools.chain([first], batches))
+    count = None if first else 0
+    return Stream(library, _columns_of(first), itertools.chain([first], batches), count)
 
 
 def _columns_of(rows: Sequence[Any]) -> tuple[str, ...]:
@@ -133,13 +145,27 @@ def _names_of(row: Any) -> Iterable[str]:
         return ()
     if _is_plain(row):
         return (TEXT,)
-    of_class = getattr(row, "_fields", None) or getattr(type(row), "__slots__", None)
-    names = getattr(row, "__dict__", None) or of_class or ()
+    names = getattr(row, "__dict__", None) or getattr(row, "_fields", None) or _slots_of(type(row))
     return [name for name in names if not name.startswith("_")]
 
 
+def _slots_of(kind: type) -> Iterator[str]:
+    for base in reversed(kind.__mro__):
+        slots = base.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+
+
 def _is_plain(row: Any) -> bool:
-    return row is None or isinstance(row, str | int | float)
+    """Tell whether a row is a value itself, and nothing that has values."""
+    return row is None or isinstance(row, _PLAIN) or is_image(row)
+
+
+_PLAIN = (str, bytes, Number, date, time, Enum, PurePath)
+
+
+def is_image(value: Any) -> bool:
+    """Tell whether a value is an image of Pillow."""
+    return hasattr(value, "save") and hasattr(value, "getbbox")
 
 
 def values_of(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
@@ -175,7 +201,7 @@ def _of_pandas(frame: Any) -> Held:
         columns = {name: part.iloc[:, places[name]].tolist() for name in read_names}
         return _rows_of(columns, names) if columns else [()] * len(positions)
 
-    return Held(frame, "pandas", wanted, len(frame), read)
+    return Held("pandas", wanted, len(frame), read, frame.index)
 
 
 def _of_polars(frame: Any) -> Held:
@@ -184,7 +210,7 @@ def _of_polars(frame: Any) -> Held:
         columns = {name: part[name].to_list() for name in names or frame.columns}
         return _rows_of(columns, names) if columns else [()] * len(positions)
 
-    return Held(frame, "polars", tuple(frame.columns), frame.height, read)
+    return Held("polars", tuple(frame.columns), frame.height, read)
 
 
 def _of_arrow(table: Any) -> Held:
@@ -195,7 +221,7 @@ def _of_arrow(table: Any) -> Held:
         columns = {name: part.column(name).to_pylist() for name in names or table.column_names}
         return _rows_of(columns, names) if columns else [()] * len(positions)
 
-    return Held(table, "pyarrow", tuple(table.column_names), table.num_rows, read)
+    return Held("pyarrow", tuple(table.column_names), table.num_rows, read)
 
 
 def _slice_of(positions: Sequence[int]) -> Any:
@@ -211,7 +237,28 @@ def _of_dataset(dataset: Any) -> Stream:
         tuple(dataset.schema.names),
         (batch.to_pylist() for batch in batches),
         dataset.count_rows(),
+        lambda: _of_arrow(dataset.to_table()),
     )
+
+
+def _of_arrow_stream(rows: Any) -> Stream:
+    """Read what exports its rows as Arrow does: record batches, and tables of other libraries."""
+    from pyarrow import RecordBatchReader  # noqa: PLC0415 - heavy, and mostly loaded already
+
+    reader = RecordBatchReader.from_stream(rows)
+    batches = (
+        batch.slice(start, BATCH).to_pylist()
+        for batch in reader
+        for start in range(0, batch.num_rows, BATCH)
+    )
+    columns = tuple(reader.schema.names)
+    return Stream("pyarrow", columns, batches, whole=lambda: _of_arrow(reader.read_all()))
+
+
+def _of_arrow_column(column: Any) -> Held:
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and the caller has it
+
+    return _of_arrow(pa.table({TEXT: column}))
 
 
 def _of_series(series: Any) -> Held:
@@ -230,7 +277,12 @@ def _of_dask(frame: Any) -> Stream:
     """Read a Dask frame here; with a cluster as engine its workers do (`rows/engines`)."""
     parts = (frame.get_partition(number).compute() for number in range(frame.npartitions))
     rows = itertools.chain.from_iterable(_of_pandas(part).batches(None) for part in parts)
-    return Stream("pandas", tuple(map(str, frame.columns)), rows)
+    columns = tuple(map(str, frame.columns))
+    return Stream("pandas", columns, rows, whole=lambda: _of_pandas(frame.compute()))
+
+
+def _of_dask_series(series: Any) -> Stream:
+    return _of_dask(series.to_frame(TEXT if series.name is None else series.name))
 
 
 _TABLES: dict[tuple[str, str], Callable[[Any], Source]] = {
@@ -243,6 +295,10 @@ _TABLES: dict[tuple[str, str], Callable[[Any], Source]] = {
     ("pyarrow", "FileSystemDataset"): _of_dataset,
     ("pyarrow", "InMemoryDataset"): _of_dataset,
     ("pyarrow", "UnionDataset"): _of_dataset,
+    ("pyarrow", "Array"): _of_arrow_column,
+    ("pyarrow", "ChunkedArray"): _of_arrow_column,
     ("dask", "DataFrame"): _of_dask,
     ("dask_expr", "DataFrame"): _of_dask,
+    ("dask", "Series"): _of_dask_series,
+    ("dask_expr", "Series"): _of_dask_series,
 }

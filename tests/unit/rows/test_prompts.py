@@ -1,9 +1,12 @@
 """Prompts of rows: columns, missing values, and what cannot be sent."""
 
+import decimal
+import enum
 import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -12,6 +15,11 @@ from hypothesis import strategies as st
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.rows.prompts import BadRow, Template, read_prompt
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -41,7 +49,13 @@ def test_a_prompt_without_a_column_is_refused():
         read_prompt("Which complaint is this?", ["text"])
 
 
-@pytest.mark.parametrize("value", [None, math.nan, pd.NA, pd.NaT], ids=repr)
+MISSING = [
+    *(None, math.nan, pd.NA, pd.NaT, np.float32("nan"), np.datetime64("NaT")),
+    *(np.timedelta64("NaT"), decimal.Decimal("NaN")),
+]
+
+
+@pytest.mark.parametrize("value", MISSING, ids=repr)
 def test_a_missing_value_is_the_rows_error(value):
     with pytest.raises(BadRow, match="text is missing"):
         Template("{{text}}").fill((value,))
@@ -58,6 +72,8 @@ def test_a_lone_surrogate_is_the_rows_error():
         (3, "3"),
         (2.5, "2.5"),
         (True, "True"),
+        (np.array([math.nan, 1]), "[nan  1.]"),
+        (Colour.RED, "red"),
         ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
         (pd.Timestamp("2024-03-01"), "2024-03-01T00:00:00"),
     ],

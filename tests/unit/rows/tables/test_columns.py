@@ -1,17 +1,19 @@
 """Fields of an output type become columns, whose values keep their types."""
 
 import datetime
+import decimal
+import enum
 from typing import Any, Literal
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.rows.tables.columns import AnswerColumns
-from agent_magics.rows.tables.frames import frame_of
+from agent_magics.rows.tables.frames import converted, frame_of
 
 
 class Place(BaseModel):
@@ -92,3 +94,63 @@ def test_a_field_may_not_have_the_name_of_our_columns():
 def test_a_frame_is_no_row():
     with pytest.raises(FatalError, match="one answer that is a table"):
         AnswerColumns(pd.DataFrame)
+
+
+class Colour(enum.Enum):
+    RED = "r"
+
+
+class Ambiguous(BaseModel):
+    place: Place
+    name: str = Field(alias="place.city")
+
+
+def test_two_fields_of_one_column_are_refused():
+    with pytest.raises(FatalError, match=r"'place\.city'.*rename"):
+        AnswerColumns(Ambiguous)
+
+
+UTC = datetime.UTC
+TIMES = ['"2024-01-01T00:00:00Z"', '"2024-01-01T02:00:00+05:00"', '"2024-01-01T00:00:00"', "null"]
+IN_UTC = [
+    datetime.datetime(2024, 1, 1, tzinfo=UTC),
+    datetime.datetime(2023, 12, 31, 21, tzinfo=UTC),
+    datetime.datetime(2024, 1, 1, tzinfo=UTC),
+    None,
+]
+# Type, answers, values in pandas, values in tables that need one type a column.
+OTHERS = {
+    "dict": (dict[str, int], ['{"a": 1}'], [{"a": 1}], ['{"a": 1}']),
+    "large": (int, ["1", str(1 << 70)], [1, 1 << 70], [1, None]),
+    "optional": (int | None, ["9007199254740993", "null"], [9007199254740993, None], None),
+    "decimal": (decimal.Decimal, ['"1.50"', "2"], ["1.50", "2"], None),
+    "union": (int | str, ["1", '"a"'], [1, "a"], ["1", "a"]),
+    "enums": (list[Colour], ['["r"]'], [["r"]], None),
+    "none in lists": (list[int | None], ["[1, null]"], [[1, None]], None),
+    "zones": (datetime.datetime | None, TIMES, IN_UTC, None),
+    "years": (datetime.datetime, ['"0001-01-01T00:00:00+05:00"'], [None], None),
+    "text": (None, ["a\ud800"], ["a?"], None),
+}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parts"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_values_of_every_type_come_into_each_library(library, name):
+    kind, answers, loose, typed = OTHERS[name]
+    columns = AnswerColumns(kind)
+    values = columns.values([columns.read(answer) for answer in answers])
+    rest = {each: [None] * len(answers) for each in ("error", "tokens", "cost")}
+    made = "pyarrow" if library == "parts" else library
+    frame = frame_of(made, columns.columns, {**values, **rest})
+    if library == "parts":
+        frame = converted(frame, "pandas")
+    column = frame["answer"]
+    found = column.to_pylist() if library == "pyarrow" else column.to_list()
+    expected = loose if library == "pandas" or typed is None else typed
+    if name == "zones" and library in ("pyarrow", "parts"):  # in UTC, and they do not say so
+        expected = [each and each.replace(tzinfo=None) for each in expected]
+    assert [None if _is_nothing(each) else each for each in found] == expected
+
+
+def _is_nothing(value):
+    return value is None or value is pd.NA or value is pd.NaT

@@ -1,8 +1,16 @@
 """Rows of every kind are read as the same values, and answered in a table of the same kind."""
 
+import bz2
 import dataclasses
+import datetime
+import decimal
+import gzip
 import json
+import lzma
+from pathlib import Path
 
+import dask.dataframe
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -42,7 +50,65 @@ def jsonl(folder):
     return str(folder / "*.jsonl")
 
 
+@dataclasses.dataclass(slots=True)
+class Numbered:
+    id: int
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted(Numbered):
+    text: str
+
+
+class Frame(pd.DataFrame):
+    """A table of a library that builds on pandas, such as geopandas."""
+
+
+def packed(ending, pack):
+    def make(folder):
+        (folder / f"a.csv{ending}").write_bytes(pack(Path(csv(folder)).read_bytes()))
+        return folder / f"a.csv{ending}"
+
+    return make
+
+
+def tsv(folder):
+    pd.DataFrame({"text": TEXTS, "id": 1}).to_csv(folder / "a.tsv", sep="\t", index=False)
+    return folder / "a.tsv"
+
+
+def folder_of_parts(folder):
+    (folder / "sub").mkdir()
+    for name, part in (("a.parquet", TEXTS[:700]), ("sub/b.snappy.parquet", TEXTS[700:])):
+        pyarrow.parquet.write_table(pa.table({"text": part}), folder / name)
+    (folder / "_SUCCESS").touch()
+    (folder / "_old.parquet").write_text("none of ours")
+    return folder
+
+
+def dask_frame(_):
+    frame = pd.DataFrame({"id": range(1203), "text": TEXTS})
+    return dask.dataframe.from_pandas(frame, npartitions=3)
+
+
 KINDS = {
+    "subclass": lambda _: Frame({"id": range(1203), "text": TEXTS}),
+    "dask": dask_frame,
+    "unknown divisions": lambda folder: dask_frame(folder).clear_divisions(),
+    "dask series": lambda folder: dask_frame(folder)["text"],
+    "record batch": lambda _: pa.RecordBatch.from_pydict({"text": TEXTS}),
+    "reader": lambda _: pa.table({"text": TEXTS}).to_reader(),
+    "array": lambda _: pa.array(TEXTS),
+    "chunked": lambda _: pa.chunked_array([TEXTS[:9], TEXTS[9:]]),
+    "numpy": lambda _: np.array(TEXTS),
+    "slots": lambda _: [Slotted(1, text) for text in TEXTS],
+    "gz": packed(".gz", gzip.compress),
+    "bz2": packed(".bz2", bz2.compress),
+    "xz": packed(".XZ", lzma.compress),
+    "tsv": tsv,
+    "folder": folder_of_parts,
+    "url of a folder": lambda folder: f"file://{folder_of_parts(folder)}/",
+    "url of gz": lambda folder: f"file://{packed('.gz', gzip.compress)(folder)}",
     "pandas": lambda _: pd.DataFrame({"id": range(1203), "text": TEXTS}),
     "series": lambda _: pd.Series(TEXTS, name="text"),
     "polars": lambda _: pl.DataFrame({"id": range(1203), "text": TEXTS}),
@@ -58,6 +124,12 @@ KINDS = {
     "jsonl": jsonl,
     "url": lambda folder: f"file://{jsonl(folder)}",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_threads_of_dask():
+    with dask.config.set(scheduler="synchronous"):
+        yield
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,10 +160,76 @@ def test_the_answers_are_a_table_of_the_same_kind(kind, module, tmp_path):
     assert list(frame["answer"].to_pylist() if module == "pyarrow" else frame["answer"]) == TEXTS
 
 
-def test_the_index_is_kept():
-    frame = pd.DataFrame({"text": ["a", "b"]}, index=["x", "y"])
+@pytest.mark.parametrize(
+    "index",
+    [pd.Index([7, 7]), pd.MultiIndex.from_tuples([(1, "p"), (1, "q")]), pd.Index([], dtype=int),
+     pd.CategoricalIndex(["x", "y"]), pd.date_range("2024", periods=2)],
+    ids=["twice", "levels", "empty", "categories", "dates"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["pandas", "dask"])
+def test_the_index_is_kept(index, kind):
+    if kind == "dask" and index.nlevels > 1:
+        return  # Dask has no such frames
+    frame = pd.DataFrame({"text": ["a", "b"][: len(index)]}, index=index)
+    rows = frame if kind == "pandas" else dask.dataframe.from_pandas(frame, npartitions=1)
     with Agent(Echo()) as agent:
-        assert list(agent.map_sync("{{text}}", frame).frame.index) == ["x", "y"]
+        done = agent.map_sync("{{text}}", rows)
+    frame.index = range(len(index))  # its owner goes on with it
+    pd.testing.assert_index_equal(done.frame.index, index)
+    assert list(done.frame["answer"]) == ["a", "b"][: len(index)]
+
+
+@pytest.mark.parametrize(
+    "nothing", [list, lambda: iter([]), lambda: pl.DataFrame({"text": []}), lambda: "empty.jsonl"],
+    ids=["list", "generator", "table", "file"],
+)  # fmt: skip
+def test_no_rows_give_an_empty_table(nothing):
+    Path("empty.jsonl").touch()
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", nothing(), output=int)
+    assert len(done.frame) == 0 and "answer" in done.frame.columns
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [pd.DataFrame([["a", "b"]], columns=["text", "text"]),
+     pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text", "text"])],
+    ids=["pandas", "pyarrow"],
+)  # fmt: skip
+def test_a_column_that_is_there_twice_is_not_guessed(rows):
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match="more than one such column"):
+        agent.map_sync("{{text}}", rows)
+
+
+def test_a_file_with_a_column_twice_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text,text\na,b\n")
+    with pytest.raises(FatalError, match="more than one column is called 'text'"):
+        open_source(tmp_path / "a.csv")
+
+
+def test_values_may_be_rows(tmp_path):
+    (tmp_path / "a.txt").write_text("the file")
+    rows = [tmp_path / "a.txt", datetime.date(2024, 1, 1), decimal.Decimal("1.5"), np.int64(3)]
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", rows)
+    assert list(done.frame["answer"]) == ["the file", "2024-01-01", "1.5", "3"]
+
+
+def test_rows_in_a_cut_file_are_one_sentence(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text\n" + b"a\n" * 99)[:20])
+    with pytest.raises(FatalError, match=r"a\.csv\.gz cannot be read: EOFError"):
+        open_source(tmp_path / "a.csv.gz")
+
+
+def test_a_table_of_another_library_is_no_list_of_its_columns():
+    class Table:
+        columns = ("text",)
+
+        def __iter__(self):
+            return iter(self.columns)
+
+    with pytest.raises(FatalError, match="not Table"):
+        open_source(Table())
 
 
 def test_a_line_that_is_no_json_is_that_rows_error(tmp_path):
@@ -104,7 +242,7 @@ def test_a_line_that_is_no_json_is_that_rows_error(tmp_path):
     ("rows", "words"),
     [
         ("nothing.csv", "no file nothing.csv"),
-        ("table.xlsx", "reads .parquet, .csv, .jsonl"),
+        ("table.xlsx", "reads .parquet, .csv, .tsv, .jsonl"),
         ({"text": "a"}, "not dict"),
         (7, "not int"),
     ],
