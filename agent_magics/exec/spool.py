@@ -143,11 +143,6 @@ class Spool:
         return self._merged.characters
 
     @property
-    def lines(self) -> int:
-        """Number of lines received, whether kept or not, including an unterminated last one."""
-        return self._merged.newlines + (not self._merged.ends_line)
-
-    @property
     def lost(self) -> str:
         """Why a long output was not kept whole, such as "No space left on device"; else ""."""
         return self._lost
@@ -244,15 +239,11 @@ class _Ends:
     Attributes:
         size: number of bytes received.
         characters: number of characters received.
-        newlines: number of line breaks received.
-        ends_line: whether the last byte was a line break.
     """
 
     def __init__(self, limit: int) -> None:
         self.size = 0
         self.characters = 0
-        self.newlines = 0
-        self.ends_line = True
         self._limit = limit
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -267,8 +258,6 @@ class _Ends:
             rest = data[room:]
         self.size += len(data)
         self.characters += _count(data)
-        self.newlines += data.count(b"\n")
-        self.ends_line = data.endswith(b"\n")
         if rest:
             self._tail.append(rest[-self._limit :])
             self._tail_size += len(self._tail[-1])
@@ -282,7 +271,6 @@ class _Ends:
         """Return an independent copy."""
         twin = _Ends(self._limit)
         twin.size, twin.characters = self.size, self.characters
-        twin.newlines, twin.ends_line = self.newlines, self.ends_line
         twin._head, twin._tail = bytearray(self._head), deque(self._tail)
         twin._tail_size = self._tail_size
         return twin

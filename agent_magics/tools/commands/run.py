@@ -315,9 +315,13 @@ class WholeOutput:
                 partial_line = b""
         yield clean_output(partial_line.decode("utf-8", "replace"))
 
-    def lines(self) -> int:
-        """Return the number of lines; cleaning removes none."""
-        return self.process.output.lines
+    def extent(self) -> str:
+        """Return how long it is, in lines; in characters where all of a file would be counted."""
+        spool = self.process.output
+        if spool.size > self.in_memory:
+            return f"{spool.total:,} characters"
+        lines = len(spool.text().removesuffix("\n").split("\n"))  # cleaning removes none
+        return "1 line" if lines == 1 else f"{lines:,} lines"
 
 
 def _read_file(spool: Spool) -> Iterator[bytes]:
@@ -371,9 +375,8 @@ class CommandReport:
 
     def _where(self) -> str:
         whole = WholeOutput(self.process)
-        name, lines = self.ctx.handles.keep(whole, self.ctx.reads), whole.lines()
-        count = "1 line" if lines == 1 else f"{lines:,} lines"
-        return f"{name} ({count}; read_file and grep_files take it as a path)"
+        name = self.ctx.handles.keep(whole, self.ctx.reads)
+        return f"{name} ({whole.extent()}; read_file and grep_files take it as a path)"
 
 
 def _below(text: str, notes: str) -> str:

@@ -302,15 +302,6 @@ print(spool.path().read_bytes(), scratch_folder() == spool.path().parent)
     assert result.stdout == "True\nb'abc' True\n", result.stderr
 
 
-def test_lines_are_counted_whether_kept_or_not():
-    spool = Spool(end_limit=10)
-    assert spool.lines == 0
-    spool.add("stdout", b"one\ntwo\n" * 1000)
-    assert spool.lines == 2000
-    spool.add("stderr", b"three")
-    assert spool.lines == 2001
-
-
 def test_all_outputs_together_take_no_more_disk_than_a_bound(monkeypatch):
     monkeypatch.setattr(spool_module, "MOST_ON_DISK", 40 << 20)
     spools = [Spool(end_limit=1024) for _ in range(4)]

@@ -336,12 +336,15 @@ def test_what_does_not_fit_is_kept_whole_under_a_handle(tmp_path):
         ctx.validate_path("@r2")
 
 
-def test_a_megabyte_on_one_line_is_kept_whole_too(tmp_path):
+@pytest.mark.parametrize(
+    ("size", "extent"), [(30_000, "1 line"), (3_000_000, "3,000,000 characters")]
+)
+def test_one_long_line_is_kept_whole_too(tmp_path, size, extent):
     ctx = make_context(tmp_path)
-    told = shell(["bash", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"], ctx=ctx).to_output(2000)
-    assert "@r1 (1 line; " in told.text
-    whole = ctx.validate_path("@r1").read_text(encoding="utf-8")
-    assert whole == "x" * 3_000_000
+    script = f"head -c {size} /dev/zero | tr '\\0' x"
+    told = shell(["bash", "-c", script], ctx=ctx).to_output(2000)
+    assert f"@r1 ({extent}; " in told.text
+    assert ctx.validate_path("@r1").read_text(encoding="utf-8") == "x" * size
 
 
 def test_people_see_colours_and_the_model_none(tmp_path):
