@@ -26,6 +26,7 @@ _FIRST_BATCH = 50  # small, so that the search begins early in the walk
 _OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
 _SNIFFED_BYTES = 8 * 1024
+_READ_BACK = 64 * 1024  # bytes, in search of a line break
 LONGEST_LINE = 8 * 1024 * 1024  # bytes; an engine holds several copies of a line
 
 
@@ -125,7 +126,7 @@ class SearchedFiles:
             elif status.st_size >= _SNIFFED_FROM_SIZE and _is_binary(descriptor):
                 self.searched -= 1
                 os.close(descriptor)
-            elif status.st_size > LONGEST_LINE and _has_long_line(descriptor):
+            elif status.st_size > LONGEST_LINE and _has_long_line(descriptor, status.st_size):
                 self.searched -= 1
                 self.too_long.append(f"{folder}/{name}")
                 os.close(descriptor)
@@ -139,22 +140,30 @@ def _most_at_once() -> int:
     return _BATCH_FILES if soft == resource.RLIM_INFINITY else max(1, min(_BATCH_FILES, soft // 3))
 
 
-def _has_long_line(descriptor: int) -> bool:
-    """Tell whether a line exceeds `LONGEST_LINE`; both engines hold whole lines in memory."""
-    length = at = 0
-    while length <= LONGEST_LINE:
-        block = os.pread(descriptor, _SNIFFED_FROM_SIZE, at)
-        if not block:
-            return False
-        at += len(block)
-        first = block.find(b"\n")
-        if first < 0:
-            length += len(block)
-        elif length + first > LONGEST_LINE:
+def _has_long_line(descriptor: int, size: int) -> bool:
+    """Tell whether a line exceeds `LONGEST_LINE`; both engines hold whole lines in memory.
+
+    From the start of a line, the last line break within that length is the next place to look from,
+    so that little of a file is read.
+    """
+    start = 0
+    while start + LONGEST_LINE < size:
+        last = _last_break(descriptor, start, start + LONGEST_LINE + 1)
+        if last < 0:
             return True
-        else:
-            length = len(block) - block.rfind(b"\n") - 1
-    return True
+        start = last + 1
+    return False
+
+
+def _last_break(descriptor: int, start: int, end: int) -> int:
+    """Return the offset of the last line break in a part of a file, or -1."""
+    while end > start:
+        at = max(start, end - _READ_BACK)
+        found = os.pread(descriptor, end - at, at).rfind(b"\n")
+        if found >= 0:
+            return at + found
+        end = at
+    return -1
 
 
 def _is_binary(descriptor: int) -> bool:

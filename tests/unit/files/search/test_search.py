@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -404,3 +405,17 @@ def test_a_line_too_long_to_hold_is_not_searched_and_named(tmp_path, monkeypatch
     assert [match.path for match in found.matches] == ["lines.txt"]
     assert found.too_long == ("one_line.json",)
     assert found.searched == 1
+
+
+@given(
+    st.lists(st.sampled_from((0, 1, 9, 20, 21, 40)), max_size=8), st.booleans(), st.integers(1, 9)
+)
+def test_a_long_line_is_found_wherever_it_is(lengths, ends, block):
+    content = b"\n".join(b"x" * length for length in lengths) + b"\n" * ends
+    with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_files, "LONGEST_LINE", 20)
+        patch.setattr(search_files, "_READ_BACK", block)
+        file.write(content)
+        file.flush()
+        found = search_files._has_long_line(file.fileno(), len(content))
+    assert found == any(length > 20 for length in lengths)
