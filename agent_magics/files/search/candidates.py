@@ -3,6 +3,7 @@
 They are regular, not hidden, not ignored and not protected.
 """
 
+import fcntl
 import os
 import resource
 import stat
@@ -19,9 +20,10 @@ from agent_magics.files.beneath import open_file, open_folder
 from agent_magics.files.folders import FolderWalk, Rights
 from agent_magics.files.paths import second_name_judge
 
-# Files open at once. `select` in the person's code needs descriptors below 1024, so the process
-# opens one batch at a time, and closes it once an engine has inherited it.
-_BATCH_FILES = 800
+# Files open at once: the process opens one batch at a time, and closes it once an engine has
+# inherited it. `select` in the person's code needs numbers below 1024; these are left to it.
+_BATCH_FILES = 4000
+_FIRST_NUMBER = 1024
 _FIRST_BATCH = 50  # small, so that the search begins early in the walk
 _OPENING = threading.Lock()
 _SNIFFED_FROM_SIZE = 1024 * 1024
@@ -131,13 +133,23 @@ class SearchedFiles:
                 self.too_long.append(f"{folder}/{name}")
                 os.close(descriptor)
             else:
-                opened[descriptor] = f"{folder}/{name}"
+                opened[_moved(descriptor)] = f"{folder}/{name}"
         os.close(parent)
 
 
 def _most_at_once() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _BATCH_FILES if soft == resource.RLIM_INFINITY else max(1, min(_BATCH_FILES, soft // 3))
+
+
+def _moved(descriptor: int) -> int:
+    """Give a file a number from `_FIRST_NUMBER` on, where this process may have such; return it."""
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_NUMBER)
+    except OSError:
+        return descriptor
+    os.close(descriptor)
+    return moved
 
 
 def _has_long_line(descriptor: int, size: int) -> bool:

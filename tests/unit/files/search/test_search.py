@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.files.folders import Rights
+from agent_magics.files.folders import ALL_RIGHTS, Rights
 from agent_magics.files.paths import read_judge
 from agent_magics.files.search import candidates as search_files
 from agent_magics.files.search import pygrep
@@ -158,6 +159,20 @@ def test_more_files_than_one_command_line_takes(engine, tmp_path, monkeypatch):
     found = search(tmp_path, "hit", cwd=tmp_path)
     assert lines(found) == [f"f{n}:1" for n in range(10)]
     assert found.searched == 10
+
+
+def test_the_numbers_that_select_needs_are_left_to_the_person(tmp_path):
+    write(tmp_path / "a", "hit\n")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = search_files.SearchedFiles(tmp_path, lambda _: True, ALL_RIGHTS, deadline=inf)
+    for most, is_above in ((search_files._FIRST_NUMBER + 100, True), (500, False)):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+        try:
+            with files.opened([(str(tmp_path), "a")]) as opened:
+                assert list(opened.values()) == [f"{tmp_path}/a"]
+                assert (min(opened) >= search_files._FIRST_NUMBER) is is_above
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_strange_names(engine, tmp_path):
