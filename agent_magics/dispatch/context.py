@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
+from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.turn.changes import ChangeTracker
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import RunConfig
@@ -302,9 +304,9 @@ class ToolContext:
             call_id=self.call_id,
             name=self.name,
             parent_call_id=self.parent_call_id,
-            title=title and title[:_MOST_TITLE],
-            progress=progress if progress is not None and math.isfinite(progress) else None,
-            metadata=metadata or {},
+            title=None if title is None else plain_text(title)[:_MOST_TITLE],
+            progress=_finite(progress),
+            metadata=plain_object(metadata) if metadata else {},
         )
 
     async def ask(
@@ -352,6 +354,11 @@ class ToolContext:
 
     def _clock_stopped(self) -> AbstractContextManager[None]:
         return nullcontext() if self.clock is None else self.clock.stopped()
+
+
+def _finite(progress: float | None) -> float | None:
+    share = None if progress is None else float(progress)
+    return share if share is not None and math.isfinite(share) else None
 
 
 def status_of(context: ToolContext) -> CallStatus:

@@ -19,13 +19,14 @@ from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.person_code import marks_person_code
 from agent_magics.dispatch.pool import ThreadPool
 from agent_magics.dispatch.registry import ToolInvocation
+from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.outline import may_run_code
 from agent_magics.dispatch.results.output import small_output, to_tool_output
 from agent_magics.dispatch.results.values import type_name
 from agent_magics.dispatch.schema.signature import context_parameter, signature_of
 from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
-from agent_magics.dispatch.tool import Tool
+from agent_magics.dispatch.tool import Assess, Tool
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
 from agent_magics.protocol.tools import (
     CustomPayload,
@@ -124,7 +125,7 @@ class FunctionToolHandler:
     def assess(self, invocation: ToolInvocation) -> list[Action]:
         """Return the actions that the tool's `assess` reports, else one by its `mutating` mark."""
         if self.options.assess is not None:
-            return self.options.assess(self._arguments(invocation), invocation.context)
+            return self._ask_tool(self.options.assess, invocation)
         action = self._action
         if not self.is_mutating(invocation):
             action = replace(action, kind=ActionKind.OWN_TOOL_READING)
@@ -135,6 +136,22 @@ class FunctionToolHandler:
         bound = fingerprint_of(self.options.name, text)
         return [replace(action, fingerprint=bound, family=self.options.name)]
 
+    def _ask_tool(self, assess: Assess, invocation: ToolInvocation) -> list[Action]:
+        """Return what a tool's own `assess` reports; where that fails, the call is not made."""
+        if self.options.own:
+            return assess(self._arguments(invocation), invocation.context)
+        try:
+            actions = list(assess(self._arguments(invocation), invocation.context))
+            if not all(issubclass(type(action), Action) for action in actions):
+                raise TypeError("it has to return a list of Action")
+            return actions
+        except AgentMagicsError:
+            raise
+        except BaseException as error:  # the person's own function may raise anything
+            raise RespondToModel(
+                f"{self.options.name} was not run: its `assess` failed ({error_text(error)})."
+            ) from error
+
     def is_mutating(self, invocation: ToolInvocation) -> bool:
         """Return whether the tool may change something, True where its own function fails."""
         mutating = self.options.mutating
@@ -142,7 +159,7 @@ class FunctionToolHandler:
             return bool(mutating)
         try:
             return bool(mutating(self._arguments(invocation)))
-        except Exception:  # the person's own function
+        except BaseException:  # the person's own function may raise anything
             return True
 
     async def handle(self, invocation: ToolInvocation) -> ToolOutput:
@@ -186,23 +203,18 @@ class FunctionToolHandler:
     def _output_of(self, value: object, context: ToolContext) -> ToolOutput:
         try:
             output = to_tool_output(value, context.turn.config.output_budget)
+            if self.options.own:
+                return output
+            if output.details:
+                output = replace(output, details=_plain_details(output.details))
+            return with_reference(output, context)
         except AgentMagicsError:
             raise
-        except Exception as error:  # a `ToolOutput` or `to_output` of the tool's own making
+        except BaseException as error:  # of an object of the tool's own making
             raise RespondToModel(
                 f"{self.options.name} ran, but what it returned has no form that can be read "
                 f"({error_text(error)})."
             ) from error
-        if self.options.own:
-            return output
-        if not output.details:
-            return with_reference(output, context)
-        try:
-            json.dumps(output.details, default=str, skipkeys=True)
-        except Exception as error:  # a cycle, or a foreign class's __str__
-            # Details are for people only; displays and recordings fail where they are not JSON.
-            output = replace(output, details={"left_out": f"no JSON form: {error_text(error)}"})
-        return with_reference(output, context)
 
     # -- where a function runs ------------------------------------------------------------------
 
@@ -282,6 +294,14 @@ class FunctionToolHandler:
         line = (own[-1].line or "")[:_LONGEST_LINE] if own else ""
         place = f" (line {own[-1].lineno}: {line})" if line else ""
         return f"{self.options.name} raised {error_text(error)}{place}"
+
+
+def _plain_details(details: object) -> dict[str, Any]:
+    """Return details as plain JSON: displays and recordings would fail later, for people only."""
+    try:
+        return plain_object(details)
+    except BaseException as error:  # a cycle, or a foreign class's __str__
+        return {"left_out": f"no JSON form: {error_text(error)}"}
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -1,5 +1,6 @@
 """Writes any Python value as JSON text; a value that is too large or endless is outlined."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -7,10 +8,22 @@ from typing import Any
 from agent_magics.dispatch.results.cutting import cut_text
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, can_be_written, outline
 from agent_magics.dispatch.results.renderers import ARRAY_ELEMENTS, library_class, render_text
-from agent_magics.dispatch.results.values import made_by, safe_repr
+from agent_magics.dispatch.results.values import Types, made_by, safe_repr, type_name
 
 _TABLES = (("pandas", "DataFrame"), ("pandas", "Series"))
-PLAIN_TYPES = frozenset((int, float, bool, dict, list, tuple))
+PLAIN_TYPES = Types(int, float, bool, dict, list, tuple)
+
+
+def plain_object(value: object) -> dict[str, Any]:
+    """Return a copy of a JSON object in Python's own types alone; other values become text.
+
+    Raises:
+        TypeError: it is no object, or a foreign class's own error.
+    """
+    plain = json.loads(json.dumps(value, default=str, skipkeys=True))
+    if type(plain) is not dict:
+        raise TypeError(f"a JSON object is expected, not {type_name(value)}")
+    return plain
 
 
 def json_text(value: object) -> str:

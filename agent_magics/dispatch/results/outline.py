@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from agent_magics.dispatch.results.values import (
+    Types,
     defines,
     describe_value,
     own_attributes,
@@ -33,8 +34,9 @@ _SEQUENCES: Mapping[type[Collection[Any]], str] = {
     set: "{}",
     frozenset: "{}",
 }
-_SMALL = frozenset((float, bool, type(None)))
-_WHOLE = frozenset((str, bytes, int, complex, *_SMALL))
+_SMALL = Types(float, bool, type(None))
+_WHOLE = Types(str, bytes, int, complex) | _SMALL
+_LISTED = Types(*_SEQUENCES)
 
 
 def outline(value: object, most: int = MOST_CHARACTERS) -> str:
@@ -125,7 +127,7 @@ def _piece(value: Any, levels: int, above: tuple[int, ...]) -> str:
     if id(value) in above:
         return f"<the {type_name(value)} itself>"
     try:
-        if kind is dict or kind in _SEQUENCES:
+        if kind is dict or kind in _LISTED:
             return _container(value, levels, (*above, id(value)))
     except RuntimeError:  # another thread changes it
         return f"<a {type_name(value)} that changes>"
@@ -165,7 +167,7 @@ def may_run_code(value: object) -> bool:
         if not waiting:
             return False
         each = waiting.pop()
-        if type(each) in _SEQUENCES or type(each) is dict:
+        if type(each) in _LISTED or type(each) is dict:
             waiting.extend(islice(_parts_of(each), _MOST_SURE))
         elif type(each) not in _WHOLE:
             return True

@@ -11,7 +11,8 @@ from agent_magics.dispatch.results.cutting import fit_text, has_cut
 from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, json_text
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS, is_outline, is_small, outline
 from agent_magics.dispatch.results.renderers import library_class, render, render_text
-from agent_magics.dispatch.results.values import defines, type_name
+from agent_magics.dispatch.results.values import Types, defines, plain_text, type_name
+from agent_magics.protocol.errors import AgentMagicsError, error_text
 from agent_magics.protocol.items import (
     Content,
     ContentPart,
@@ -27,7 +28,10 @@ MIXED_PARTS = 8  # a longer list with figures or tables in it is shown as one JS
 # the rest, and a cut leaves out the middle.
 LEAST = 1_000
 NONE_TEXT = "Done; the tool returned None."
-_PLAIN_ELEMENTS = PLAIN_TYPES | {str, type(None)}
+_PLAIN_ELEMENTS = PLAIN_TYPES | Types(str, type(None))
+_PARTS = Types(InputText, InputImage)
+_BYTES = Types(bytes, bytearray, memoryview)
+_LISTS = Types(list, tuple)
 
 
 def small_output(value: object, budget: int) -> ToolOutput | None:
@@ -57,20 +61,22 @@ def to_tool_output(value: Any, budget: int) -> ToolOutput:
     kind = type(value)
     if kind is str:
         return ToolOutput(fit_text(value, budget), value=value)
-    if kind in PLAIN_TYPES and not (kind in (list, tuple) and _holds_parts(value)):
+    if kind in PLAIN_TYPES and not (kind in _LISTS and _holds_parts(value)):
         return ToolOutput(_fit_data(json_text(value), value, budget), value=value)
     if kind is ToolOutput:
         return _fit_output(value, budget)
     if value is None:
         return ToolOutput(NONE_TEXT)
-    if defines(kind, "to_output"):
-        fitting = getattr(value, "output_budget", 0) or max(budget, LEAST)
-        output = _fit_output(value.to_output(budget), fitting)
-        return output if output.value is not None else replace(output, value=value)
     try:
+        if defines(kind, "to_output"):
+            fitting = getattr(value, "output_budget", 0) or max(budget, LEAST)
+            output = _fit_output(value.to_output(budget), fitting)
+            return output if output.value is not None else replace(output, value=value)
         content = _content_of(value)
-    except Exception as error:  # a class whose metaclass raises
-        content = f"A {type_name(value)} that cannot be shown: {type(error).__name__}."
+    except AgentMagicsError:
+        raise
+    except BaseException as error:  # a class may raise anything, also SystemExit
+        content = f"A {type_name(value)} that cannot be shown: {error_text(error)}."
     if isinstance(content, str) and not issubclass(kind, str):
         return ToolOutput(_fit_data(content, value, budget), value=value)
     return ToolOutput(_fit_content(content, budget), value=value)
@@ -117,10 +123,31 @@ def _fit_content(content: Content, budget: int) -> Content:
 def _fit_output(output: ToolOutput, budget: int) -> ToolOutput:
     if output.is_fitted:
         return output
-    content = _fit_content(output.content, budget)
-    if content == output.content:
+    content = _fit_content(_plain_content(output.content), budget)
+    if content is output.content:
         return output
     return ToolOutput(content, output.success, output.details, output.value)
+
+
+def _plain_content(content: Any) -> Content:
+    """Return a tool's own content with no subclass in it, since theirs would run code later.
+
+    Raises:
+        TypeError: it is no content.
+    """
+    if type(content) is str:
+        return content
+    if issubclass(type(content), str):
+        return plain_text(content)
+    return tuple(map(_plain_part, content))
+
+
+def _plain_part(part: Any) -> ContentPart:
+    if type(part) is InputText:
+        return InputText(plain_text(part.text))
+    if type(part) is InputImage:
+        return InputImage(plain_text(part.image_url), part.detail)
+    raise TypeError(f"content is a str or InputText and InputImage, not {type_name(part)}")
 
 
 # -- from values to text and parts -------------------------------------------------------------
@@ -128,13 +155,13 @@ def _fit_output(output: ToolOutput, budget: int) -> ToolOutput:
 
 def _content_of(value: Any) -> Content:
     kind = type(value)
-    if kind in (InputText, InputImage):
+    if kind in _PARTS:
         return (value,)
     if defines(kind, "__dataclass_fields__"):  # the common case, before the searches below
         return json_text(value)
-    if kind in (bytes, bytearray, memoryview):
+    if kind in _BYTES:
         return _describe_bytes(bytes(value))
-    if kind in (list, tuple) and _holds_parts(value):
+    if kind in _LISTS and _holds_parts(value):
         return _join_parts(value)
     content = render(value)
     return json_text(value) if content is None else content
@@ -146,7 +173,7 @@ def _holds_parts(values: list[Any] | tuple[Any, ...]) -> bool:
         return False
     return any(
         type(value) not in _PLAIN_ELEMENTS
-        and (type(value) in (InputText, InputImage) or library_class(type(value)) is not None)
+        and (type(value) in _PARTS or library_class(type(value)) is not None)
         for value in values
     )
 

@@ -11,6 +11,23 @@ from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
+
+class Types:
+    """A set of classes, compared by identity: `in` of a set or tuple would call ``==`` and ``hash``
+    of a foreign class's metaclass.
+    """
+
+    def __init__(self, *kinds: type) -> None:
+        self._kinds = {id(kind): kind for kind in kinds}
+
+    def __contains__(self, kind: object) -> bool:
+        return id(kind) in self._kinds
+
+    def __or__(self, other: "Types") -> "Types":
+        return Types(*self._kinds.values(), *other._kinds.values())
+
+
+_SCALARS = Types(type(None), bool, int, float, complex)
 # Elements of a container that are looked at; the rest is taken to be like them.
 _SAMPLE = 50
 _DEEPEST = 3
@@ -19,7 +36,6 @@ COLUMNS = 20
 # Characters of a text that are shown.
 _LONGEST = 60
 
-_SCALARS = frozenset((type(None), bool, int, float, complex))
 _TEXTS = (str, bytes, bytearray)
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 _CALLABLES = (
@@ -52,9 +68,14 @@ def made_by(kind: type) -> tuple[str, str]:
 def safe_repr(value: object) -> str:
     """Return ``repr(value)``, or a note of the exception where that raises."""
     try:
-        return "".join((repr(value),))  # a plain str, not a subclass
+        return plain_text(repr(value))
     except BaseException as error:  # a foreign __repr__ may raise anything, also SystemExit
         return f"<{type_name(value)}, whose repr raised {type(error).__name__}>"
+
+
+def plain_text(text: str) -> str:
+    """Return a text as a plain `str`; the methods of a subclass of it may be hostile."""
+    return "".join((text,))
 
 
 def defines(kind: type, name: str) -> bool:
@@ -150,7 +171,7 @@ def _object_size(value: object, depth: int) -> int:
 
 
 # Reads an instance's attributes without calling its class.
-_STORES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_STORES = Types(types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def own_attributes(value: object) -> dict[str, Any]:
@@ -267,7 +288,7 @@ def short_value(value: Any) -> str:
         return ""
     if kind in _SCALARS:
         return repr(value)
-    if kind in (str, bytes):
+    if kind is str or kind is bytes:
         return repr(value) if len(value) <= _LONGEST else repr(value[:_LONGEST]) + "…"
     return ""
 

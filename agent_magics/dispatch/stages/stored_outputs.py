@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output import is_cut
-from agent_magics.dispatch.results.values import defines, describe_value
+from agent_magics.dispatch.results.values import Types, defines, describe_value
 from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 
@@ -47,8 +47,8 @@ _READABLE = (
     InputText,
     InputImage,
 )
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-_CONTAINERS = frozenset((list, tuple, dict, set, frozenset))
+_PLAIN = Types(str, int, float, bool, type(None))
+_CONTAINERS = Types(list, tuple, dict, set, frozenset)
 _LEAST_SIZE = 1_000_000  # bytes above which a value's size is reported to the model
 _LOOKED_AT = 20  # elements of a container that are searched for values that are no text
 

@@ -121,7 +121,7 @@ class OutputType:
             raise RespondToModel(self._placed(str(problem))) from None
         except FatalError:
             raise
-        except Exception as error:  # a validator of the caller's own may raise anything
+        except BaseException as error:  # a validator of the caller's own may raise anything
             raise FatalError(
                 f"A validator of {self.name} failed itself ({error_text(error)}); "
                 "mend it, or raise ValueError for what the model should correct."

@@ -7,7 +7,7 @@ the same if they are the same object.
 
 from typing import Any, Protocol
 
-from agent_magics.dispatch.results.values import estimate_size, loaded, made_by
+from agent_magics.dispatch.results.values import Types, estimate_size, loaded, made_by
 
 # Elements of lists and dicts that one run may copy, all together.
 MOST_ELEMENTS = 20_000
@@ -70,7 +70,8 @@ def save(value: Any, purse: Purse) -> Saved | None:
 
 # -- lists, dicts and sets, as deep as they are plain ----------------------------------------------
 
-_EDITABLE = (list, dict, set, bytearray)
+_EDITABLE = Types(list, dict, set, bytearray)
+_NESTED = Types(list, dict, tuple)
 
 
 class _SavedContainer:
@@ -95,7 +96,7 @@ class _SavedContainer:
         elements: Any = tuple(value) if isinstance(value, tuple) else value.copy()
         parts = elements.values() if isinstance(value, dict) else elements
         inner: list[Saved | None] = []
-        if type(value) in (list, dict, tuple):
+        if type(value) in _NESTED:
             seen |= {id(value)}
             parts = [each for each in parts if type(each) in _EDITABLE or type(each) is tuple]
             inner = [cls.of(each, purse, depth + 1, seen) for each in parts]

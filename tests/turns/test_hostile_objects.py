@@ -1,0 +1,143 @@
+"""Law: no object ends a turn, whatever its class does; at most its own call fails."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, model_validator
+
+from agent_magics import Call, ToolContext, tool
+from agent_magics.protocol.items import InputText
+from agent_magics.protocol.tools import ToolOutput
+from tests.support.turns import outputs, scripted
+
+ERRORS = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, ValueError)
+# Members that converting, comparing, recording or drawing may call; the last are ours.
+MEMBERS = (
+    *("__class__", "__getattribute__", "__repr__", "__str__", "__len__", "__iter__", "__bool__"),
+    *("__eq__", "__getitem__", "__format__", "items", "isoformat", "model_dump", "to_output"),
+)
+OF_METACLASSES = ("__eq__", "__hash__", "__getattribute__", "__instancecheck__", "__repr__")
+
+
+def raiser(error: type[BaseException]) -> Any:
+    def raises(*_: Any, **__: Any) -> Any:
+        raise error("no")
+
+    return raises
+
+
+def hostile(error: type[BaseException]) -> Iterator[Any]:
+    """Yield objects whose members raise `error`: of their own, of builtin and of odd classes."""
+    raises = raiser(error)
+    for made in ((), ("text",), ({"a": 1},)):
+        base = type(made[0]) if made else object
+        for name in MEMBERS:
+            member = property(raises) if name == "__class__" else raises
+            yield type("Hostile", (base,), {name: member})(*made)
+    for name in OF_METACLASSES:
+        yield type("Meta", (type,), {name: raises})("OfMeta", (), {})()
+
+
+def tools_around(values: list[Any]) -> list[Any]:
+    """Return tools by which the last value reaches the machinery of a turn, a way each."""
+
+    @tool
+    def returned() -> Any:
+        """Return it."""
+        return values[-1]
+
+    @tool
+    def in_a_list() -> Any:
+        """Return it among others."""
+        return [InputText("a"), values[-1], {"b": values[-1]}]
+
+    @tool
+    def content() -> Any:
+        """Return it as content."""
+        return ToolOutput(values[-1])
+
+    @tool
+    def part() -> Any:
+        """Return it as the text of a part."""
+        return ToolOutput((InputText(values[-1]),))
+
+    @tool
+    def details() -> Any:
+        """Return it for people."""
+        return ToolOutput("a", details={"b": values[-1]})
+
+    @tool
+    def all_details() -> Any:
+        """Return it as all that is for people."""
+        return ToolOutput("a", details=values[-1])
+
+    @tool
+    def updates(ctx: ToolContext) -> str:
+        """Report it."""
+        value = values[-1]
+        for report in ({"title": value}, {"progress": value}, {"metadata": {"a": value}}):
+            try:
+                ctx.update(**report)
+            except BaseException:
+                continue
+        return "a"
+
+    return [returned, in_a_list, content, part, details, all_details, updates]
+
+
+@pytest.mark.parametrize("error", [SystemExit, ValueError])
+def test_no_object_that_a_tool_returns_or_reports_ends_the_turn(error):
+    given: list[Any] = []
+    tools = tools_around(given)
+    calls = [Call(each.tool_options.name) for each in tools]
+    values = list(hostile(error))
+    agent = scripted(*[calls, "Done."] * len(values), tools=tools)
+    for value in values:
+        given.append(value)
+        result = agent.run_sync("Go.")
+        assert (result.status, result.error) == ("completed", None)
+        assert [type(call.output) for call in result.calls] == [str] * len(calls)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_failing_assessment_refuses_its_own_call_alone(error):
+    @tool(assess=raiser(error))
+    def assessed() -> str:
+        """Never run."""
+        raise AssertionError
+
+    @tool(assess=lambda arguments, context: ["nonsense"])
+    def nonsense() -> str:
+        """Never run."""
+        raise AssertionError
+
+    @tool(mutating=raiser(error))
+    def changing() -> str:
+        """Run."""
+        return "ran"
+
+    agent = scripted(
+        [Call("assessed"), Call("nonsense"), Call("changing")],
+        "Done.",
+        tools=[assessed, nonsense, changing],
+    )
+    assert agent.run_sync("Go.").status == "completed"
+    refused, odd, ran = (output for _, output in outputs(agent))
+    assert refused == f"assessed was not run: its `assess` failed ({error.__name__}: no)."
+    assert "has to return a list of Action" in odd
+    assert ran == "ran"
+
+
+@pytest.mark.parametrize("error", [each for each in ERRORS if each is not ValueError])
+def test_a_failing_validator_of_an_answer_is_named(error):
+    class Answer(BaseModel):
+        a: int
+
+        @model_validator(mode="after")
+        def check(self) -> Any:
+            raise error("no")
+
+    result = scripted('{"a": 1}').run_sync("Go.", output=Answer)
+    assert result.error.startswith(f"A validator of Answer failed itself ({error.__name__}: no)")
