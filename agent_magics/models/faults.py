@@ -214,17 +214,24 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
     Args:
         headers: the answer's headers, names in any case.
-        now: the current time in seconds since the epoch, for dates.
+        now: the current time in seconds since the epoch, for dates of answers that have no date.
     """
     given = {name.lower(): value.strip() for name, value in headers.items()}
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         if _SECONDS.fullmatch(given.get(name, "")):
             return max(0.0, float(given[name]) / unit)
-    value = given.get("retry-after", "")
+    then = _http_date(given.get("retry-after", ""))
+    if then is None:
+        return None
+    # The server's own clock counts, since ours may be wrong by a year.
+    sent_at = _http_date(given.get("date", "")) or (time.time() if now is None else now)
+    return max(0.0, then - sent_at)
+
+
+def _http_date(text: str) -> float | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms, and rarely needed
 
     try:
-        then = parsedate_to_datetime(value).timestamp()
+        return parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, then - (time.time() if now is None else now))

@@ -136,10 +136,11 @@ class Tokens:
         kept = self._kept
         if "tokens" not in kept:
             return None
-        self._context.token_expiry_time = kept.get("expires_at")
+        tokens = OAuthToken.model_validate(kept["tokens"])
+        self._context.token_expiry_time = _expiry_of(tokens, kept.get("expires_at"))
         if "metadata" in kept:  # otherwise it would guess the address for renewal
             self._context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
-        return OAuthToken.model_validate(kept["tokens"])
+        return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens, with their expiry and the address for renewal."""
@@ -239,6 +240,17 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
             listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
             async with client.stream("POST", address, json=listing, headers=about):
                 pass
+
+
+def _expiry_of(tokens: OAuthToken, expires_at: float | None) -> float | None:
+    """Return when tokens expire: as noted, or long ago where a clock that was ahead has noted it.
+
+    Tokens that expire are renewed; with such a time they would be sent until a new login.
+    """
+    if not expires_at or not tokens.expires_in or not tokens.refresh_token:
+        return expires_at
+    is_possible = expires_at - time.time() <= tokens.expires_in
+    return expires_at if is_possible else 1.0
 
 
 def _state_of(address: str) -> str:

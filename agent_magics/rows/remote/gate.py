@@ -12,7 +12,14 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_magics.rows.remote.limits import Grant, Limits, Report, reset_time, stated_limit
+from agent_magics.rows.remote.limits import (
+    LONGEST_PAUSE_MINUTES,
+    Grant,
+    Limits,
+    Report,
+    reset_time,
+    stated_limit,
+)
 
 # Requests side by side: at first, and added for each round of answers.
 FIRST = 64
@@ -153,6 +160,7 @@ class Gate:
         if pause is None:
             pause = min(FIRST_PAUSE * 2.0 ** (self._pauses - 1), LONGEST_PAUSE)
             pause *= self._limits.minute / 60
+        pause = min(pause, LONGEST_PAUSE_MINUTES * self._limits.minute)
         self._headers = headers
         self._pause = max(self._pause or 0.0, pause)
         self._paused_until = max(self._paused_until, now + pause)

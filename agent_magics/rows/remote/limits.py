@@ -27,6 +27,8 @@ _LOG = logging.getLogger("agent_magics")
 MINUTE = 60.0
 # Minutes after which what was learned about a server is forgotten.
 KEPT_MINUTES = 10
+# Of a pause, whatever a server or a changed file says: then one request asks the server again.
+LONGEST_PAUSE_MINUTES = 2
 # Requests or tokens a minute beyond which a stated limit is no limit.
 MOST_STATED = 1e9
 # Requests that a server has taken, from which its rate is measured.
@@ -121,7 +123,9 @@ class Knowledge:
 
     def update(self, report: Report, now: float, minute: float = MINUTE) -> Grant:
         """Take in a report; return what its kernel may send."""
-        if not self.at <= now < self.at + KEPT_MINUTES * minute:
+        longest = LONGEST_PAUSE_MINUTES * minute
+        is_recent = self.since <= self.at <= now < self.at + KEPT_MINUTES * minute
+        if not is_recent or self.paused_until > self.at + longest:
             self.__init__(at=now, since=now)  # type: ignore[misc] # begins anew
         self._refill(now, minute)
         self.taken += report.taken
@@ -159,7 +163,8 @@ class Knowledge:
 
     def _refuse(self, pause: float, now: float, minute: float) -> None:
         is_new = now >= self.paused_until  # else it was sent before the pause began
-        self.paused_until = max(self.paused_until, now + pause)
+        longest = LONGEST_PAUSE_MINUTES * minute
+        self.paused_until = max(self.paused_until, now + min(pause, longest))
         self.requests = 0.0
         elapsed = self.paused_until - self.since
         if is_new and self.taken >= ENOUGH and elapsed >= minute / 60:

@@ -426,6 +426,10 @@ def test_retry_after_in_every_form():
     date = {"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}
     assert retry_after(date, now=784111777.0 - 30) == 30.0
     assert retry_after(date, now=784111777.0 + 30) == 0.0
+    # The server's own clock counts, where it states the time.
+    stated = {**date, "date": "Sun, 06 Nov 1994 08:49:07 GMT"}
+    assert retry_after(stated, now=0.0) == retry_after(stated, now=4e9) == 30.0
+    assert retry_after({**date, "date": "never"}, now=784111777.0 - 30) == 30.0
     assert retry_after({"retry-after": "1.5"}) == 1.5
     assert retry_after({"retry-after": "-3"}) == 0.0
     assert retry_after({"retry-after": "soon"}) is None

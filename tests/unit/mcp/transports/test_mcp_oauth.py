@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -103,7 +104,9 @@ def test_a_login_and_its_tokens(guarded):
     assert len(browser.addresses) == 1
 
 
-def test_an_old_token_is_renewed_where_it_came_from(guarded):
+@pytest.mark.parametrize("expires_at", [1.0, time.time() + 365 * 86400], ids=["old", "ahead"])
+def test_an_old_token_is_renewed_where_it_came_from(guarded, expires_at):
+    """A year ahead: a clock that was wrong has noted it."""
     server, guard = guarded
     store = Store()
     with McpWorld(config(server), secrets=store) as world:
@@ -111,7 +114,7 @@ def test_an_old_token_is_renewed_where_it_came_from(guarded):
         log_in(world, Browser())
         world.ready()
     (name,) = store
-    store[name] = json.dumps({**json.loads(store[name]), "expires_at": 1.0})
+    store[name] = json.dumps({**json.loads(store[name]), "expires_at": expires_at})
     guard.valid.clear()
     with McpWorld(config(server), secrets=store) as world:
         assert words_of(world.call("add", a=1, b=2)) == "3"

@@ -284,7 +284,13 @@ def gone_job(ledger, api):
 
 @pytest.mark.parametrize(
     ("hours", "batch_id", "is_gone"),
-    [(1, "batch_9", False), (25, "batch_9", True), (0, "", True), (0, "locked", False)],
+    [
+        (1, "batch_9", False),
+        (25, "batch_9", True),
+        (-9000, "batch_9", True),
+        (0, "", True),
+        (0, "locked", False),
+    ],
 )
 def test_what_the_provider_does_not_show_is_gone_only_where_nobody_can_have_it(
     tmp_path, hours, batch_id, is_gone

@@ -110,6 +110,26 @@ def test_nothing_is_sent_while_a_server_refuses():
         assert not [at for at in play.sent if begin < at < end - 0.001]
 
 
+@pytest.mark.parametrize(
+    ("headers", "asked"),
+    [
+        ({}, 1e9),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "99999h"}, None),
+    ],
+)
+def test_a_server_that_refuses_for_years_is_asked_again_within_minutes(headers, asked):
+    async def wait() -> float:
+        gate = Gate(1, InMemory())
+        await gate.enter()
+        gate.refuse(headers, asked)
+        began = Clock.monotonic()
+        await gate.enter(again=True)
+        await gate.close()
+        return Clock.monotonic() - began
+
+    assert 60 < run_at_once(wait()) <= 121
+
+
 def test_kernels_share_a_rate():
     play = Play(rate=500, burst=50, states=True, kernels=2).run(2000)
     both = [at for times in play.answered for at in times]

@@ -1,5 +1,6 @@
 """What is learned of a server's limits: laws of the rates, the headers, and the file."""
 
+import json
 import math
 import threading
 from unittest.mock import Mock
@@ -64,6 +65,29 @@ def test_nothing_is_granted_during_a_pause_and_all_where_no_limit_is_known():
     assert known.update(Report(want=5, refused=1, pause=3.0), 1001.0).pause == 3.0
     assert known.update(Report(want=5), 1002.0).requests == 0
     assert known.update(Report(want=5), 1004.5).pause == 0
+
+
+JUMPS = st.sampled_from([0.5, 30.0, 3e7, -30.0, -3e7])
+AMOUNTS = st.floats(0, 1e12)
+
+
+@given(st.lists(JUMPS, min_size=1, max_size=20), AMOUNTS)
+def test_no_clock_and_no_server_lets_anybody_wait_longer_than_two_minutes(jumps, pause):
+    known, now = Knowledge(), 1.7e9
+    for jump in jumps:
+        now += jump
+        known.update(Report(want=5, refused=1, pause=pause), now)
+        grant = known.update(Report(want=5), now + 1)
+        assert grant.pause <= 120
+        assert known.update(Report(want=5), now + 121).pause == 0
+
+
+@given(*[AMOUNTS] * 3)
+def test_no_file_lets_anybody_wait_longer_than_two_minutes(at, since, paused_until):
+    known = read_knowledge(
+        json.dumps({"at": at, "since": since, "paused_until": paused_until}).encode()
+    )
+    assert known.update(Report(want=5), at).pause <= 120
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 5), st.integers(0, 50)), min_size=1, max_size=40))
