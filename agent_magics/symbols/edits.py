@@ -17,6 +17,7 @@ from agent_magics.symbols.parsing import PYTHON
 from agent_magics.symbols.provider import Position, Range, Symbol, TextEdit
 from agent_magics.symbols.python_syntax import parse_python
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.tree_sitter import ends_in_comment, has_grammar, string_lines
 
 # Formatted strings are one token each before Python 3.12.
 _FORMAT_START = getattr(tokenize, "FSTRING_START", -1)
@@ -27,7 +28,6 @@ _BEHIND = re.compile(r"[ \t]*+[;,]?[ \t]*+((#|//).*|/\*((?!\*/).)*+\*/)?[ \t]*+$
 _HASHED = (*PYTHON, ".rb", ".sh", ".bash", ".r", ".jl")  # languages whose comments begin with #
 _HASH_COMMENT = re.compile(r"[ \t]*#(?!!|.*coding[:=])")  # the others are about the file
 _COMMENT = re.compile(r"[ \t]*(//|#\[)")  # #[...] are Rust's attributes
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
 def replace_symbol(source: SourceText, symbol: Symbol, text: str) -> TextEdit:
@@ -53,7 +53,8 @@ def replace_symbol(source: SourceText, symbol: Symbol, text: str) -> TextEdit:
     placed = _placed(text, source, symbol)
     if placed[-1] in ";," and behind.lstrip().startswith(placed[-1]):
         behind = behind.lstrip()[1:]
-    if not (placed.endswith(behind.strip()) or _ends_in_comment(placed, symbol)):
+    is_there = placed.endswith(behind.strip() or behind)
+    if not (is_there or _ends_in_comment(placed, symbol)):
         placed += behind
     first, last = _lines(symbol)
     whole = Range(Position(first, 0), Position(last, len(source.line(last))))
@@ -68,7 +69,16 @@ def insert_at_symbol(source: SourceText, symbol: Symbol, text: str, *, after: bo
         symbol: a symbol of it.
         text: a new definition; at any indentation.
         after: whether it goes behind the symbol.
+
+    Raises:
+        RespondToModel: the text is empty, or other code stands in the symbol's lines: what is put
+            above or below these may not be where the symbol is, such as in a class of one line.
     """
+    if not _fills_lines(source, symbol):
+        raise RespondToModel(
+            f"{symbol.name} shares its line with other code, so nothing is inserted beside it; "
+            "edit the line."
+        )
     placed = _placed(text, source, symbol)
     breaks = "\n" * (_gap(symbol, placed) + 1)
     if after:
@@ -180,11 +190,14 @@ def _comment_above(source: SourceText, first: int, suffix: str) -> int:
 
 def _ends_in_comment(text: str, symbol: Symbol) -> bool:
     """Return whether a comment stands in the last line of a definition."""
-    last = _plain(text).rstrip().rpartition("\n")[2]
-    if symbol.path.suffix.lower() not in PYTHON:
-        return re.search(r"//|/\*", _QUOTED.sub("", last)) is not None
-    comments = [each for each in _tokens(_plain(text)) if each.type == tokenize.COMMENT]
-    return bool(comments) and comments[-1].line.strip() == last.strip()
+    plain, suffix = _plain(text).rstrip(), symbol.path.suffix.lower()
+    last = plain.rpartition("\n")[2]
+    if suffix in PYTHON:
+        comments = [each for each in _tokens(plain) if each.type == tokenize.COMMENT]
+        return bool(comments) and comments[-1].line.strip() == last.strip()
+    if has_grammar(suffix):
+        return ends_in_comment(suffix, plain)
+    return re.search(r"//|\*/$", last) is not None
 
 
 def _gap(symbol: Symbol, placed: str) -> int:
@@ -213,63 +226,69 @@ def _placed(text: str, source: SourceText, symbol: Symbol) -> str:
     Raises:
         RespondToModel: the text is empty.
     """
-    lines = _plain(text).split("\n")
+    plain = _plain(text)
+    lines = plain.split("\n")
     if not text.strip():
         raise RespondToModel("text is empty; give the code, or use the action remove.")
     wanted, given = _indent_of(source.line(symbol.range.start.line)), _indent_of(lines[0])
     if wanted == given:
-        return "\n".join(lines)
-    is_python = symbol.path.suffix.lower() in PYTHON
-    if not given and _is_placed_but_for_first(lines, wanted, is_python):
-        return "\n".join([wanted + lines[0], *lines[1:]])
-    inside = _string_lines(lines, given) if is_python else set[int]()
+        return plain
+    suffix, inside, kept = symbol.path.suffix.lower(), set[int](), set[int]()
+    if suffix in PYTHON:  # a method with a decorator is Python only where it belongs
+        inside, kept = _in_strings(plain if given or _parses(plain) else wanted + plain)
+    elif has_grammar(suffix):
+        inside = kept = string_lines(suffix, plain)
+    rest = [line for n, line in enumerate(lines) if n and n not in inside and line.strip()]
+    if not given and _is_cut_out(plain, rest, wanted, is_python=suffix in PYTHON):
+        return wanted + plain
     return "\n".join(
-        line if number in inside or not line.strip() else wanted + line.removeprefix(given)
+        line if number in kept or not line.strip() else wanted + line.removeprefix(given)
         for number, line in enumerate(lines)
     )
 
 
-def _is_placed_but_for_first(lines: Sequence[str], wanted: str, is_python: bool) -> bool:
+def _is_cut_out(text: str, rest: Sequence[str], wanted: str, *, is_python: bool) -> bool:
     """Return whether only the first line lacks the indentation of its place.
 
-    A text cut out of a file from the symbol's first letter is so.
+    A text cut out of a file from the symbol's first letter is so; `rest` are its other lines.
     """
-    inside = _string_lines(lines, "") if is_python else set[int]()
-    rest = [line for n, line in enumerate(lines) if n and n not in inside and line.strip()]
-    if not rest:
+    if not rest or not all(line.startswith(wanted) for line in rest):
         return False
-    least = min(len(_indent_of(line)) for line in rest)
-    if least != len(wanted):
-        return least > len(wanted)
-    if not is_python:  # a closing bracket stands below the first letter
-        return bool(_indent_of(rest[-1]))
-    return not _parses("\n".join(lines))
+    if not is_python:
+        return True
+    level = [line.strip() for line in rest if _indent_of(line) == wanted]
+    # A closing bracket stands below the first letter; any other line is inside the definition.
+    return all(line[0] in ")]}" for line in level) or not _parses(text)
 
 
-def _string_lines(lines: Sequence[str], given: str) -> set[int]:
-    """Return the lines, from 0, that begin inside a string other than a docstring."""
+def _in_strings(text: str) -> tuple[set[int], set[int]]:
+    """Return the lines of Python, from 0, that begin inside a string, and those but docstrings'."""
+    above = "if 1:\n" if text[:1].isspace() else ""
+    whole = above + text
     try:
-        shifted = "\n".join(line.removeprefix(given) for line in lines)
-        tree = parse_python(shifted, "text")
+        tree = parse_python(whole, "text")
     except RespondToModel:
-        return set()
+        return set(), set()
     docstrings = {
         (node.body[0].lineno, node.body[0].end_lineno)
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
     }
-    found: set[int] = set()
+    found, documentation = set[int](), set[int]()
     open_at: list[int] = []  # the lines where formatted strings begin that have not ended
-    for each in _tokens(shifted):
+    for each in _tokens(whole):
         first, last = each.start[0], each.end[0]
         if each.type == _FORMAT_START:
             open_at.append(first)
         elif each.type == _FORMAT_END:
             found.update(range(open_at.pop(), last))
-        elif each.type == tokenize.STRING and (first, last) not in docstrings:
+        elif each.type == tokenize.STRING:
             found.update(range(first, last))
-    return found
+            if (first, last) in docstrings:
+                documentation.update(range(first, last))
+    inside = {number - bool(above) for number in found}
+    return inside, inside - {number - bool(above) for number in documentation}
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:

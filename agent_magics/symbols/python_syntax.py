@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -183,6 +184,6 @@ def _assigned(statement: ast.stmt) -> Iterator[ast.Name]:
     else:
         alias = getattr(statement, "name", None)  # `type X = ...`, of Python 3.12
         targets = [alias] if isinstance(alias, ast.Name) else []
-    for target in targets:
-        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-        yield from (part for part in parts if isinstance(part, ast.Name))
+    for node in chain.from_iterable(map(ast.walk, targets)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node

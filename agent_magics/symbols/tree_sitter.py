@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agent_magics.symbols.provider import Symbol
+from agent_magics.symbols.provider import Range, Symbol
 from agent_magics.symbols.text import SourceText, one_line
 
 # Ending -> (module of the grammar's package, its function); the packages are of one kind.
@@ -61,11 +61,18 @@ _KINDS = {
 _VARIABLES = {
     "variable_declarator": "variable",
     "var_spec": "variable",
+    "assignment": "variable",
+    "type_alias_statement": "variable",
     "public_field_definition": "field",
     "field_definition": "field",
     "property_signature": "field",
 }
-_FUNCTIONS = ("statement_block", "block", "arrow_function", "function_expression")
+_NAME_FIELDS = ("name", "property", "left", "type")
+_PATTERNS = ("object_pattern", "array_pattern", "pattern_list", "tuple_pattern")
+_BOUND = ("identifier", "shorthand_property_identifier_pattern")
+_FUNCTION_VALUES = ("arrow_function", "function_expression", "generator_function")
+_FUNCTIONS = ("statement_block", "block", *_FUNCTION_VALUES)
+_STRINGS = ("template_string", "string", "string_literal", "raw_string_literal")
 # What stands around a definition and belongs to it.
 _AROUND = (
     "export_statement",
@@ -101,49 +108,130 @@ def tree_symbols(path: Path, source: SourceText) -> tuple[Symbol, ...]:
     The file's ending must be one of which `has_grammar` is true.
     """
     root = _parser(path.suffix.lower()).parse(source.text.encode("utf-8", "replace")).root_node
-    return tuple(_symbols_in(root, path, _Places(source), "", 0, in_function=False))
+    return tuple(_Reader(path, source).read(root, "", 0, in_function=False))
 
 
-class _Places:
-    """Converts offsets in the bytes of a text to offsets of characters."""
+def string_lines(suffix: str, text: str) -> set[int]:
+    """Return the lines, from 0, of a definition that begin inside a string."""
+    found, waiting = set[int](), [_parsed_part(suffix, text)]
+    while waiting:
+        node = waiting.pop()
+        if node.type in _STRINGS:
+            found.update(range(node.start_point[0] + 1, node.end_point[0] + 1))
+        else:
+            waiting += node.children
+    return found
 
-    def __init__(self, source: SourceText) -> None:
-        self.source = source
+
+def ends_in_comment(suffix: str, text: str) -> bool:
+    """Return whether a definition has a comment at its end."""
+    node = _parsed_part(suffix, text)
+    while node.children:
+        node = node.children[-1]
+    return "comment" in node.type
+
+
+def _parsed_part(suffix: str, text: str) -> Any:
+    """Return the tree of a definition that may be part of a class; `has_grammar` must be true."""
+    parts = (text, f"class A {{{text}")  # which has an error, too: its end is missing
+    trees = [_parser(suffix).parse(each.encode("utf-8", "replace")).root_node for each in parts]
+    return trees[trees[0].has_error]
+
+
+class _Reader:
+    """Makes symbols of the nodes of one text; nodes count bytes, and symbols characters."""
+
+    def __init__(self, path: Path, source: SourceText) -> None:
+        self._path, self._source = path, source
         self._bytes = b"" if source.text.isascii() else source.text.encode("utf-8", "replace")
+        self._assigned = set[str]()  # names that need no declaration; the first time counts
 
-    def __call__(self, offset: int) -> int:
+    def read(self, node: Any, container: str, depth: int, *, in_function: bool) -> Iterator[Symbol]:
+        """Yield the symbols inside a node."""
+        if depth > _DEEPEST:
+            return
+        for child in node.named_children:
+            kind = _kind_of(child, node, in_function=in_function)
+            named = _name_of(child) if kind else None
+            is_pattern = named is not None and named.type in _PATTERNS
+            names = [*_bound(named)] if is_pattern else [named] if named else []
+            is_function = kind in ("function", "method") or child.type in _FUNCTIONS
+            is_open = kind == "class" or node.type in ("internal_module", "module")
+            inside = not is_open and (in_function or is_function)
+            if is_pattern or not names:
+                yield from self.read(child, container, depth + 1, in_function=inside)
+            for name in names:
+                text = name.text.decode("utf-8", "replace")
+                within = f"{container}/{text}" if container else text
+                if child.type == "assignment" and within in self._assigned:
+                    continue
+                self._assigned.add(within)
+                children = (
+                    [] if is_pattern else self.read(child, within, depth + 1, in_function=inside)
+                )
+                first, last = (name, name) if is_pattern else _ends(child)
+                yield Symbol(
+                    text,
+                    kind,
+                    self._path,
+                    self._range(first, last),
+                    self._range(name, name),
+                    tuple(children),
+                    "" if is_pattern else _detail(child, name),
+                    container,
+                )
+
+    def _range(self, first: Any, last: Any) -> Range:
+        return self._source.range(self._at(first.start_byte), self._at(last.end_byte))
+
+    def _at(self, offset: int) -> int:
         return len(self._bytes[:offset].decode("utf-8", "ignore")) if self._bytes else offset
 
 
-def _symbols_in(
-    node: Any, path: Path, at: _Places, container: str, depth: int, *, in_function: bool
-) -> Iterator[Symbol]:
-    if depth > _DEEPEST:
-        return
-    for child in node.named_children:
-        kind = _KINDS.get(child.type) or ("" if in_function else _VARIABLES.get(child.type, ""))
-        name = kind and (child.child_by_field_name("name") or child.child_by_field_name("type"))
-        is_function = kind in ("function", "method") or child.type in _FUNCTIONS
-        inside = kind != "class" and (in_function or is_function)
-        if not name:
-            yield from _symbols_in(child, path, at, container, depth + 1, in_function=inside)
-            continue
-        text = name.text.decode("utf-8", "replace")
-        within = f"{container}/{text}" if container else text
-        children = _symbols_in(child, path, at, within, depth + 1, in_function=inside)
-        whole = child
-        while whole.parent is not None and _belongs(whole, whole.parent):
-            whole = whole.parent
-        yield Symbol(
-            text,
-            "method" if kind == "function" and node.parent and _is_class(node.parent) else kind,
-            path,
-            at.source.range(at(whole.start_byte), at(whole.end_byte)),
-            at.source.range(at(name.start_byte), at(name.end_byte)),
-            tuple(children),
-            _detail(child, name),
-            container,
-        )
+def _kind_of(node: Any, parent: Any, *, in_function: bool) -> str:
+    """Return the kind of the symbol that a node is; "" for none."""
+    kind = _KINDS.get(node.type) or ("" if in_function else _VARIABLES.get(node.type, ""))
+    if kind in ("variable", "field") and _value_of(node).type in _FUNCTION_VALUES:
+        return "method" if kind == "field" else "function"
+    return "method" if kind == "function" and parent.parent and _is_class(parent.parent) else kind
+
+
+def _name_of(node: Any) -> Any:
+    """Return the node of the name, or pattern of names, that a definition gives; None for none."""
+    fields = (node.child_by_field_name(each) for each in _NAME_FIELDS)
+    name: Any = next((each for each in fields if each), None)
+    if name is not None and name.type == "type":  # of an alias: X, or X[T]
+        return next(_bound(name), None)
+    is_name = node.type != "assignment" or name.type in (*_BOUND, *_PATTERNS)
+    return name if is_name else None  # `a.b = 1` and `a[0] = 1` name nothing
+
+
+def _bound(pattern: Any) -> Iterator[Any]:
+    """Yield the names in a pattern; not those in its keys and defaults."""
+    for child in pattern.named_children:
+        if child.type in _BOUND:
+            yield child
+        else:
+            inner = child.child_by_field_name("value") or child.child_by_field_name("left")
+            if inner is not None and inner.type in _BOUND:
+                yield inner
+            else:
+                yield from _bound(inner or child)
+
+
+def _value_of(node: Any) -> Any:
+    """Return what a variable is; the node itself where it is nothing."""
+    return node.child_by_field_name("value") or node
+
+
+def _ends(node: Any) -> tuple[Any, Any]:
+    """Return the first and last node of a definition, with what around it belongs to it."""
+    while node.parent is not None and _belongs(node, node.parent):
+        node = node.parent
+    first = node
+    while first.prev_sibling is not None and first.prev_sibling.type == "decorator":
+        first = first.prev_sibling
+    return first, node
 
 
 def _belongs(node: Any, parent: Any) -> bool:
@@ -158,9 +246,14 @@ def _is_class(node: Any) -> bool:
 
 def _detail(node: Any, name: Any) -> str:
     """Return the text between a definition's name and its body, on one line."""
-    body = node.child_by_field_name("body")
-    if body is None or body.start_byte <= name.end_byte:
+    value = _value_of(node)
+    first = name.end_byte
+    if value != node:  # a function as the value of a variable
+        given = value.child_by_field_name("parameters")
+        first = node.end_byte if given is None else given.start_byte
+    body = value.child_by_field_name("body")
+    if body is None or body.start_byte <= first:
         return ""
-    text = node.text[name.end_byte - node.start_byte : body.start_byte - node.start_byte]
+    text = node.text[first - node.start_byte : body.start_byte - node.start_byte]
     joined = one_line(text.decode("utf-8", "replace"), _LONGEST_DETAIL)
     return joined.removesuffix("=>").rstrip(" :=")

@@ -5,6 +5,7 @@ undone like any patch; a rename in several files is one patch, all or none.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -25,9 +26,10 @@ from agent_magics.symbols.edits import (
     replace_symbol,
 )
 from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.provider import Position, SymbolProvider, TextEdit
-from agent_magics.symbols.python_syntax import NotPython, parse_python
+from agent_magics.symbols.provider import Position, Symbol, SymbolProvider, TextEdit
+from agent_magics.symbols.python_syntax import NotPython, python_symbols
 from agent_magics.symbols.servers.languages import language_of
+from agent_magics.symbols.text import SourceText
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
@@ -96,7 +98,7 @@ async def edit_symbol(
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
-        _check_python(named.file, edit)
+        _check_python(named, edit)
         what = f"{_DONE[action]} {named}."
     patch = await run_on_thread(patch_of, changes)
     if not patch:
@@ -119,20 +121,36 @@ def _edit(named: NamedSymbol, action: Action, text: str) -> TextEdit:
     return insert_at_symbol(source, symbol, text, after=action == "insert_after")
 
 
-def _check_python(file: SourceFile, edit: TextEdit) -> None:
-    """Refuse an edit after which a Python file that did parse would not."""
+def _check_python(named: NamedSymbol, edit: TextEdit) -> None:
+    """Refuse an edit after which a Python file that parsed does not, or lacks other symbols."""
+    file = named.file
     if file.path.suffix.lower() not in PYTHON:
         return
     try:
-        parse_python(file.text, file.shown)
+        before = python_symbols(file.path, file.source, file.shown)
     except RespondToModel:
         return
+    changed = SourceText(apply_edits(file.source, [edit]))
     try:
-        parse_python(apply_edits(file.source, [edit]), file.shown)
+        after = python_symbols(file.path, changed, file.shown)
     except NotPython as error:
         raise RespondToModel(
             f"Nothing was changed: {file.shown} would be no Python any more ({error.why})."
         ) from None
+    own = _names_in([named.symbol])
+    if lost := _names_in(before) - own - _names_in(after):
+        raise RespondToModel(
+            f"Nothing was changed: {', '.join(lost)} would be gone, too, which stands in the same "
+            f"statement as {named}; edit its lines."
+        )
+
+
+def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:
+    """Return how often each name path stands in a tree, which may be part of another."""
+    names = Counter(f"{each.container}/{each.name}".lstrip("/") for each in symbols)
+    for each in symbols:
+        names += _names_in(each.children)
+    return names
 
 
 # -- rename ---------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ JS, TS = Path("/x/a.js"), Path("/x/a.ts")
 
 TEXTS = st.sampled_from(['"é"', "1", '"""a\n  b\nc"""', "[\n    1,\n]", "f'''{1}\n x'''"])
 NAMES = st.sampled_from(["a", "größe", "名前", "B"])
-KINDS = st.sampled_from(["value", "def", "class", "decorated", "pair", "if", "comment"])
 COMMENTS = st.sampled_from(["", "  # note", " "])
 
 
@@ -33,7 +32,7 @@ def blocks(draw, depth=0):
     lines = []
     for _ in range(draw(st.integers(1, 4))):
         kind = draw(
-            st.sampled_from(["value", "def", "class", "decorated", "pair", "if", "comment"])
+            st.sampled_from(["value", "def", "class", "decorated", "wide", "pair", "if", "comment"])
         )
         name, value, note = draw(NAMES), draw(TEXTS), draw(COMMENTS)
         if kind == "value" or depth > 2:
@@ -48,6 +47,9 @@ def blocks(draw, depth=0):
             head = {"class": f"class {name}:", "if": "if True:"}.get(kind, f"def {name}(x=1):")
             if kind == "decorated":
                 lines += ["@one", "@two(", "    3)"]
+            if kind == "wide":
+                lines += [f"def {name}(", "    x=1,"]
+                head = "):"
             lines.append(head + note)
             if kind != "if" and draw(st.booleans()):
                 lines += ['__step__"""Doc.', "", '  more."""']
@@ -97,13 +99,12 @@ def same(text, other):
 def test_a_symbol_replaced_by_its_own_text_changes_nothing(text):
     source = SourceText(text)
     for symbol in flat(parse_symbols(PATH, text, "a.py")):
-        if ";" in source.line(symbol.range.start.line):
-            own = source.part(symbol.range)
-            assert same(apply_edits(source, [replace_symbol(source, symbol, own)]), text)
-            continue
-        edit = replace_symbol(source, symbol, whole_lines(source, symbol))
-        # The line breaks of a file are those of its own, which the patch engine keeps.
-        assert same(apply_edits(source, [edit]), text)
+        own = [source.part(symbol.range)]
+        if ";" not in source.line(symbol.range.start.line):
+            own.append(whole_lines(source, symbol))
+        for each in own:
+            # The line breaks of a file are those of its own, which the patch engine keeps.
+            assert same(apply_edits(source, [replace_symbol(source, symbol, each)]), text)
 
 
 @given(modules(), st.sampled_from(["", "  ", "    ", "\t"]))
@@ -204,6 +205,21 @@ def test_what_shares_its_line_is_not_removed():
         edited("a = 1; b = 2\n", "a", remove_symbol)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [(PATH, "class C: a = 1\n"), (PATH, "if b: a = 1\n"), (TS, "class C { a = 1 }\n")],
+)
+@pytest.mark.parametrize("after", [False, True])
+def test_nothing_is_inserted_beside_what_shares_its_line(path, text, after):
+    with pytest.raises(RespondToModel, match="shares its line"):
+        edited(text, "a", lambda s, a: insert_at_symbol(s, a, "x = 2", after=after), path)
+
+
+def test_decorators_in_front_of_a_method_belong_to_it():
+    text = "class C {\n  b = 1;\n  @one\n  @two()\n  a() {}\n}\n"
+    assert edited(text, "a", remove_symbol, TS) == "class C {\n  b = 1;\n}\n"
+
+
 def test_an_empty_text_is_refused():
     with pytest.raises(RespondToModel, match="text is empty"):
         edited(MODULE, "f", lambda s, f: replace_symbol(s, f, " \n"))
@@ -212,6 +228,45 @@ def test_an_empty_text_is_refused():
 def test_a_method_written_from_its_first_letter():
     new = edited(MODULE, "g", lambda s, g: replace_symbol(s, g, "def g(self):\n        return 9"))
     assert "    def g(self):\n        return 9\n\n    def h" in new
+
+
+FROM_THE_FIRST_LETTER = {
+    "signature over lines": (PATH, "def a(\n        self,\n    ) -> int:\n        return 1"),
+    "closing bracket": (PATH, "a = [\n        1,\n    ]"),
+    "decorated, with a string": (PATH, "@b\n    def a(self):\n        return '''\nx\n'''"),
+    "template": (TS, "a() {\n        return `\nx\n`;\n    }"),
+}
+OF_ITS_OWN = {
+    "Python": (PATH, "def a(\n    self,\n):\n    return [\n        1,\n    ]", ()),
+    "Python with a string": (PATH, "@b\ndef a(self):\n    return '''\nx\n'''", (3, 4)),
+    "template": (TS, "a() {\n    return `\nx${`\n`}\n`;\n}", (2, 3, 4)),
+}
+IN_A_CLASS = {PATH: "class C:\n    {}\n", TS: "class C {{\n    {}\n}}\n"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), FROM_THE_FIRST_LETTER.values(), ids=FROM_THE_FIRST_LETTER
+)
+def test_a_text_cut_out_from_the_first_letter_stays_as_it_is(path, text):
+    before = IN_A_CLASS[path].format("a = 1")
+    new = edited(before, "a", lambda s, a: replace_symbol(s, a, text), path)
+    assert new == IN_A_CLASS[path].format(text)
+    assert edited(new, "a", lambda s, a: replace_symbol(s, a, text), path) == new
+
+
+@pytest.mark.parametrize(("path", "text", "inside"), OF_ITS_OWN.values(), ids=OF_ITS_OWN)
+def test_a_text_on_its_own_is_shifted_but_for_strings(path, text, inside):
+    before = IN_A_CLASS[path].format("a = 1")
+    new = edited(before, "a", lambda s, a: replace_symbol(s, a, text), path)
+    rows = enumerate(text.split("\n"))
+    shifted = "\n".join(row if n in inside else f"    {row}" for n, row in rows)
+    assert new == IN_A_CLASS[path].format(shifted.removeprefix("    "))
+
+
+def test_spaces_go_into_a_file_of_tabs():
+    text = "class C:\n\tdef a(self):\n\t\treturn 1\n"
+    new = edited(text, "a", lambda s, a: replace_symbol(s, a, "def a(self):\n    return 2"))
+    assert ast.unparse(ast.parse(new)) == "class C:\n\n    def a(self):\n        return 2"
 
 
 def test_a_string_over_lines_keeps_its_value():

@@ -56,6 +56,26 @@ def test_typescript(breaks):
     assert found["walk"].detail == "(a: string): Iterable<string>"
 
 
+NAMES = {
+    ("const a = (b, c) => 1, d = async function e() {};", "js"): "function a(b, c), function d()",
+    ("class K { #a = 1; static b; c = x => x }", "js"):
+        "class K, field #a, field b, method c",
+    ("const {a, b: c, d = 1, ...e} = f, [g, [h]] = i;", "js"): "variable a, variable c, "
+        "variable d, variable e, variable g, variable h",
+    ("namespace N { const a = 1; if (b) { const c = 1 } }", "ts"): "module N, variable a",
+    ("a.b = c = 1\nd: int = 2\nd = 3\ndef e(:\n", "py"): "variable c, variable d, function e(",
+    ("def a[T](): ...\nb, (c, *d) = e\n(", "py"): "function a[T](), variable b, variable c, "
+        "variable d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "wanted"), NAMES.items())
+def test_names_of_each_form(given, wanted):
+    text, ending = given
+    found = flat(parse_symbols(Path(f"/x/a.{ending}"), text, "a"))
+    assert ", ".join(f"{each.kind} {each.name}{each.detail}" for each in found) == wanted
+
+
 def test_python_with_a_mistake_is_read_all_the_same():
     text = "@one\ndef a(x):\n    return 1\n\ndef (:\n\nclass B:\n    def c(self): pass\n"
     names = [each.name for each in flat(parse_symbols(Path("/x/a.py"), text, "a.py"))]

@@ -62,6 +62,17 @@ def test_what_does_not_fit_changes_nothing(work, arguments, message):
     assert (work / "a.py").read_bytes() == CODE.encode()
 
 
+@pytest.mark.parametrize(
+    ("action", "text"), [("remove", ""), ("replace", "a = 1"), ("replace", "a = 1 \\")]
+)
+@pytest.mark.parametrize("code", ["a, b = 1, 2\n", "b = a = 1\n", "[a, (*c, b)] = d\n"])
+def test_a_name_that_stands_in_the_same_statement_is_not_lost(work, code, action, text):
+    (work / "b.py").write_text(code)
+    with pytest.raises(RespondToModel, match="Nothing was changed"):
+        edit("a", action, text, path="b.py")
+    assert (work / "b.py").read_text() == code
+
+
 def test_carriage_returns_alone_are_refused(work):
     (work / "old.py").write_bytes(b"x = 1\ry = 2\r")
     with pytest.raises(RespondToModel, match="carriage returns alone"):
