@@ -3,9 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_magics.approval.read_rules import ReadRules
@@ -25,7 +23,6 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.thread import shared_engine
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.environment import command_environment
-from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
 from agent_magics.mcp.client import McpConnectionManager
@@ -184,7 +181,7 @@ class ComposedAgent:
         settings = resolved.settings
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
         instructions = self._briefing.instructions(settings, run, self.session.conversation)
-        config = replace(run_config(settings), instructions=instructions)
+        config = run_config(settings, instructions=instructions)
         check_price(settings, server_address(settings.base_url))
         setup = TurnConfig(
             config=config,
@@ -227,7 +224,7 @@ class ComposedAgent:
     ) -> ProjectServers:
         """Return the language servers of the workspace; none is started yet."""
         place = Workplace(
-            tuple(Path(real_path(root)) for root in settings.roots),
+            settings.roots,
             settings.sandbox is not SandboxPolicy.DANGER_FULL_ACCESS,
             lambda: find_unreadable(read_rules()).places,
         )

@@ -57,7 +57,12 @@ class TrustedDigest:
 
     def __init__(self, folder: Path, kept_in: Path) -> None:
         self._folder = folder
-        self._file = kept_in / (hashlib.sha256(os.fsencode(folder)).hexdigest() + ".json")
+        self._kept_in = kept_in
+
+    @property
+    def _file(self) -> Path:
+        name = hashlib.sha256(os.fsencode(self._folder)).hexdigest()
+        return self._kept_in / f"{name}.json"
 
     def read(self) -> str:
         """Return the trusted digest, or "" where there is none."""
@@ -73,7 +78,7 @@ class TrustedDigest:
         Raises:
             OSError: it could not be written.
         """
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._kept_in.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_text(self._file, json.dumps({"folder": str(self._folder), "digest": digest}))
 
 

@@ -1,6 +1,5 @@
 """Holds the state of a conversation between turns: items, plan, cost, grants, commands."""
 
-import os
 import re
 import uuid
 from collections import Counter, deque
@@ -160,8 +159,10 @@ class Conversation:
         return self.history.restore()
 
     def rules_in(self, folder: Path) -> RuleBook:
-        """Return the approval rules of a workspace; their files are read again when they change."""
-        if self._rules is None or self._rules.folder != Path(os.path.realpath(folder)):
+        """Return the approval rules of a workspace, an absolute path without links; their files are
+        read again when they change.
+        """
+        if self._rules is None or self._rules.folder != folder:
             self._rules = RuleBook(folder)
         self._rules.refresh()
         return self._rules

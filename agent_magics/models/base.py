@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 from agent_magics.models.wire_capture import WireCapture
 from agent_magics.protocol.errors import FatalError
@@ -183,7 +183,11 @@ class ContextOverflow(FatalError):
 
 
 class Model(Protocol):
-    """The interface of every model client."""
+    """The interface of every model client.
+
+    A client of recorded answers also has ``recorded_output(call_id)``: the output that a call of
+    its last answer had then, or None.
+    """
 
     @property
     def source(self) -> str:
@@ -198,11 +202,3 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Close connections; the client may be used again afterwards."""
-
-
-@runtime_checkable
-class RemembersOutputs(Protocol):
-    """A model client whose answers were recorded, together with the outputs of their calls."""
-
-    def recorded_output(self, call_id: str) -> str | None:
-        """Return the recorded output of a call of the last answer; None where there is none."""

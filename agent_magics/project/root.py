@@ -18,16 +18,15 @@ def find_root(workspace: Path, marks: Sequence[str] = _MARKS) -> Path:
         workspace: the workspace.
         marks: what a root has, the strongest first.
     """
-    workspace = Path(os.path.realpath(workspace))
-    for name in marks:
-        for folder in (workspace, *workspace.parents):
-            if os.path.lexists(folder / name):
-                return folder
-    return workspace
+    return folders_down(workspace, marks)[0]
 
 
 def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
     """Return the folders from the project's root down to the workspace; see `find_root`."""
     workspace = Path(os.path.realpath(workspace))
     upwards = [workspace, *workspace.parents]
-    return upwards[upwards.index(find_root(workspace, marks)) :: -1]
+    for name in marks:
+        for place, folder in enumerate(upwards):
+            if os.path.lexists(folder / name):
+                return upwards[place::-1]
+    return [workspace]

@@ -325,6 +325,7 @@ class Settings(RunConfig):
     ] = 90
 
 
-def run_config(settings: Settings) -> RunConfig:
-    """Return the subset of `settings` that tools may read."""
-    return RunConfig(**{each.name: getattr(settings, each.name) for each in fields(RunConfig)})
+def run_config(settings: Settings, **changes: Any) -> RunConfig:
+    """Return the subset of `settings` that tools may read, with `changes`."""
+    values = {each.name: getattr(settings, each.name) for each in fields(RunConfig)}
+    return RunConfig(**{**values, **changes})

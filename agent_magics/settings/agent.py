@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.settings.sources import Resolved, Source, resolve
+from agent_magics.settings.sources import (
+    PROJECT,
+    Resolved,
+    Source,
+    State,
+    resolve,
+    state_of_sources,
+)
 from agent_magics.settings.validation import validated
 
 
@@ -26,9 +33,10 @@ class AgentSettings:
         self._cwd = resolve([Source("program", values)]).settings.cwd
         # Absolute: whatever folder the process is in later.
         self._constructed = self.given = Source("program", {**values, "cwd": self._cwd})
+        self._last: tuple[Source, State, Resolved] | None = None
 
     def resolve(self, cell: Mapping[str, Any] | None = None) -> Resolved:
-        """Return the effective settings, with the source of each.
+        """Return the effective settings, with the source of each; the last ones, if none changed.
 
         Args:
             cell: settings of one run, which override all others.
@@ -36,7 +44,18 @@ class AgentSettings:
         Raises:
             FatalError: one of them is invalid.
         """
-        return resolve([self.given, Source("cell", cell)] if cell else [self.given])
+        if cell:
+            return resolve([self.given, Source("cell", cell)])
+        last = self._last
+        roots = (self._cwd,) if last is None else last[2].settings.roots
+        state = state_of_sources(roots)
+        if last is not None and last[0] is self.given and last[1] == state:
+            return last[2]
+        resolved = resolve([self.given])
+        # What a project's files say also depends on whether the person trusts them.
+        is_kept = PROJECT not in resolved.origins.values() and not resolved.warnings
+        self._last = (self.given, state, resolved) if is_kept else None
+        return resolved
 
     def changed(self, changes: Mapping[str, Any]) -> Source:
         """Return the given settings with these changes."""

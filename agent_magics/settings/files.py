@@ -6,7 +6,6 @@ give a key.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,17 +62,22 @@ def read_user_settings() -> FileSettings | None:
     return FileSettings(file, _checked(found), found.lines)
 
 
+def project_files(folder: Path) -> tuple[Path, Path]:
+    """Return the files of a project that may hold settings; the second overrides the first."""
+    return folder / PYPROJECT, folder / FOLDER / CONFIG
+
+
 class ProjectSettings(Trustable[tuple["FileSettings", ...]]):
     """The settings in a project's files.
 
     Args:
-        folder: the workspace.
+        folder: the workspace, an absolute path without links.
     """
 
     what, command = "The settings", "%agent settings trust"
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(Path(os.path.realpath(folder)), trust_folder("settings"))
+        super().__init__(folder, trust_folder("settings"))
 
     def read(self) -> tuple[FileSettings, ...]:
         """Return the settings of each file that has some; a later one overrides an earlier one.
@@ -81,10 +85,8 @@ class ProjectSettings(Trustable[tuple["FileSettings", ...]]):
         Raises:
             FatalError: a file is invalid; the sentence names file and line.
         """
-        places = ((PYPROJECT, TABLE), (f"{FOLDER}/{CONFIG}", ()))
         found = []
-        for name, table in places:
-            file = self.folder / name
+        for file, table in zip(project_files(self.folder), (TABLE, ()), strict=True):
             data = read_settings(file, _WHAT, links=False)
             if data is not None and (settings := _read(file, data, table)).values:
                 found.append(settings)

@@ -9,17 +9,26 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from agent_magics.config_files.places import user_config_file
+from agent_magics.config_files.toml_places import identity_of
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.editor import read_editor_settings
-from agent_magics.settings.files import ProjectSettings, read_user_settings, tightening
+from agent_magics.settings.files import (
+    ProjectSettings,
+    project_files,
+    read_user_settings,
+    tightening,
+)
 from agent_magics.settings.table import SETTINGS
 from agent_magics.settings.validation import check_roots, validated
 
 # A key is looked up by the provider that it belongs to, and never stands in the settings.
 _VARIABLES = {n: each.variable for n, each in SETTINGS.items() if each.variable and n != "api_key"}
+# What the sources outside of the program were when settings were resolved; only to be compared.
+State: TypeAlias = tuple[object, ...]
 DEFAULT, ENVIRONMENT, USER, PROJECT = "default", "environment", "your config.toml", "project"
 EDITOR = "JupyterLab"
 
@@ -72,6 +81,21 @@ def resolve(given: Sequence[Source]) -> Resolved:
     settings = Settings(**{**_values_of(sources), **workspace})
     check_roots(settings)
     return Resolved(settings, {n: origins.get(n, DEFAULT) for n in SETTINGS}, warnings)
+
+
+def state_of_sources(roots: Sequence[Path]) -> State:
+    """Return a value that changes with every source that the program does not give.
+
+    Args:
+        roots: the workspace, then the other folders that may be written; each is one of them.
+    """
+    files = (user_config_file(), *project_files(roots[0]))
+    return (
+        _from_environment(),
+        read_editor_settings(),
+        [identity_of(file) for file in files],
+        [identity_of(root)[:2] for root in roots],  # not its times, which any file in it changes
+    )
 
 
 def _values_of(sources: Sequence[Source]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class ToolOrchestrator:
         judged in this same step of the loop.
         """
         if call.is_settled:
-            may_have_changed = self._consent.has_rules()
+            may_have_changed = call.has_waited and self._consent.has_rules()
         elif call.is_command:
             may_have_changed = call.has_waited
         else:

@@ -95,7 +95,8 @@ class Rollout:
             return
         with self._lock:
             try:
-                self._append(b"".join(map(_line, [*self._owed, *self._gap(), *kept])))
+                data = b"".join(map(_line, [*self._owed, *self._gap(), *kept]))
+                _write_all(self._opened(), data)
             except Exception as error:
                 self._miss(kept, error)
                 raise
@@ -116,15 +117,6 @@ class Rollout:
         self._missed = self._missed or next(iter(events), None)
         self._missed_count += len(events)
         self._reason = getattr(error, "strerror", None) or str(error)
-
-    def _append(self, data: bytes) -> None:
-        fd = self._opened()
-        size = os.fstat(fd).st_size
-        try:
-            _write_all(fd, data)
-        except OSError:
-            os.ftruncate(fd, size)  # a partial line, where the disk was full
-            raise
 
     def sync(self) -> None:
         """Flush the file to the disk (fsync), which takes 2 ms; not on the loop.
@@ -220,9 +212,15 @@ def _cut_to_lines(fd: int) -> None:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    """Append all of the data to a file, or none of it."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except OSError:
+        # A part of it is there, where the disk has become full.
+        os.ftruncate(fd, os.fstat(fd).st_size - (len(data) - len(rest)))
+        raise
 
 
 def _line(happened: Event | Entry) -> bytes:

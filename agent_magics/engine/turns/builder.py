@@ -22,7 +22,7 @@ from agent_magics.engine.repetition.approval import RepetitionApproval
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.engine.turns.loop import Turn
-from agent_magics.models.base import Model, RemembersOutputs
+from agent_magics.models.base import Model
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import CellChanged, Event, PlanUpdated, VariablesKnown
 from agent_magics.protocol.tools import ToolOutput
@@ -72,8 +72,7 @@ def build_turn(
     turn = Turn(context, model_caller, runtime, conversation, channels.additions, setup)
     context.call = partial(_call_nested, channels.engine, turn)
     context.sample = model_caller.answer
-    if isinstance(model, RemembersOutputs):
-        context.recorded = model.recorded_output
+    context.recorded = getattr(model, "recorded_output", context.recorded)
     if setup.agents is not None:
         context.agents = setup.agents.of_turn(setup, context, model_caller)
     return turn

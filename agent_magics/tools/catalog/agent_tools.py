@@ -23,6 +23,7 @@ from agent_magics.tools.catalog.search import tool_search
 from agent_magics.tools.catalog.sources import (
     ToolList,
     names_only_built_in,
+    names_sets,
     resolve_tools,
     split_tools,
 )
@@ -224,7 +225,8 @@ class ToolCatalog:
         found = more and (wanted is not None or self.wanted is None)
         chosen = self.wanted if wanted is None else wanted
         # They cost about 1,000 tokens a request, and say nothing where there is no code.
-        absent = () if holds_source(self.discovery.workspace) else STRUCTURE
+        is_bare = names_sets(chosen) and not holds_source(self.discovery.workspace)
+        absent = STRUCTURE if is_bare else ()
         named, names = self._read(chosen, namespace or {}, forms, absent)
         tools = join_tools(
             named,

@@ -30,6 +30,13 @@ def names_only_built_in(wanted: ToolList) -> bool:
     return all(each in builtin.TOOL_SETS or each in builtin.__all__ for each in names)
 
 
+def names_sets(wanted: ToolList) -> bool:
+    """Return whether a list names a set of tools; None names the default one."""
+    return wanted is None or any(
+        isinstance(each, str) and each in builtin.TOOL_SETS for each in entries_of(wanted)
+    )
+
+
 def split_tools(
     wanted: ToolList, namespace: Mapping[str, Any]
 ) -> tuple[list[Any] | None, tuple[str, ...]]:

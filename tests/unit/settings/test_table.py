@@ -6,6 +6,7 @@ A setting without a case here fails the first test: write down two values for it
 import json
 import os
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from agent_magics.kernel.setting_traits import given_in
 from agent_magics.models.recordings.scripted import ScriptedModel
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
+from agent_magics.settings.editor import report
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.settings.keywords import AgentKeywords
 from agent_magics.settings.sources import DEFAULT, PROJECT, USER, Source, resolve
@@ -247,7 +249,7 @@ def project_file(kind: str, text: str) -> None:
 
 
 def trust() -> None:
-    project = ProjectSettings(Path())
+    project = ProjectSettings(Path.cwd())
     project.trust(project.digest(project.read()))
 
 
@@ -261,7 +263,7 @@ def test_a_project_only_tightens(name, kind, tmp_path):
         value = case(name, 1, tmp_path)
     project_file(kind, toml(name, value))
     if kind == "config" and name == "mcp_servers":
-        assert ProjectSettings(Path()).read() == ()
+        assert ProjectSettings(Path.cwd()).read() == ()
         return
     now = resolve([])
     assert now.origins[name] == DEFAULT
@@ -337,6 +339,39 @@ def test_who_wins(monkeypatch):
     assert now.origins["model"] == "cell" and now.origins["approval"] == DEFAULT
     write_user_file("")
     assert resolve([]).origins["base_url"] == "environment"
+
+
+# What changes one source of an agent's settings while it lives, after which its turns differ.
+CHANGES: dict[str, Callable[[Agent], object]] = {
+    "environment": lambda agent: os.environ.update(OPENAI_BASE_URL="http://127.0.0.1:2/v1"),
+    "the person's file": lambda agent: write_user_file("max_turns = 9\n"),
+    "JupyterLab": lambda agent: report({"max_turns": 8}),
+    "pyproject.toml": lambda agent: project_file("pyproject", "max_turns = 7\n"),
+    "config.toml": lambda agent: project_file("config", "max_turns = 6\n"),
+    "trust": lambda agent: trust(),
+    "program": lambda agent: agent.configure(max_turns=5),
+}
+
+
+def test_a_source_that_changes_is_read_again(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")  # and as it was, afterwards
+    with Agent(ScriptedModel([])) as agent:
+        for name, change in CHANGES.items():
+            before = agent.settings_now()
+            assert agent.settings_now() == before
+            change(agent)
+            assert agent.settings_now() != before, name
+    report({})
+
+
+def test_a_folder_that_is_gone_is_missed(tmp_path):
+    more = tmp_path / "more"
+    more.mkdir()
+    with Agent(ScriptedModel([]), writable_roots=[more]) as agent:
+        assert agent.settings_now() is agent.settings_now()
+        more.rmdir()
+        with pytest.raises(FatalError, match="is not a folder"):
+            agent.setup()
 
 
 def test_no_key_is_shown_in_a_text_of_settings():
