@@ -114,8 +114,17 @@ export class Around {
     this._asking = words === null ? undefined : setInterval(ask, AGAIN);
   }
 
+  /** Those at work first. */
   get agents(): Placed<AgentData>[] {
-    return this._all(({ agents }) => agents);
+    const isAtRest = ({ doing }: AgentData): number => Number(doing === '');
+    return this._all(({ agents }) => agents).sort((a, b) => isAtRest(a) - isAtRest(b));
+  }
+
+  /** The name of a place's notebook, with its folders where another one is called the same. */
+  nameOf({ path }: Place): string {
+    const name = nameIn(path);
+    const isTaken = this.places.some(other => other.path !== path && nameIn(other.path) === name);
+    return isTaken ? path : name;
   }
 
   get questions(): Placed<QuestionData>[] {
@@ -128,8 +137,9 @@ export class Around {
 
   /** Those of all kernels, each once: kernels of one person have them in common. */
   get conversations(): ConversationData[] {
-    const found = new Map(this._overviews.flatMap(each => each.conversations.map(one => [one.id, one])));
-    return [...found.values()].sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.ended - a.ended);
+    // Kernels that are at rest look seldom: the row that knows most of a conversation is the newest.
+    const rows = this._overviews.flatMap(each => each.conversations).sort((a, b) => a.ended - b.ended);
+    return [...new Map(rows.map(row => [row.id, row])).values()].sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.ended - a.ended);
   }
 
   get more(): number {
@@ -162,4 +172,8 @@ export class Around {
   private _told = new Map<Line, Overview>();
   private _words: string | null = null;
   private _asking: ReturnType<typeof setInterval> | undefined;
+}
+
+function nameIn(path: string): string {
+  return path.split('/').pop() ?? path;
 }

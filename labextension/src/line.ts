@@ -48,6 +48,7 @@ export class Line {
     } else {
       // Its main thread is busy, perhaps with the cell that this page ran before it was reloaded.
       this._comms.set(comm.commId, comm);
+      this._unopened = comm;
       this._sendControl(comm, { type: 'knock', ...this._hello(), inbox: this._inbox });
     }
   }
@@ -64,7 +65,7 @@ export class Line {
     if (comm === null || comm.isDisposed || this._isGone) {
       return;
     }
-    if (comm.subshellId) {
+    if (comm.subshellId && comm !== this._unopened) {
       comm.send(data);
     } else {
       this._sendControl(comm, data);
@@ -94,6 +95,13 @@ export class Line {
       throw new Error(printed.replace(/^UsageError: /, '').trim() || String(content.evalue));
     }
     return shown.join('\n');
+  }
+
+  /** The kernel ends or starts anew: what the one that ends still says is not heard. */
+  forget(): void {
+    this._comm = null;
+    this._comms.clear();
+    this._inbox = UUID.uuid4();
   }
 
   dispose(): void {
@@ -171,6 +179,8 @@ export class Line {
   }
 
   private _comm: Comm | null = null;
+  /** The comm that a busy kernel was told of on the control channel alone. */
+  private _unopened: Comm | null = null;
   private _comms = new Map<string, Comm>();
   private _heard = new Signal<this, Data>(this);
   private _inbox = UUID.uuid4();

@@ -176,6 +176,7 @@ export class Link {
 
   private _onStatus(_: Kernel, status: string): void {
     if (ENDED.includes(status)) {
+      this._line.forget();
       settleAll(this._panel);
       this.reviews.dispose();
       this._marks.dispose();

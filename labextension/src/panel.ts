@@ -99,14 +99,16 @@ export class AgentsPanel extends Widget {
   private _show(): void {
     const { agents, questions, helpers, conversations, more, today, places } = this._around;
     this._questionsTitle.textContent = trans.__('Questions (%1)', numeral(questions.length));
-    if (this._questions.show(questions, simply)) {
+    const placed = (each: Placed<object>): string => simply(each) + this._around.nameOf(each.place);
+    if (this._questions.show(questions, placed)) {
       this._settle();
     }
-    this._agents.show(agents, simply);
-    this._helpers.show(helpers, simply);
+    this._agents.show(agents, placed);
+    this._helpers.show(helpers, placed);
     const target = this._target;
+    const atWork = new Set(agents.map(({ doing, conversation }) => doing && conversation));
     this._conversations.show(conversations, each =>
-      each.id === this._renaming ? '' : simply(each) + (target?.path ?? '')
+      each.id === this._renaming ? '' : simply(each) + (target?.path ?? '') + atWork.has(each.id)
     );
     for (const { node } of [this._questions, this._agents, this._helpers]) {
       node.parentElement!.hidden = node.childElementCount === 0;
@@ -137,7 +139,7 @@ export class AgentsPanel extends Widget {
     const about = `${question.tool} ${question.target}`.trim();
     row.classList.toggle('am-dangerous', question.dangerous);
     row.append(
-      this._title(question.tool || trans.__('A form'), trans.__('%1 in %2', question.agent, nameOf(question.place))),
+      this._title(question.tool || trans.__('A form'), trans.__('%1 in %2', question.agent, this._around.nameOf(question.place))),
       make('div', 'am-panel-words', question.target)
     );
     if (question.arguments && question.arguments !== question.target) {
@@ -171,7 +173,7 @@ export class AgentsPanel extends Widget {
     ];
     const doing = agent.doing || trans.__('At rest');
     row.append(
-      this._title(agent.name, nameOf(agent.place)),
+      this._title(agent.name, this._around.nameOf(agent.place)),
       make('div', agent.doing ? 'am-panel-words am-at-work' : 'am-panel-words', doing),
       make('div', 'am-panel-facts', facts.filter(Boolean).join(' · '))
     );
@@ -189,7 +191,7 @@ export class AgentsPanel extends Widget {
   private _drawHelper({ kind, name, state, of, place }: Placed<HelperData>, row: HTMLElement): void {
     const kinds = { agent: trans.__('Sub-agent'), command: trans.__('Command'), server: trans.__('MCP server') };
     row.append(
-      this._title(kinds[kind], trans.__('%1 in %2', of, nameOf(place))),
+      this._title(kinds[kind], trans.__('%1 in %2', of, this._around.nameOf(place))),
       make('div', 'am-panel-words', name),
       make('div', 'am-panel-facts', state)
     );
@@ -203,7 +205,7 @@ export class AgentsPanel extends Widget {
       new Date(each.ended * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }),
       countTurns(each),
       each.cost ? dollars(each.cost) : '',
-      each.end === 'completed' ? '' : each.end,
+      each.end === 'completed' || open?.doing ? '' : each.end,
       each.pinned ? trans.__('pinned') : '',
       open ? trans.__('open: %1', open.name) : ''
     ];
@@ -226,7 +228,7 @@ export class AgentsPanel extends Widget {
     ];
     if (!open && target) {
       const resume = act(trans.__('Resume'), `resume ${each.id}`);
-      resume.title = trans.__('Go on with it in %1', nameOf(target));
+      resume.title = trans.__('Go on with it in %1', this._around.nameOf(target));
       acts.unshift(resume);
     }
     row.append(makeButtons(...acts));
@@ -271,7 +273,7 @@ export class AgentsPanel extends Widget {
   private async _run(place: Place, line: string): Promise<void> {
     const waits = this._around.agents.some(agent => agent.place === place && agent.doing !== '');
     this._told.textContent = waits
-      ? trans.__('Done as soon as the running cell of %1 has ended.', nameOf(place))
+      ? trans.__('Done as soon as the running cell of %1 has ended.', this._around.nameOf(place))
       : '';
     try {
       this._told.textContent = await place.line.run(line);
@@ -338,10 +340,6 @@ export class AgentsPanel extends Widget {
 /** What is shown of an item, to compare: not where it is, which holds the whole page. */
 function simply(item: object): string {
   return JSON.stringify({ ...item, place: undefined });
-}
-
-function nameOf({ path }: Place): string {
-  return path.split('/').pop() ?? path;
 }
 
 function countTurns({ turns }: AgentData | ConversationData): string {

@@ -24,10 +24,11 @@ test('conversations that kernels have in common are shown once, pinned ones firs
   around.add(a);
   around.add(b);
   const old = { id: 'old', ended: 1, pinned: true };
-  const recent = { id: 'new', ended: 2, pinned: false };
-  around.show(a.line, overview({ conversations: [recent, old], more: 3, today: 0.5 }));
+  const recent = { id: 'new', ended: 2, pinned: false, turns: 1 };
+  const grown = { ...recent, ended: 3, turns: 2 };
+  around.show(a.line, overview({ conversations: [grown, old], more: 3, today: 0.5 }));
   around.show(b.line, overview({ conversations: [recent], more: 3, today: 0.5 }));
-  assert.deepEqual(around.conversations.map(({ id }) => id), ['old', 'new']);
+  assert.deepEqual(around.conversations, [old, grown]);
   assert.deepEqual([around.more, around.today], [3, 0.5]);
 });
 
@@ -45,4 +46,14 @@ test('kernels tell only while somebody looks, and what one told goes with it', (
   assert.deepEqual(around.agents, []);
   around.show(a.line, overview({ agents: [{ name: 'late' }] }));
   assert.deepEqual(around.agents, []);
+});
+
+test('agents at work stand before those at rest, and notebooks of one name have their folders', () => {
+  const around = new Around();
+  const [a, b, c] = ['x/a.ipynb', 'y/a.ipynb', 'c.ipynb'].map(path => place(path).place);
+  [a, b, c].forEach(each => around.add(each));
+  around.show(a.line, overview({ agents: [{ name: 'rests', doing: '' }] }));
+  around.show(c.line, overview({ agents: [{ name: 'works', doing: 'Thinks' }] }));
+  assert.deepEqual(around.agents.map(({ name }) => name), ['works', 'rests']);
+  assert.deepEqual([a, b, c].map(each => around.nameOf(each)), ['x/a.ipynb', 'y/a.ipynb', 'c.ipynb']);
 });

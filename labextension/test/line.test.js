@@ -62,3 +62,40 @@ test('nothing is sent to a kernel that has ended, which JupyterLab would throw a
   await new Line(kernel, () => ({})).begin();
   assert.deepEqual(kernel.heard, [['0', 'ping']]);
 });
+
+test('what a kernel still says while it ends is not heard; the next one is', async () => {
+  const kernel = new BusyKernel();
+  const line = new Line(kernel, () => ({}));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  await line.begin();
+  kernel.letIn(0);
+  await new Promise(setImmediate);
+  line.forget();
+  const content = { comm_id: kernel.waiting[0][1], data: { type: 'foot' } };
+  kernel.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
+  line.knock();
+  kernel.letIn(1);
+  await new Promise(setImmediate);
+  assert.deepEqual(heard, ['welcome', 'welcome']);
+});
+
+test('on a comm that was never opened nothing is sent but by the control channel', async () => {
+  const kernel = new BusyKernel();
+  kernel.info = Promise.reject(new Error('busy'));
+  const send = () => assert.fail('No such comm');
+  kernel.createComm = () => ({ commId: 'late', isDisposed: false, subshellId: 'shell', send });
+  const line = new Line(kernel, () => ({}));
+  let inbox;
+  const { sendControlMessage } = kernel;
+  kernel.sendControlMessage = message => {
+    inbox ??= message.content.data.inbox;
+    sendControlMessage.call(kernel, message);
+  };
+  await line.begin();
+  const content = { comm_id: inbox, data: { type: 'welcome', comm: 'late' } };
+  kernel.iopubMessage.emit({ header: { msg_type: 'comm_msg' }, content });
+  await new Promise(setImmediate);
+  line.send({ type: 'watch' });
+  assert.deepEqual(kernel.heard, ['knock', 'ping', 'watch'].map(type => ['late', type]));
+});

@@ -42,6 +42,9 @@ def test_a_restart_settles_an_open_question(notebook: Open) -> None:
     saved = page.save()
     assert all(WIDGET not in mimes for mimes in mimes_of(saved))
     assert "the kernel ended" in saved.cells[1].outputs[-1].data["text/markdown"]
+    page.run(0)  # by now all that the old kernel still said has come
+    expect(page.cell(1).locator(".am-foot")).to_have_count(0)
+    expect(page.page.locator(".am-status-item:visible")).to_have_count(0)
 
 
 def test_a_restart_settles_a_running_command(notebook: Open) -> None:

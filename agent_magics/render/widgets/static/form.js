@@ -63,8 +63,10 @@ function drawOptions(field) {
     input.type = isOne ? "radio" : "checkbox";
     input.name = group;
     input.checked = [field.default ?? []].flat().includes(value);
-    line.append(input, make("span", "agm-label", field.listed ? `${place + 1}. ${label}` : label));
-    line.append(...(description ? [make("span", "agm-covers", description)] : []));
+    const words = make("span", "");
+    words.append(make("span", "agm-label", field.listed ? `${place + 1}. ${label}` : label));
+    words.append(...(description ? [" ", make("span", "agm-covers", description)] : []));
+    line.append(input, words);
     box.append(line);
     return input;
   });
