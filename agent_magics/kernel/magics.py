@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
+from agent_magics.kernel.cell.request.options import parse_options
 from agent_magics.kernel.lab.link import Data, LabLink, asker_of
 from agent_magics.kernel.setting_traits import SettingTraits, add_options
 from agent_magics.kernel.transform import AwaitTopLevelCell
@@ -82,11 +83,11 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         The model's words, its tool calls and their outputs appear below the cell. `_agent` is the
         result. `{{expression}}` in the text is replaced by its value.
         """
-        self.notebook.run_blocking(parse_argstring(self.agent, line), cell)
+        self.notebook.run_blocking(parse_options(self.agent.parser, line), cell)
 
     async def run_awaiting(self, line: str, cell: str) -> None:
         """Run a top-level ``%%agent`` cell, which awaits this; see ``transform``."""
-        await self.notebook.run_awaiting(parse_argstring(self.agent, line), cell)
+        await self.notebook.run_awaiting(parse_options(self.agent.parser, line), cell)
 
     @no_var_expand
     @line_magic("agent")

@@ -161,7 +161,9 @@ def test_help(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("%%agent --aproval never\nGo.\n", ("--aproval",)),
+        ("%%agent --aproval never\nGo.\n", ("--aproval", "did you mean --approval?")),
+        ("%%agent --xyz=1\nGo.\n", ("--xyz", "%%agent? lists")),
+        ("%%agent What is 6 * 7?\n", ("below %%agent", "What is 6 * 7?")),
         ("%%agent --approval maybe\nGo.\n", ("maybe", "on-request")),
         ("%%agent --tools reed_file\nGo.\n", ("reed_file",)),
         ("%%agent --max-turns many\nGo.\n", ("many",)),
@@ -174,6 +176,7 @@ def test_help(kernel: Kernel) -> None:
         ("%%agent\nLook at {{no_such_name}}.\n", ("no_such_name", "NameError")),
         ("%%agent\nLook at {{1 +}}.\n", ("1 +", "SyntaxError")),
         ("%agent nonsense", ("nonsense", "status", "history")),
+        ("%agent statsu", ("statsu", "did you mean status?")),
         ("%agent answer", ("approve", "deny")),
         ("%agent answer perhaps", ("perhaps", "approve")),
         ("%agent stop", ("background",)),

@@ -1,5 +1,6 @@
 """``%agent WORD``: shows and controls the agents of this kernel, one function a word."""
 
+import difflib
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -72,7 +73,9 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     word, *arguments = line.split() or [_word_alone(notebook)]
     action = WORDS.get(word)
     if action is None:
-        raise UsageError(f"%agent {word} is not known; there are: {', '.join(WORDS)}.")
+        near = difflib.get_close_matches(word, WORDS, n=1)
+        others = f"did you mean {near[0]}?" if near else f"there are: {', '.join(WORDS)}."
+        raise UsageError(f"%agent {word} is not known; {others}")
     try:
         found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
     except FatalError as error:

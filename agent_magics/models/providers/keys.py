@@ -10,7 +10,7 @@ from agent_magics.models.providers.endpoints import HOSTS, LOOPBACK, OPENAI_ADDR
 _LOGIN = "give a valid one with api_key=... or %agent login {place}"
 WAYS_OUT = (
     "set OPENAI_API_KEY, or run %agent login, or point OPENAI_BASE_URL at a local "
-    "OpenAI-compatible server, or play a recording (replay=FILE)"
+    "OpenAI-compatible server, or play a recording (replay=FILE; --replay FILE in a cell)"
 )
 
 

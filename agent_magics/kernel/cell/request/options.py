@@ -1,0 +1,30 @@
+"""Parses the options on the first line of a ``%%agent`` cell."""
+
+import argparse
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
+
+
+def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
+    """Return the options of a cell's first line.
+
+    Raises:
+        UsageError: a word of it is no option; the message says which one may be meant, or where a
+            prompt belongs.
+    """
+    options: argparse.Namespace
+    options, unknown = parser.parse_known_args(arg_split(line))
+    if not unknown:
+        return options
+    import difflib  # noqa: PLC0415 - %load_ext imports this module, and is quick
+
+    words = " ".join(unknown)
+    if not unknown[0].startswith("-"):
+        raise UsageError(f"Write the prompt below %%agent, which takes only options: {words}")
+    name = unknown[0].partition("=")[0]
+    names = [flag for action in parser._actions for flag in action.option_strings]
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"; did you mean {near[0]}?" if near else "."
+    raise UsageError(f"%%agent has no option {name}{meant} %%agent? lists them.")
