@@ -62,6 +62,13 @@ _SAYS_NO_CONTENT = re.compile(
     r"|stat(=.*)?|shortstat|numstat|summary|name-only|name-status|no-patch)",
     re.DOTALL,
 )
+# Options of output with content. Others may show more than the named files: --full-diff shows whole
+# commits, --follow the file under the names that it had before, --all what no word names.
+_OF_CONTENT = re.compile(
+    r"-[pubwcm]|--(patch|unified=\d+|word-diff(=\w+)?|ignore-(all-space|space-change|blank-lines)"
+    r"|cc|minimal|patience|histogram|function-context|patch-with-stat)|-U\d+|-W"
+)
+_SHOWS_MORE = frozenset({"--follow", "--all", "--branches", "--tags", "--remotes"})
 _INSTEAD_OF_CONTENT = re.compile(
     r"-s|--(stat(=.*)?|shortstat|numstat|summary|name-only|name-status|no-patch)"
 )
@@ -85,8 +92,16 @@ def _shows_only_named(command: str, arguments: Words, is_file: Callable[[str], b
         replaced = any(map(_INSTEAD_OF_CONTENT.fullmatch, options))
         if command == "log" or (replaced and (command == "diff" or not others)):
             return True
+    if not all(map(_shows_named, options)):
+        return False
     named = [word.removeprefix("HEAD:") for word in (*others, *arguments[end + 1 :])]
     return bool(named) and all(_ONE_FILE.fullmatch(name) and is_file(name) for name in named)
+
+
+def _shows_named(option: str) -> bool:
+    """Tell whether git with this option shows the named files' contents and no others."""
+    known = _OF_CONTENT.fullmatch(option) or _SAYS_NO_CONTENT.fullmatch(option)
+    return bool(known) and option not in _SHOWS_MORE
 
 
 def git_only_reads(

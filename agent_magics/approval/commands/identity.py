@@ -24,7 +24,7 @@ _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"
 )
 # Programs that start no other one, whatever they are given, and neither run a file's content nor
-# put it anywhere (`cp x ~/.profile`) nor give it rights (`chmod u+s x`).
+# put it anywhere (`cp x ~/.profile`, `uniq x ~/.profile`) nor give it rights (`chmod u+s x`).
 _RUNS_ONLY_ITSELF = frozenset(
     {
         *("basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "date", "df", "dirname", "du"),
@@ -32,7 +32,7 @@ _RUNS_ONLY_ITSELF = frozenset(
         *("md5sum", "mkdir", "mkfifo", "nl", "nproc", "od", "paste", "printf", "ps", "pwd"),
         *("readlink", "realpath", "rev", "rm", "rmdir", "seq", "sha1sum", "sha256sum"),
         *("sha512sum", "sleep", "stat", "sync", "tac", "tail"),
-        *("touch", "tr", "true", "truncate", "uname", "uniq", "uptime", "wc", "whoami"),
+        *("touch", "tr", "true", "truncate", "uname", "uptime", "wc", "whoami"),
     }
 )
 _READS_SCRIPT = frozenset({"source", ".", "awk", "gawk", "mawk", "sed", "make", "env"})
