@@ -4,6 +4,7 @@ import copy
 import json
 import os
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +107,7 @@ def mutated(draw):
                     inside[last] = copy.deepcopy(draw(VALUES))
                 else:
                     del inside[last]
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    return written(lines)
 
 
 def look(what: str) -> str:
@@ -114,8 +115,17 @@ def look(what: str) -> str:
     return what
 
 
-def go_on(text: str) -> None:
-    """Resume a record, and run a turn; only a sentence for the person may come of it."""
+def written(lines) -> str:
+    """Return lines as they stand in a record."""
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def go_on(text: str) -> list[str]:
+    """Resume a record, and run a turn; only a sentence for the person may come of it.
+
+    Returns:
+        The texts of the history after it; none where the record was refused.
+    """
     path = rollout_folder() / "2026/01/01" / f"{ID}.jsonl"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(text)
@@ -123,13 +133,14 @@ def go_on(text: str) -> None:
     try:
         resumed = Agent.resume(ID, ScriptedModel(["Here."]), [look], cwd=os.getcwd())
     except FatalError:
-        return
+        return []
     with resumed:
         assert_valid(resumed)
         history = resumed.session.conversation.history
         json.loads(b"[%s]" % history.encoded(ResponsesTranscript))
         json.loads(b"[%s]" % history.encoded(ChatForm(Dialect())))
         assert resumed.run_sync("Go on.").text == "Here."
+        return list(map(str, history.items))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -140,3 +151,17 @@ def test_a_record_that_was_changed_twice_goes_on_or_is_refused(text):
 
 def test_unchanged_it_goes_on():
     go_on("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in LINES))
+
+
+@pytest.mark.parametrize("at", range(1, len(LINES)))
+def test_a_record_that_lacks_a_line_goes_on_with_the_others(at):
+    lines = [*LINES[:at], *LINES[at + 1 :]]
+    assert len(go_on(written(lines))) >= len(go_on(written(LINES))) - 2  # a call and its output
+
+
+def test_an_output_whose_call_is_missing_is_left_out_alone():
+    lines = [line for line in LINES if line.get("item", {}).get("name") != "apply_patch"]
+    assert len(lines) == len(LINES) - 1
+    texts = go_on(written(lines))
+    assert any("Seen." in text for text in texts)
+    assert not any("'c1'" in text for text in texts)

@@ -1,7 +1,8 @@
 """Restores a conversation from its record by applying the recorded entries again."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from agent_magics.dispatch.results.stored import StoredText, TextSource
@@ -48,6 +49,10 @@ REDACTED = (
     "place."
 )
 
+NO_CALL = (
+    "Outputs without their call, which no provider takes, are left out of the record: {count}."
+)
+
 
 def restore(conversation: Conversation, record: Record) -> None:
     """Apply a record's entries to an empty conversation that is not recorded.
@@ -67,13 +72,31 @@ def restore(conversation: Conversation, record: Record) -> None:
 def _restore(conversation: Conversation, record: Record) -> None:
     redacted = False
     conversation.memory = record.begun.memory
-    for done in record.done:
+    entries = list(_answered(record.done))
+    for done in entries:
         _do(conversation, done)
         redacted |= isinstance(done, ItemAdded | HistoryShortened) and done.redacted
     _check_answers(conversation.history.items)
     _check_answers(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
-    conversation.notes = [*record.notes, *([REDACTED] if redacted else []), *not_sent]
+    lost = len(record.done) - len(entries)
+    no_call = [NO_CALL.format(count=lost)] if lost else []
+    conversation.notes = [*record.notes, *no_call, *([REDACTED] if redacted else []), *not_sent]
+
+
+def _answered(entries: Iterable[Done]) -> Iterator[Done]:
+    """Yield the entries without outputs whose call is missing."""
+    open_calls = Counter[str]()
+    for done in entries:
+        item = done.item if isinstance(done, ItemAdded) else None
+        if isinstance(item, CALL_TYPES):
+            open_calls[item.call_id or ""] += 1
+        elif isinstance(item, ToolCallOutput) and item.call_id:
+            open_calls[item.call_id] -= 1
+            if open_calls[item.call_id] < 0:
+                open_calls[item.call_id] = 0
+                continue
+        yield done
 
 
 def _check_answers(items: Iterable[Item]) -> None:
@@ -114,7 +137,8 @@ def _do(conversation: Conversation, done: Done) -> None:
         case TurnOpened(turn_id=turn_id):
             conversation.history.begin_turn(turn_id)
         case TurnsTakenBack(turn_id=turn_id):
-            conversation.take_back(turn_id)
+            with suppress(ValueError):  # the line that began the turn is missing
+                conversation.take_back(turn_id)
         case TurnsRestored():
             conversation.restore()
         case _:
