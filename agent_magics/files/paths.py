@@ -261,7 +261,8 @@ def write_kind(
     real = Path(_real(path)) if follow else Path(_real(path.parent)) / path.name
     if read_only:
         return False, "the sandbox is read-only"
-    if not is_below(str(real), [_real(root) for root in roots]):
+    places = [_real(root) for root in roots]
+    if not is_below(str(real), places):
         return False, "outside the workspace"
     for part in (*real.parts, *path.parts):
         if _folded(part) in _NEVER_WRITTEN_BELOW:
@@ -269,7 +270,7 @@ def write_kind(
     for name, why in _NEVER_WRITTEN_BELOW.items():  # this name may be a link to another one
         if any(real.is_relative_to(_real(root / name)) for root in roots):
             return False, f"protected: {why}"
-    denied = is_denied_read(path, roots) or what_runs_later(str(real), list(map(_real, roots)))
+    denied = is_denied_read(path, roots) or what_runs_later(str(real), places)
     return (False, f"protected: {denied}") if denied else (True, "")
 
 

@@ -179,7 +179,8 @@ def _action(
     # As written: a link named .git is git's own folder, wherever it leads.
     written, follow = literal_path(name, ctx.cwd), not path.is_symlink()
     allowed, reason = write_kind(written, ctx.config.roots, read_only, follow=follow)
-    if allowed:  # and what will be opened: a link may have led elsewhere when that was found out
+    # And what will be opened: a link may have led elsewhere when that was found out.
+    if allowed and path != written:
         allowed, reason = write_kind(path, ctx.config.roots, read_only, follow=follow)
     if read_only:
         reason = "the sandbox policy is read-only"
