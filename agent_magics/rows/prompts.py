@@ -202,8 +202,8 @@ def _written(name: str, value: Any) -> str | InputImage:
         return _written(name, value.value)
     if isinstance(value, PurePath):
         return _of_file(name, value)
-    if isinstance(value, bytes):
-        return _of_bytes(name, value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _of_bytes(name, bytes(value))
     if is_image(value):
         buffer = BytesIO()
         value.save(buffer, "PNG")

@@ -3,14 +3,15 @@
     python benchmarks/measures/mapping.py SUBJECT ROWS
     python benchmarks/measures/mapping.py SUBJECT,SUBJECT ROWS ROUNDS
 
-ROWS is 3,000 at least. The second form measures the subjects in turn, and prints medians and their
-ratios to the first.
+The growth is only measured with 3,000 ROWS or more. The second form measures the subjects in turn,
+and prints medians and their ratios to the first.
 
 The server is a process of its own. SUBJECT is ``aiohttp`` (posts bytes and parses the answers, and
 nothing else), ``openai`` (AsyncOpenAI as its documentation shows it, with a typed answer),
 ``client`` (our HTTP client alone), ``ours`` (`agent.map`, checked and durable), ``parts`` (the
 same, written to Parquet files as it goes), ``pydantic-ai`` or ``chatlas`` (each a typed answer for
-each row, in the environment that `benchmarks/peers/run.py --install` made).
+each row, in the environment that `benchmarks/peers/run.py --install` made), or one of
+mapping_peers.py. CPU is that of all processes of a subject.
 """
 
 import asyncio
@@ -23,10 +24,12 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
 import pydantic
+from mapping_peers import Column, subjects
 
 HERE = Path(__file__).resolve().parent.parent
 PEERS = HERE.parent / "build" / "peers"
@@ -196,6 +199,20 @@ def run_parts(address: str) -> Callable[[range], None]:
     return lambda numbers: run_ours(address, into=str(folder / str(next(counter))))(numbers)
 
 
+def cpu_seconds(server: int) -> float:
+    """Return the CPU seconds of this process and all that it started, but for the server's."""
+    parents, used = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
+            used[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {one for one, parent in parents.items() if parent in ours} - ours - {server}:
+        ours |= more
+    return sum(used[one] for one in ours) / os.sysconf("SC_CLK_TCK")
+
+
 SUBJECTS = {
     "aiohttp": run_aiohttp,
     "openai": run_openai,
@@ -204,14 +221,15 @@ SUBJECTS = {
     "parts": run_parts,
     "pydantic-ai": run_pydantic_ai,
     "chatlas": run_chatlas,
+    **subjects(Column(PROMPT, text, Complaint, IN_FLIGHT)),
 }
 
 
-def far_server() -> Iterator[str]:
-    """Run the server; yield its address."""
+def far_server() -> Iterator[tuple[str, int]]:
+    """Run the server; yield its address and the number of its process."""
     command = [sys.executable, str(HERE / "row_server.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1", process.pid
         process.kill()
 
 
@@ -223,12 +241,12 @@ def memory() -> float:
 def measure(subject: str, count: int) -> None:
     """Run the subject once with few rows and once with all; print its figures."""
     server = far_server()
-    address = next(server)
+    address, process = next(server)
     run = SUBJECTS[subject](address)
-    run(range(-WARM, 0))
-    before, cpu, began = memory(), time.process_time(), time.perf_counter()
+    run(range(-min(WARM, count // 3), 0))
+    before, cpu, began = memory(), cpu_seconds(process), time.perf_counter()
     run(range(count))
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - began, cpu_seconds(process) - cpu
     with urllib.request.urlopen(address.replace("/v1", "/times")) as reply:
         came = json.load(reply)[1:]
     again = time.perf_counter()
@@ -236,17 +254,19 @@ def measure(subject: str, count: int) -> None:
         run(range(count))
     again = time.perf_counter() - again
     next(server, None)
-    part = max(1, len(came) // 10)
     figures = {
         "rows_s": count / wall,
-        # Without the first thousand, in which the number in flight still grows.
-        "steady_s": (len(came) - 2) * 1000 / (came[-1] - came[1]),
+        "steady_s": count / wall,
         "cpu_ms": cpu / count * 1e3,
-        "growth": (came[-1] - came[-1 - part]) / (came[1 + part] - came[1]),
         "memory_mb": memory() - before,
         # The same rows once more: all have answers.
         "again_s": again,
     }
+    if len(came) > 2:
+        part = max(1, len(came) // 10)
+        # Without the first thousand, in which the number in flight still grows.
+        figures["steady_s"] = (len(came) - 2) * 1000 / (came[-1] - came[1])
+        figures["growth"] = (came[-1] - came[-1 - part]) / (came[1 + part] - came[1])
     print(json.dumps(figures), flush=True)
     os._exit(0)  # connections that are open would only be complained of
 

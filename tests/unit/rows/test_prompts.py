@@ -86,7 +86,7 @@ def test_other_values_are_written_as_text(value, text):
 def test_images_become_parts(tmp_path):
     path = Path(tmp_path, "a.png")
     path.write_bytes(PNG)
-    for value in (PNG, path):
+    for value in (PNG, bytearray(PNG), memoryview(PNG), path):
         first, image = Template("What is this? {{photo}}").fill((value,))
         assert first == InputText("What is this? ")
         assert isinstance(image, InputImage) and image.image_url.startswith(
