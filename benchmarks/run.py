@@ -22,7 +22,7 @@ from stage import environment, machine, scripted_server
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("openai", "httpx2", "httpx", "mcp", "pydantic", "ipython", "ipykernel")
 TIMEOUT = 900  # seconds for one measurement
-ON_REQUEST = {"soak"}  # rows that take minutes: only when they are named
+ON_REQUEST = {"soak", "lasting"}  # rows that take minutes: only when they are named
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,14 @@ LINES = [
         ("soak", "threads", "the same, threads", {"limit": 0}),
         ("soak", "memory_mb", "the same, memory, MB", {"limit": 5}),
         ("soak", "each_ms", "the same, each, ms"),
+    ),
+    *lines_of(
+        "lasting",
+        "lasting",
+        ("10001", "first_ms", "10,000 turns, CPU of each of the first 1,000, ms", BEST),
+        ("10001", "growth", "the same, the last 1,000 / the first", FLAT),
+        ("10001", "a_thousand_mb", "the same, memory of 1,000 more, MB"),
+        ("10001", "resume_cpu_s", "the same resumed, CPU s", {"limit": 2, **BEST}),
     ),
     *lines_of(
         "files",

@@ -76,6 +76,12 @@ class ToolOptions:
     number: int = field(default=0, compare=False)
 
 
+# Those that the person gives, in order.
+_TO_GIVE = dict.fromkeys(
+    each.name for each in fields(ToolOptions) if each.name not in ("own", "number")
+)
+
+
 class Tool(Protocol):
     """A tool of a catalogue: a function marked by `@tool`, or an object that stands for one."""
 
@@ -211,10 +217,9 @@ def tool(fn: Any = None, **options: Any) -> Any:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    known = [each.name for each in fields(ToolOptions) if each.name not in ("own", "number")]
-    unknown = sorted(options.keys() - set(known))
+    unknown = sorted(options.keys() - _TO_GIVE.keys())
     if unknown:
-        public = ", ".join(name for name in known if name != "in_own_words")
+        public = ", ".join(name for name in _TO_GIVE if name != "in_own_words")
         raise FatalError(f"@tool has no option {unknown[0]!r}; there are: {public}.")
 
 
