@@ -3,7 +3,7 @@
 Law: no process outlives `run_command`, not even one that the command put into the background.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +46,6 @@ class CommandResult:
         refused: operations that the supervisor denied, such as "connect 127.0.0.1:22".
         lost: one sentence on why its end was not observed; else "".
         session_id: of the session under which it is kept, or None.
-        where: where the whole output is (a handle or a path), for the model; else "".
         spool: all of the output, as long as the result exists; None for a result made by hand.
     """
 
@@ -64,7 +63,6 @@ class CommandResult:
     refused: tuple[str, ...] = ()
     lost: str = ""
     session_id: int | None = None
-    where: str = ""
     head_chars: int = field(default=0, kw_only=True)
     spool: Spool | None = field(default=None, kw_only=True, compare=False)
 
@@ -93,17 +91,16 @@ class CommandResult:
             and not (self.killed_for or self.lost)
         )
 
-    def is_cut(self, budget: int) -> bool:
-        """Tell whether `to_output` omits something within `budget` characters."""
-        return bool(self.omitted_chars) or self._shorten(_room_for_output(budget))[2] > 0
-
-    def to_output(self, budget: int) -> ToolOutput:
+    def to_output(self, budget: int, name_whole: Callable[[], str] = str) -> ToolOutput:
         """Return the output for the model: exit code, duration, true counts, output.
 
         Args:
             budget: maximal characters of the whole text.
+            name_whole: returns where the whole output is (a handle or a path), else ""; called
+                where something is left out.
         """
         shown, total, omitted = self._shorten(_room_for_output(budget))
+        where = name_whole() if omitted else ""
         body = shown or "(no output)"
         if notes := self._notes():
             body += ("" if body.endswith("\n") else "\n") + f"[{notes}]"
@@ -111,14 +108,14 @@ class CommandResult:
         if self.session_id is not None:
             details["session_id"] = self.session_id
         return ToolOutput(
-            self._header(total, omitted) + body,
+            self._header(total, omitted, where) + body,
             success=self.exit_code == 0 or self.running,
             details=details,
             value=self,
         )
 
-    def _header(self, total: int, omitted: int) -> str:
-        counts = self._counts(total, omitted)
+    def _header(self, total: int, omitted: int, where: str) -> str:
+        counts = self._counts(total, omitted, where)
         killed = {
             "time": f"{self._time_out()}; the process tree was killed.",
             "cancel": "Cancelled; the process tree was killed.",
@@ -139,10 +136,10 @@ class CommandResult:
     def _time_out(self) -> str:
         return f"Timed out after {self.timeout:.1f} s" if self.timeout else "Timed out"
 
-    def _counts(self, total: int, omitted: int) -> str:
+    def _counts(self, total: int, omitted: int, where: str) -> str:
         if not omitted:
             return ""
-        whole = f"; the whole output: {self.where}" if self.where else ""
+        whole = f"; the whole output: {where}" if where else ""
         if self.spool is not None and self.spool.lost:
             whole = f"; what lies between was not kept: {self.spool.lost}"
         return f"Total output: {total} characters, {omitted} left out{whole}\n"

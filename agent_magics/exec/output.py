@@ -12,6 +12,7 @@ _ESCAPE = re.compile(
     r"|\x1b[0-~]"
     r")"
 )
+_ESCAPE_STARTS = "\x1b\x90\x98\x9b\x9d\x9e\x9f"  # each sequence begins with one of them
 _UP = re.compile(r"(?:\x1b\[|\x9b)([0-9]{0,4})[AF]")  # the cursor goes up
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")  # SGR: colours, bold, underlined; nothing moves
 # placeholder of a colour sequence while lines are edited; removed from the text before
@@ -27,7 +28,7 @@ def clean_output(text: str) -> str:
     Escape sequences and control characters other than newline and tab are removed; of an
     overwritten line (a progress bar), the last version is kept. Takes linear time.
     """
-    if "\x1b" in text or not text.isascii():
+    if any(start in text for start in _ESCAPE_STARTS):
         text = _ESCAPE.sub("", _rewrite_lines(text))
     return _edit_lines(_without_controls(text))
 

@@ -362,9 +362,7 @@ class CommandReport:
         whole = self.output_budget or budget
         budget = max(whole - len(notes) - 1, whole // 2)
         result = self.result
-        if result.is_cut(budget):
-            result = replace(result, where=self._where())
-        output = result.to_output(budget)
+        output = result.to_output(budget, self._where)
         details = {**output.details, **({"session": self.session} if self.session else {})}
         if "\x1b" in result.output:  # people see the colours
             details["output"] = cut_middle(colour_output(result.output), budget)[0]

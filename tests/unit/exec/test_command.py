@@ -368,12 +368,12 @@ def test_what_was_left_behind_is_told(count, sentence):
 
 def test_where_the_whole_output_is_and_why_it_is_not():
     result = sh("yes 0123456789 | head -c 3300000")
-    assert result.where == "" and "the whole output" not in result.to_output(5_000).text
-    kept = replace(result, where="@r3").to_output(5_000).text.split("\n")[3]
+    assert "the whole output" not in result.to_output(5_000).text
+    kept = result.to_output(5_000, lambda: "@r3").text.split("\n")[3]
     assert kept.startswith("Total output: 3300000 characters, ")
     assert kept.endswith(" left out; the whole output: @r3")
     assert result.spool.path().read_bytes() == b"0123456789\n" * 300_000
-    assert "the whole output" not in replace(sh("echo x"), where="@r3").to_output(5_000).text
+    assert "the whole output" not in sh("echo x").to_output(5_000, lambda: "@r3").text
 
 
 def test_a_session_that_runs_and_one_whose_end_was_not_seen():

@@ -55,6 +55,7 @@ noise = st.lists(
         ("\x1bPdevice\x1b\\x", "x"),
         ("\x1b(Bx\x1b=y\x1bMz", "xyz"),
         ("\x9b31mx", "x"),
+        *((f"{start}text\x9cx", "x") for start in "\x90\x98\x9d\x9e\x9f"),
         ("a\0b\x07c\x7fd\x85e", "abcde"),
         (" 10%\r 50%\r100%\n", "100%\n"),
         ("done\r", "done"),
