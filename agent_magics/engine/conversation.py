@@ -27,7 +27,14 @@ from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.protocol.events import CellChanged, PlanStep, SubAgentChanged
 from agent_magics.protocol.items import Usage
-from agent_magics.protocol.records import Entry, RequestCharged, ResultKept, ServersTold, ToolsFound
+from agent_magics.protocol.records import (
+    Entry,
+    NoticeWaiting,
+    RequestCharged,
+    ResultKept,
+    ServersTold,
+    ToolsFound,
+)
 from agent_magics.protocol.secrets import KEY_SHAPES
 
 if TYPE_CHECKING:  # which stands above
@@ -175,9 +182,16 @@ class Conversation:
 
     # -- notifications for the model ---------------------------------------------------------------
 
-    def tell(self, text: str) -> None:
-        """Add a message to the model's next request; thread-safe."""
+    def tell(self, text: str, *, is_kept: bool = True) -> None:
+        """Add a message to the model's next request; thread-safe.
+
+        Args:
+            text: the message.
+            is_kept: whether it waits on record, too, in case that the kernel ends before.
+        """
         self._notifications.append(Notification(text))
+        if is_kept:
+            self.history.keep(NoticeWaiting(text=text))
 
     def take_notifications(self, setup: TurnConfig) -> list[Notification]:
         """Return and remove the notifications for the model: of commands, servers, and tools."""

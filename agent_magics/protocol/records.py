@@ -103,6 +103,13 @@ class AdditionsWaiting(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeWaiting(Entry):
+    """The model is told `text` with its next request; it waits until it is in the history."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCounted(Entry):
     """The history as it now stands has so many tokens.
 

@@ -51,6 +51,7 @@ NOUNS = (
     records.HistoryShortened(items=(items.UserMessage("Before: looked."),), replaced=2),
     records.ToolsFound(names=("look",)),
     records.ServersTold(told={"things": "ready"}),
+    records.NoticeWaiting(text="The person took a change back."),
     records.ResultKept(name="@r1", text="text", what="text"),
     events.VariablesKnown(variables={"df": {"what": "DataFrame", "schema": "s", "made_by": "[1]"}}),
     events.CellChanged(turn_id="t1", cell="c", cell_type="code", before="1", after="2", step="s"),

@@ -245,6 +245,27 @@ def test_what_waits_when_the_kernel_is_killed_is_given_back_until_the_next_turn(
         assert resumed.session.conversation.notes == []
 
 
+def test_what_the_model_was_to_be_told_next_is_told_once_after_a_kill(tmp_path):
+    write = Call("write_file", {"path": "a.txt", "content": "1"})
+    with scripted(write, "Written.", "Seen.", tools=["write_file"], cwd=str(tmp_path)) as agent:
+        agent.run_sync("Write.")
+        agent.undo()
+        agent.session.conversation.history.settle()
+        path = record_of(agent)
+        killed = path.read_bytes()
+        agent.run_sync("Go on.")
+        unbroken = items_of(agent, UserMessage)
+    assert [each.role for each in unbroken] == ["user", "developer", "user"]
+    path.write_bytes(killed)
+    for more in (0, 0, 1, 2):  # as long as no request has told it
+        with Agent.resume(path.stem, ScriptedModel(["Seen."] * 2)) as resumed:
+            for _ in range(min(more, 1)):
+                resumed.run_sync("Go on.")
+            told = items_of(resumed, UserMessage)
+        assert told[: len(unbroken)] == unbroken[: len(told)]
+        assert [each.role for each in told].count("developer") == min(more, 1)
+
+
 def test_events_of_a_resumed_conversation_are_numbered_on():
     with scripted("One.") as agent:
         agent.run_sync("1")

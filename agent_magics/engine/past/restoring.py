@@ -29,6 +29,7 @@ from agent_magics.protocol.records import (
     ContextCounted,
     HistoryShortened,
     ItemAdded,
+    NoticeWaiting,
     RequestCharged,
     ResultKept,
     ServersTold,
@@ -79,6 +80,8 @@ def _restore(conversation: Conversation, record: Record) -> None:
     _check_answers(conversation.history.items)
     _check_answers(conversation.history.sent)
     not_sent = map(NOT_SENT.format, _waiting(record.done))
+    for text in _untold(record.done):
+        conversation.tell(text)
     lost = len(record.done) - len(entries)
     no_call = [NO_CALL.format(count=lost)] if lost else []
     conversation.notes = [*record.notes, *no_call, *([REDACTED] if redacted else []), *not_sent]
@@ -124,6 +127,19 @@ def _waiting(entries: Sequence[Done]) -> list[str]:
                 left = Counter(texts) - Counter(heard)
                 return list(left.elements()) if last in ("", turn_id) else []
     return []
+
+
+def _untold(entries: Sequence[Done]) -> list[str]:
+    """Return what the model was to be told with a request that was not made."""
+    waiting = list[str]()
+    for done in entries:
+        match done:
+            case NoticeWaiting(text=text):
+                waiting.append(text)
+            case ItemAdded(item=UserMessage(content=content, role="developer")):
+                told = text_of(content)  # all that waited, and what was not on record
+                waiting = [text for text in waiting if text not in told]
+    return waiting
 
 
 def _do(conversation: Conversation, done: Done) -> None:
@@ -191,5 +207,5 @@ def finish(conversation: Conversation, record: Record, namespace: Mapping[str, A
         named = ", ".join(f"{name} ({command})" for name, command in record.sessions.items())
         told.append(f"These command sessions ended with the kernel: {named}.")
         conversation.notes.append(told[-1])
-    for text in filter(None, told):
-        conversation.tell(text)
+    for text in filter(None, told):  # found anew by each resume
+        conversation.tell(text, is_kept=False)
