@@ -16,7 +16,9 @@ from playwright.sync_api import sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.support.kernels.cells import scripted
+from tests.support.kernels.delegation import DELEGATING
 from tests.support.lab import Lab, NotebookPage, launch
+from tests.support.mcp.world import things
 
 IMAGES = Path(__file__).parent / "images"
 FOLDERS = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
@@ -75,6 +77,111 @@ months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun"]
 plt.figure(figsize=(6, 2.4))
 plt.bar(months, [52, 55, 31, 57, 60, 63])
 plt.title("Sales by month");"""
+
+
+TESTS = "sleep 1; printf '\\033[1m3 items\\033[0m\\n\\033[32m3 passed\\033[0m in 0.4s\\n'"
+NOTE = "Amounts are in euros since 2024, in dollars before."
+KEEP = {"topic": "sales", "text": NOTE, "scope": "project"}
+FREE = "%%agent --approval never --tools data coding\n"
+# Of each guide the cell that its picture shows, and what the model does in it.
+GUIDES = {
+    "memory": (
+        f"{FREE}Keep what the amounts are in.\n",
+        (f"Call('remember', {KEEP!r})", repr("It is in the notes.")),
+    ),
+    "files": (
+        f"{FREE}Where does the report read its file?\n",
+        (
+            "Call('grep_files', {'pattern': 'open', 'path': '.'})",
+            "Call('read_file', {'path': 'report.py', 'start_line': 4, 'end_line': 6})",
+            repr("In `total`, line 5 of `report.py`, and once more in `largest`."),
+        ),
+    ),
+    "symbols": (
+        f"{FREE}What is in report.py?\n",
+        ("Call('symbols', {'path': 'report.py'})", repr("Three functions; `main` calls `total`.")),
+    ),
+    "commands": (
+        f"{FREE}Run the tests.\n",
+        (f"Call('exec_command', {{'cmd': {TESTS!r}}})", repr("All three tests pass.")),
+    ),
+    "results": (
+        "%%agent --into totals --output list[int]\nThe sales of the first three months.\n",
+        (repr('{"value": [52, 55, 31]}'),),
+    ),
+    "tools": (
+        "%%agent\nWhat did the north sell?\n",
+        ("Call('revenue', {'region': 'north'})", repr("The north sold for **420 euros**.")),
+    ),
+    "mcp": (
+        "%%agent --approval never\nAre there notes about March?\n",
+        ("Call('mcp__things__search', {'q': 'march', 'limit': 3})", repr("There are three.")),
+    ),
+    "conversations": ("%agent sessions", ()),
+    "recordings": (
+        "%%agent --name tape --replay sales.agent.jsonl\nWhich month dips?\n",
+        (),
+    ),
+}
+PATIENT = "echo training on 2,104 rows; sleep 600"
+# What is taken while it happens.
+LIVE = (
+    "reviews = ['Lovely', 'Very good', 'I would buy it again']",
+    "%%agent --map reviews --into scored --output bool\nIs this friendly? {{text}}\n",
+    "scored",
+    f"{FREE}Train the model.\n",
+    DELEGATING,
+    "%%agent --approval never\nLook through the files.\n",
+)
+RECORDED = "%%agent --record sales.agent.jsonl\nWhich month dips?\n"
+OWN = '''
+@tool(mutating=False)
+def revenue(region: str) -> float:
+    """Revenue of a region."""
+    return {"north": 420.0}[region]
+'''
+
+
+def guide_cells() -> list[nbformat.NotebookNode]:
+    """Return a notebook with a cell for each of `GUIDES`, below the one that sets the agent up."""
+    steps = [repr("March dips."), *(step for _, steps in GUIDES.values() for step in steps)]
+    steps += [*[repr('{"value": true}')] * 3, f"Call('exec_command', {{'cmd': {PATIENT!r}}})"]
+    server = f"%config AgentMagics.mcp_servers = {{'things': {things()!r}}}\n"
+    cells = [scripted(*steps) + OWN + server, RECORDED, *(source for source, _ in GUIDES.values())]
+    return [nbformat.v4.new_code_cell(source) for source in (*cells, *LIVE)]
+
+
+def take_guides(page: NotebookPage) -> None:
+    """Take the pictures of guides that show one cell each."""
+    page.page.set_viewport_size({"width": 1000, "height": 3800})
+    page.run(0)
+    page.wait_for_link()
+    page.run(1)
+    shoot(page, "project", 1)
+    for number, name in enumerate(GUIDES, 2):
+        page.run(number)
+        page.outputs(number).last.wait_for()
+        shoot(page, name, number)
+    first = 2 + len(GUIDES)
+    for number in range(first, first + 3):
+        page.run(number)
+    page.outputs(first + 2).last.wait_for()
+    shoot(page, "map", first + 1, first + 2)
+    cell = page.start(first + 3)
+    cell.get_by_text("training on").last.wait_for()
+    field = cell.locator(".am-foot .am-field")
+    field.fill("Only the rows of 2024")
+    field.press("Enter")
+    field.fill("Then plot the result")
+    field.press("Alt+Enter")
+    cell.locator(".am-foot-queued").wait_for()
+    shoot(page, "steering", first + 3)
+    cell.locator(".am-foot").get_by_role("button", name="Stop", exact=True).click()
+    page.wait_for_end(first + 3)
+    for number in (first + 4, first + 5):
+        page.run(number)
+    page.cell(first + 5).get_by_role("button", name="Stop: explore-1").wait_for()
+    shoot(page, "delegation", first + 5)
 
 
 def own_cell(source: str, name: str) -> nbformat.NotebookNode:
@@ -171,7 +278,7 @@ def take(page: NotebookPage) -> None:
     page.start(3)
     page.wait_for_question()
     page.page.locator(".am-panel .am-panel-arguments").wait_for()
-    page.page.locator(".am-panel button:enabled", has_text="Approve").wait_for()
+    page.page.locator(".am-panel button[aria-disabled=false]", has_text="Approve").wait_for()
     page.page.screenshot(path=IMAGES / "panel.png")
     execute(page, "settingeditor:open", "{query: 'Agents'}")
     page.page.locator("input[id$='_max_turns']").wait_for()
@@ -191,6 +298,9 @@ def main() -> None:
             lab.write("report/edit.ipynb", edit_cells())
             (lab.folder / "report/report.py").write_text(REPORT, encoding="utf-8")
             take_cells(NotebookPage(context, lab, "report/edit.ipynb").open())
+            lab.write("report/guides.ipynb", guide_cells())
+            (lab.folder / "report/AGENTS.md").write_text("Sums are in euros.\n", encoding="utf-8")
+            take_guides(NotebookPage(context, lab, "report/guides.ipynb").open())
             context.close()
 
 

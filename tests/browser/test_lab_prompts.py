@@ -14,7 +14,7 @@ Open = Callable[..., NotebookPage]
 pytestmark = pytest.mark.needs("labextension")
 
 PROSE = "text/x-markdown"
-PROMPT = """%%agent --approval never --into "answer"
+PROMPT = """%%agent --approval never --into "answer" --output list[int]
 Don't be *shy*: what is in {{sales[sales > 1]}} for $5?
 """
 VARIABLES = "sales = [1, 2, 3]\nsalary = 'x' * 10"
@@ -50,7 +50,11 @@ def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None
     usual = language(page, 1)
     page.wait_until(lambda: language(page, 0) == PROSE)
     code = page.cell(0).locator(".am-prompt-code:not(.am-prompt-expression)")
-    expect(code).to_have_text(["%%agent", "--approval", "never", "--into", '"answer"'])
+    words = ["%%agent", "--approval", "never", "--into", '"answer"', "--output", "list[int]"]
+    page.wait_until(lambda: "".join(code.all_inner_texts()) == "".join(words))
+    # To Markdown a type is a link.
+    lines = "all => all.every(each => getComputedStyle(each).textDecorationLine === 'none')"
+    page.wait_until(lambda: page.cell(0).locator(".cm-line").first.locator("*").evaluate_all(lines))
     expression = page.cell(0).locator(".am-prompt-expression")
     page.wait_until(lambda: "".join(expression.all_inner_texts()) == "{{sales[sales > 1]}}")
     expect(page.cell(0).locator(".cm-content")).to_have_css("white-space", "break-spaces")
