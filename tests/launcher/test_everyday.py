@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,20 +33,19 @@ CONFIGURATIONS = [
 AT_ONCE = 2  # configurations
 
 
+@cache  # to import a module takes up to a second, and many cases ask for the same
+def is_there(needed: str, interpreter: str) -> bool:
+    """Return whether the machine has a program, or the interpreter a module."""
+    module = needed.removeprefix("py:")
+    if module == needed:
+        return shutil.which(needed) is not None
+    command = [interpreter, "-c", f"import {module}"]
+    return not subprocess.run(command, capture_output=True, cwd="/", check=False).returncode
+
+
 def lacking(case: Case, interpreter: str) -> str:
     """Return what the machine lacks for a case, or ""."""
-    for needed in case.needs:
-        module = needed.removeprefix("py:")
-        if module == needed:
-            found = shutil.which(needed) is not None
-        else:
-            command = [interpreter, "-c", f"import {module}"]
-            found = not subprocess.run(
-                command, capture_output=True, cwd="/", check=False
-            ).returncode
-        if not found:
-            return needed
-    return ""
+    return next((needed for needed in case.needs if not is_there(needed, interpreter)), "")
 
 
 @pytest.fixture(scope="module")
