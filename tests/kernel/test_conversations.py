@@ -87,6 +87,8 @@ def test_they_are_listed_found_kept_and_deleted(place: Path) -> None:
         assert "mine.ipynb" in listed
         assert "pears" not in kernel.run("%agent sessions Apples look").text
         assert "No conversation" in kernel.run("%agent sessions plums").text
+        assert "pears" in kernel.run("%agent sessions 'look AT p' mine").text
+        assert "No conversation" in kernel.run('%agent sessions "at look"').text
         kernel.run("%agent sessions apples")
         kernel.run("%agent sessions pin 1")
         assert "(pinned)" in kernel.run("%agent sessions apples").text

@@ -1,5 +1,6 @@
 """``%agent sessions`` and ``%agent resume``: lists, deletes, continues recorded conversations."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from agent_magics.render.markdown import code_span
 
 _MOST_SHOWN = 20
 _SHORT_ID = 8
+_WORD = re.compile(r"""(["'])(.+?)\1(?!\S)|(\S+)""")  # some in quotes belong together
 _USAGE = (
     "%agent sessions takes words to look for, or: delete, pin or unpin, and a number from the list "
     "or an id; or: rename, such a number or id, and the name."
@@ -34,7 +36,8 @@ def list_sessions(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
         chosen = _chosen(notebook, arguments[1])
         change(chosen.id)
         return f"{arguments[0]}: {_title(chosen)}"
-    found = matching(_in_order(notebook), arguments)
+    wanted = [quoted or word for _, quoted, word in _WORD.findall(" ".join(arguments))]
+    found = matching(_in_order(notebook), wanted)
     notebook.listed = [each.id for each in found[:_MOST_SHOWN]]
     if not found:
         return "No conversation is recorded" + (" that has these words." if arguments else ".")
