@@ -1,13 +1,15 @@
 """Law: no object ends a turn, whatever its class does; at most its own call fails."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, model_validator
 
-from agent_magics import Call, ToolContext, tool
+from agent_magics import Call, FatalError, ToolContext, tool
+from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.protocol.items import InputText
 from agent_magics.protocol.tools import ToolOutput
 from tests.support.turns import outputs, scripted
@@ -141,3 +143,14 @@ def test_a_failing_validator_of_an_answer_is_named(error):
 
     result = scripted('{"a": 1}').run_sync("Go.", output=Answer)
     assert result.error.startswith(f"A validator of Answer failed itself ({error.__name__}: no)")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_any_object_stands_in_a_prompt_as_text(error):
+    for value in hostile(error):
+        assert type(interpolate("About {{x}}.", {"x": value})) is str
+
+
+def test_an_expression_of_a_prompt_that_exits_is_named():
+    with pytest.raises(FatalError, match="raised SystemExit: 3"):
+        interpolate("About {{exits()}}.", {"exits": lambda: sys.exit(3)})

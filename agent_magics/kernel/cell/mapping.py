@@ -58,7 +58,10 @@ def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
 def _value_of(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:
     try:
         return eval(compile(expression, f"--{option}", "eval"), {**namespace})
-    except Exception as error:  # evaluating the person's expression may raise anything
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # evaluating the person's expression may raise anything
         raise FatalError(
             f"--{option} {expression}: {error_text(error)}; it takes {takes}."
         ) from None

@@ -232,7 +232,7 @@ def interpolate(text: str, namespace: dict[str, Any]) -> str:
         expression = match[2].strip()
         try:
             value = eval(expression, namespace)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise FatalError(
                 f"{{{{{expression}}}}} in the prompt raised {error_text(error)}. "
                 r"Write \{{ for two literal braces."

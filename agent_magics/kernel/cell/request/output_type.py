@@ -23,7 +23,10 @@ def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
         source = source[1:-1]
     try:
         kind = eval(compile(source, "--output", "eval"), {**namespace})
-    except Exception as error:  # evaluating the person's expression may raise anything
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # evaluating the person's expression may raise anything
         raise FatalError(
             f"--output {source}: {error_text(error)}; it takes a type as you would "
             'write it in this notebook, such as "list[Row]".'
