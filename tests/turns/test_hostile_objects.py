@@ -1,6 +1,7 @@
 """Law: no object ends a turn, whatever its class does; at most its own call fails."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from agent_magics import Call, FatalError, ToolContext, tool
+from agent_magics.kernel.live.displayed import read_display
 from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.items import InputText
 from agent_magics.protocol.tools import ToolOutput
 from tests.support.turns import outputs, scripted
@@ -154,3 +157,23 @@ def test_any_object_stands_in_a_prompt_as_text(error):
 def test_an_expression_of_a_prompt_that_exits_is_named():
     with pytest.raises(FatalError, match="raised SystemExit: 3"):
         interpolate("About {{exits()}}.", {"exits": lambda: sys.exit(3)})
+
+
+def test_no_text_of_a_tool_holds_what_no_message_can_carry():
+    lone = "a\ud800"
+
+    @tool
+    def speak(ctx: ToolContext) -> Any:
+        """Speak."""
+        ctx.update(title=lone, metadata={lone: [lone]})
+        return ToolOutput(lone, details={lone: [lone]})
+
+    result = scripted(Call("speak"), "Done.", tools=[speak]).run_sync("Go.")
+    for event in result.events:
+        json.dumps(to_json(event), ensure_ascii=False, default=str).encode("utf-8")
+
+
+def test_what_live_code_displays_can_be_published():
+    assert read_display({"text/plain": "a\ud800", "image/png": "\ud800"}).mime == ""
+    assert read_display({"text/plain": "a\ud800"}).plain == "a\\ud800"
+    assert read_display({"text/plain": 5, "image/png": 5}) == ("5", "", "")

@@ -34,10 +34,15 @@ def fit_text(text: str, budget: int) -> str:
     """Return `text` cut to `budget`, such that a request can carry it."""
     if len(text) > budget:
         text, _ = cut_text(text, budget)
+    return encodable(text)
+
+
+def encodable(text: str) -> str:
+    """Return a text with lone surrogates written out, as in file names: no message carries them."""
     if text.isascii():
         return text
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError:  # lone surrogates, as in file names; no request can carry them
+    except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text

@@ -20,7 +20,8 @@ def plain_object(value: object) -> dict[str, Any]:
     Raises:
         TypeError: it is no object, or a foreign class's own error.
     """
-    plain = json.loads(json.dumps(value, default=str, skipkeys=True))
+    text = json.dumps(value, default=str, skipkeys=True, ensure_ascii=False)
+    plain = json.loads(text.encode("utf-8", "replace"))  # lone surrogates become "?"
     if type(plain) is not dict:
         raise TypeError(f"a JSON object is expected, not {type_name(value)}")
     return plain

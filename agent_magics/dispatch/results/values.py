@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
+from agent_magics.dispatch.results.cutting import encodable
+
 
 class Types:
     """A set of classes, compared by identity: `in` of a set or tuple would call ``==`` and ``hash``
@@ -75,7 +77,7 @@ def safe_repr(value: object) -> str:
 
 def plain_text(text: str) -> str:
     """Return a text as a plain `str`; the methods of a subclass of it may be hostile."""
-    return "".join((text,))
+    return encodable("".join((text,)))
 
 
 def defines(kind: type, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.person_code import marks_own_code
+from agent_magics.dispatch.results.values import plain_text
 from agent_magics.dispatch.stages.stored_outputs import refer
 from agent_magics.engine.foreground.waiting import SERVING, Foreground
 from agent_magics.kernel.live.displayed import KEPT_CHARACTERS, ends_quietly, in_brief, read_display
@@ -48,6 +49,7 @@ class Capture:
 
     def write(self, text: str) -> None:
         """Add printed text; from any thread."""
+        text = plain_text(text)
         with self._lock:
             room = KEPT_CHARACTERS - self._kept
             self._pieces.append(text[:room])

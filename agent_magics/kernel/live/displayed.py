@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import agent_magics
 from agent_magics.dispatch.results.outline import MOST_CHARACTERS
 from agent_magics.dispatch.results.output import brief_text
+from agent_magics.dispatch.results.values import plain_text
 
 # Text kept of one run; the model reads far less, and an endless loop must not fill the memory.
 KEPT_CHARACTERS = 1_000_000
@@ -33,13 +34,13 @@ class Displayed(NamedTuple):
 
 def read_display(data: Mapping[str, Any]) -> Displayed:
     """Return the image of a display bundle where it has one, else its text."""
-    plain = str(data.get("text/plain", ""))
+    plain = plain_text(str(data.get("text/plain", "")))
     mime = next((mime for mime in _IMAGES if mime in data), "")
-    if not mime:
-        return Displayed(plain)
-    encoded = data[mime]
+    encoded = data.get(mime, "")
     if isinstance(encoded, bytes):
         encoded = base64.b64encode(encoded).decode("ascii")
+    if not isinstance(encoded, str) or not encoded.isascii():  # no image, whatever it is called
+        return Displayed(plain)
     return Displayed(plain, mime, encoded.strip())
 
 
