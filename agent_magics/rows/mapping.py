@@ -184,13 +184,13 @@ class RowMapping:
             raise FatalError(NO_NAME)
         if options.get("batch") and options.get("engine") is not None:
             raise FatalError("batch=True sends files, and no worker asks: leave out engine=.")
+        # Without rows a list or file has no columns either.
+        columns_there = source.columns if source.columns or source.count != 0 else None
         card = find_model(settings.model)
         window = settings.context_window or (card and card.context_window) or 0
         self.plan = Plan(
             source,
-            read_prompt(
-                prompt, None if source.count == 0 and not source.columns else source.columns
-            ),
+            read_prompt(prompt, columns_there),
             columns,
             replace(terms, name=digest.hex()[:16]),
             digest,

@@ -59,13 +59,18 @@ _Opened: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 def _local(pattern: str) -> list[tuple[str, _Opened]]:
-    path = Path(pattern).expanduser()
-    if path.is_dir():
-        paths = _of_folder(str(path), map(str, path.rglob("*")))
-    else:
-        # `Path.glob` takes no absolute pattern.
-        paths = sorted(glob.glob(str(path), recursive=True)) or [str(path)]  # noqa: PTH207
-    return [(each, partial(_open, each)) for each in paths]
+    pattern = str(Path(pattern).expanduser())
+    # `Path.glob` takes no absolute pattern.
+    found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
+    paths = itertools.chain.from_iterable(map(_files_of, found))
+    return [(path, partial(_open, path)) for path in paths]
+
+
+def _files_of(path: str) -> list[str]:
+    """Return the files of a folder; a file itself."""
+    if not Path(path).is_dir():
+        return [path]
+    return _of_folder(path, (str(each) for each in Path(path).rglob("*") if each.is_file()))
 
 
 def _open(path: str) -> Any:
@@ -80,17 +85,18 @@ def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
         raise FatalError(NEEDS.format(path=pattern, package="fsspec")) from None
     try:
         urls: str | list[str] = pattern
-        if _format_of(pattern) is None:
+        if _format_of(pattern) is None or pattern.endswith("/"):
             system, folder = fsspec.url_to_fs(pattern)
             if system.isdir(folder):
-                paths = _of_folder(folder, system.find(folder))
-                urls = list(map(system.unstrip_protocol, paths))
-        found = fsspec.open_files(urls, "rb", compression="infer")
+                found = system.find(folder, detail=True)
+                files = [path for path, about in found.items() if about["type"] == "file"]
+                urls = list(map(system.unstrip_protocol, _of_folder(folder, files)))
+        opened = fsspec.open_files(urls, "rb", compression="infer")
     except (ImportError, OSError, ValueError) as error:
         raise FatalError(f"{pattern}: {error_text(error)}") from None
-    if not found:
+    if not opened:
         raise FatalError(NO_FILE.format(path=pattern))
-    return [(each.path, lambda each=each: each) for each in found]  # type: ignore[misc]
+    return [(each.path, lambda each=each: each) for each in opened]  # type: ignore[misc]
 
 
 def _of_folder(folder: str, paths: Iterable[str]) -> list[str]:

@@ -268,7 +268,7 @@ def test_code_of_the_caller_that_exits_is_the_rows_error():
         after = agent.map_sync("{{text}}", ["a"], output=Exits)
     assert "SystemExit: a" in asked.frame["error"][0]
     assert list(checked.frame["kind"].isna()) == [False, True]
-    assert "the type of the answers failed itself (SystemExit: 3)" in checked.frame["error"][1]
+    assert "failed itself (SystemExit: 3)" in checked.frame["error"][1]
     assert list(after.frame["kind"]) == ["a"]
 
 

@@ -7,6 +7,7 @@ import decimal
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 
 import dask.dataframe
@@ -78,8 +79,9 @@ def tsv(folder):
 
 
 def folder_of_parts(folder):
-    (folder / "sub").mkdir()
-    for name, part in (("a.parquet", TEXTS[:700]), ("sub/b.snappy.parquet", TEXTS[700:])):
+    (folder / "b.parquet").mkdir()  # as Spark names a folder
+    os.mkfifo(folder / "pipe.parquet")
+    for name, part in (("a.parquet", TEXTS[:700]), ("b.parquet/b.snappy.parquet", TEXTS[700:])):
         pyarrow.parquet.write_table(pa.table({"text": part}), folder / name)
     (folder / "_SUCCESS").touch()
     (folder / "_old.parquet").write_text("none of ours")
@@ -107,6 +109,7 @@ KINDS = {
     "xz": packed(".XZ", lzma.compress),
     "tsv": tsv,
     "folder": folder_of_parts,
+    "glob of folders": lambda folder: str(folder_of_parts(folder) / "[ab].parquet"),
     "url of a folder": lambda folder: f"file://{folder_of_parts(folder)}/",
     "url of gz": lambda folder: f"file://{packed('.gz', gzip.compress)(folder)}",
     "pandas": lambda _: pd.DataFrame({"id": range(1203), "text": TEXTS}),
