@@ -139,7 +139,8 @@ export class Around {
   get conversations(): ConversationData[] {
     // Kernels that are at rest look seldom: the row that knows most of a conversation is the newest.
     const rows = this._overviews.flatMap(each => each.conversations).sort((a, b) => a.ended - b.ended);
-    return [...new Map(rows.map(row => [row.id, row])).values()].sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.ended - a.ended);
+    const newest = [...new Map(rows.map(row => [row.id, row])).values()];
+    return newest.sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.ended - a.ended);
   }
 
   get more(): number {

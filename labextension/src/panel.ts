@@ -138,8 +138,9 @@ export class AgentsPanel extends Widget {
   private _drawQuestion(question: Placed<QuestionData>, row: HTMLElement): void {
     const about = `${question.tool} ${question.target}`.trim();
     row.classList.toggle('am-dangerous', question.dangerous);
+    const where = trans.__('%1 in %2', question.agent, this._around.nameOf(question.place));
     row.append(
-      this._title(question.tool || trans.__('A form'), trans.__('%1 in %2', question.agent, this._around.nameOf(question.place))),
+      this._title(question.tool || trans.__('A form'), where),
       make('div', 'am-panel-words', question.target)
     );
     if (question.arguments && question.arguments !== question.target) {
