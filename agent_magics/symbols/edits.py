@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.provider import Position, Range, Symbol, TextEdit
 from agent_magics.symbols.python_syntax import parse_python
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.tree_sitter import ends_in_comment, has_grammar, string_lines
+from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
 
 # Formatted strings are one token each before Python 3.12.
 _FORMAT_START = getattr(tokenize, "FSTRING_START", -1)

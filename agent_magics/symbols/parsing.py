@@ -8,10 +8,10 @@ from collections import deque
 from pathlib import Path
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Symbol
 from agent_magics.symbols.python_syntax import python_symbols
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.tree_sitter import GRAMMARS, has_grammar, tree_symbols
+from agent_magics.symbols.types import Symbol
 
 PYTHON = (".py", ".pyi", ".pyw")
 _MOST_LOOKED_AT = 2_000  # entries of folders, which takes a millisecond or two

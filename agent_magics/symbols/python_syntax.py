@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Symbol
 from agent_magics.symbols.text import SourceText, one_line
+from agent_magics.symbols.types import Symbol
 
 _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _HEAD = re.compile(r"(?:async[\s\\]+)?(?:def|class)[\s\\]+(\w+)")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from agent_magics.symbols.provider import Position, Range
+from agent_magics.symbols.types import Position, Range
 
 _BREAK = re.compile(r"\r\n|\n|\r")
 

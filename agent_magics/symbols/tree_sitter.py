@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agent_magics.symbols.provider import Range, Symbol
 from agent_magics.symbols.text import SourceText, one_line
+from agent_magics.symbols.types import Range, Symbol
 
 # Ending -> (module of the grammar's package, its function); the packages are of one kind.
 GRAMMARS = {

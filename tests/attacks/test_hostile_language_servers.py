@@ -7,10 +7,10 @@ import pytest
 from lsprotocol import types
 
 from agent_magics.exec.logs import LogRing
-from agent_magics.symbols.provider import NotProvided, Position
 from agent_magics.symbols.servers import answers
 from agent_magics.symbols.servers.connection import Connection
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import NotProvided, Position
 
 FILE = Path("/w/a.py")
 TEXT = SourceText("value = 1\n" * 1_000)

@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 from lsprotocol import types
 
 from agent_magics.files.beneath import real_path
-from agent_magics.symbols.provider import (
+from agent_magics.symbols.text import SourceText, one_line
+from agent_magics.symbols.types import (
     Call,
     Diagnostic,
     Location,
@@ -26,7 +27,6 @@ from agent_magics.symbols.provider import (
     Symbol,
     TextEdit,
 )
-from agent_magics.symbols.text import SourceText, one_line
 
 _LONGEST_CODE = 300  # characters
 _DEEPEST = 64  # symbols inside one another

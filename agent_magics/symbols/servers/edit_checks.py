@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magics.files.paths import shown_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Diagnostic
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import Diagnostic
 
 if TYPE_CHECKING:
     from agent_magics.symbols.servers.project import ProjectServers

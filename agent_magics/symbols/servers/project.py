@@ -6,15 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import (
-    Call,
-    Definition,
-    Diagnostic,
-    Location,
-    Position,
-    Symbol,
-    TextEdit,
-)
 from agent_magics.symbols.servers.edit_checks import EditWatch, Spawn
 from agent_magics.symbols.servers.languages import language_of
 from agent_magics.symbols.servers.manager import ServerManager, any_ready, shared_manager
@@ -24,6 +15,15 @@ from agent_magics.symbols.servers.specs import (
     client_is_missing,
     find_server,
     what_is_missing,
+)
+from agent_magics.symbols.types import (
+    Call,
+    Definition,
+    Diagnostic,
+    Location,
+    Position,
+    Symbol,
+    TextEdit,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ ANSWER_LIMIT = 60.0  # seconds for the start of a server and its answer
 
 @dataclass(frozen=True, slots=True)
 class ServerProvider:
-    """A language server as a `SymbolProvider`; asking starts it where it does not run.
+    """Answers questions about source files by a language server, which the first question starts.
+
+    Every question reads the files as they are on disk now, and raises `NotProvided` where this
+    server never answers it, `RespondToModel` where it fails this time (the server hangs, has ended,
+    is still starting).
 
     Attributes:
         manager: has the servers.
@@ -63,7 +67,7 @@ class ServerProvider:
         return self.spec.name
 
     def given(self, texts: Mapping[Path, str]) -> "ServerProvider":
-        """Return the provider with the code of notebooks; see `SymbolProvider`."""
+        """Return the provider with the code of notebooks, by file, of which it answers too."""
         return replace(self, texts={**self.texts, **texts})
 
     async def _ask(self, question: "Callable[[Session], Awaitable[Answer]]") -> Answer:
@@ -82,44 +86,47 @@ class ServerProvider:
         return found
 
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
-        """Return the symbols of a file as a tree; see `SymbolProvider`."""
+        """Return the symbols of a file as a tree, in the order of the file."""
         return await self._ask(lambda each: each.document_symbols(path))
 
     async def find(self, query: str) -> tuple[Symbol, ...]:
-        """Return the symbols of the project whose name fits; see `SymbolProvider`."""
+        """Return the symbols of the project whose name fits `query`, without children."""
         return await self._ask(lambda each: each.find(query))
 
     async def references(
         self, path: Path, position: Position, declaration: bool = True
     ) -> tuple[Location, ...]:
-        """Return where a symbol is used; see `SymbolProvider`."""
+        """Return each place where the symbol at a position is used, in order.
+
+        With `declaration` also where it is defined.
+        """
         return await self._ask(lambda each: each.references(path, position, declaration))
 
     async def definition(self, path: Path, position: Position) -> Definition:
-        """Return where a symbol is defined; see `SymbolProvider`."""
+        """Return where the symbol at a position is defined, and what is known of it."""
         return await self._ask(lambda each: each.definition(path, position))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
-        """Return the callers; see `SymbolProvider`."""
+        """Return the functions that call the one at a position."""
         return await self._ask(lambda each: each.incoming_calls(path, position))
 
     async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
-        """Return what is called; see `SymbolProvider`."""
+        """Return the functions that the one at a position calls."""
         return await self._ask(lambda each: each.outgoing_calls(path, position))
 
     async def rename(
         self, path: Path, position: Position, new_name: str
     ) -> Mapping[Path, Sequence[TextEdit]]:
-        """Return the edits of a rename; see `SymbolProvider`."""
+        """Return the edits, by file, that rename the symbol at a position; change nothing."""
         return await self._ask(lambda each: each.rename(path, position, new_name))
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
-        """Return what the checker reports; see `SymbolProvider`."""
+        """Return what the server reports about a file."""
         return await self._ask(lambda each: each.diagnostics(path))
 
 
 class ProjectServers:
-    """The language servers of one project, as `SymbolProviders`.
+    """The language servers of one project, a provider for each language.
 
     Args:
         table: the servers of the settings, from `read_table`.
@@ -135,7 +142,11 @@ class ProjectServers:
         self._spawn = spawn
 
     async def provider_for(self, path: Path) -> ServerProvider | None:
-        """Return the provider of a file; None where its language has no server."""
+        """Return the provider of a file; None where its language has no server.
+
+        Raises:
+            RespondToModel: there is one, and it does not answer now; the message says why.
+        """
         return self._provider(language_of(path), self._root_of(path))
 
     async def providers(self) -> Sequence[ServerProvider]:
@@ -153,7 +164,7 @@ class ProjectServers:
         return replace(provider, starts=False) if found is not None else None
 
     def missing(self, path: Path) -> str:
-        """Return one sentence on why a file has no provider; see `SymbolProviders`."""
+        """Return one sentence on why a file has no provider, and what helps; "" where it has."""
         language = language_of(path)
         if not language:
             return f"Files such as {path.name} have no language server."
@@ -164,7 +175,11 @@ class ProjectServers:
         return client_is_missing()
 
     def check_edit(self, paths: Sequence[Path]) -> EditWatch | None:
-        """Take note of the errors of files that will be edited; see `SymbolProviders`."""
+        """Take note of the errors of files that will be edited; on a thread, not on the event loop.
+
+        Returns:
+            What finds the new ones; None where no server runs.
+        """
         if self._spawn is None or not any_ready():
             return None
         return EditWatch(self, self._spawn, paths)

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types
 
 from agent_magics.exec.process import Process
-from agent_magics.symbols.provider import (
+from agent_magics.symbols.servers import answers
+from agent_magics.symbols.servers.connection import Connection, RequestFailed, ServerLost
+from agent_magics.symbols.servers.documents import Documents
+from agent_magics.symbols.types import (
     Call,
     Definition,
     Diagnostic,
@@ -20,9 +23,6 @@ from agent_magics.symbols.provider import (
     Symbol,
     TextEdit,
 )
-from agent_magics.symbols.servers import answers
-from agent_magics.symbols.servers.connection import Connection, RequestFailed, ServerLost
-from agent_magics.symbols.servers.documents import Documents
 
 if TYPE_CHECKING:
     from agent_magics.symbols.servers.lifecycle import LanguageServer
@@ -175,7 +175,7 @@ class Session:
     # -- questions ---------------------------------------------------------------------------------
 
     async def document_symbols(self, path: Path) -> tuple[Symbol, ...]:
-        """Return the symbols of a file; see `SymbolProvider`."""
+        """Return the symbols of a file; see `ServerProvider`."""
         self._require("document_symbol_provider", "list the symbols of a file")
         self._documents.open(path)  # its own text is all that this depends on
         params = types.DocumentSymbolParams(types.TextDocumentIdentifier(path.as_uri()))
@@ -183,7 +183,7 @@ class Session:
         return answers.symbols_of(found, path, self._positions())
 
     async def find(self, query: str) -> tuple[Symbol, ...]:
-        """Return the symbols of the project whose name fits; see `SymbolProvider`."""
+        """Return the symbols of the project whose name fits; see `ServerProvider`."""
         self._require("workspace_symbol_provider", "search symbols of the project")
         await self._in_step(None)
         await self._scanned()
@@ -193,7 +193,7 @@ class Session:
     async def references(
         self, path: Path, position: Position, declaration: bool
     ) -> tuple[Location, ...]:
-        """Return where a symbol is used; see `SymbolProvider`."""
+        """Return where a symbol is used; see `ServerProvider`."""
         self._require("references_provider", "find references")
         name, at = await self._at(path, position)
         await self._scanned(name)
@@ -203,7 +203,7 @@ class Session:
         return answers.locations_of(found, self._positions())
 
     async def definition(self, path: Path, position: Position) -> Definition:
-        """Return where a symbol is defined, and what is known of it; see `SymbolProvider`."""
+        """Return where a symbol is defined, and what is known of it; see `ServerProvider`."""
         self._require("definition_provider", "find definitions")
         name, at = await self._at(path, position)
         asked = [self._ask(types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams(name, at))]
@@ -214,7 +214,7 @@ class Session:
         return Definition(places, "".join(map(answers.hover_text, text)))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
-        """Return the callers; see `SymbolProvider`."""
+        """Return the callers; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyIncomingCallsParams(item)
@@ -223,7 +223,7 @@ class Session:
         return self._calls(calls)
 
     async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
-        """Return what is called; see `SymbolProvider`."""
+        """Return what is called; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyOutgoingCallsParams(item)
@@ -248,7 +248,7 @@ class Session:
     async def rename(
         self, path: Path, position: Position, new_name: str
     ) -> "dict[Path, Sequence[TextEdit]]":
-        """Return the edits of a rename; see `SymbolProvider`."""
+        """Return the edits of a rename; see `ServerProvider`."""
         self._require("rename_provider", "rename")
         name, at = await self._at(path, position)
         await self._scanned(name)
@@ -276,7 +276,7 @@ class Session:
         return [place for place, each in names.items() if each == own]
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...]:
-        """Return what the checker reports; see `SymbolProvider`."""
+        """Return what the checker reports; see `ServerProvider`."""
         positions = await self._in_step(path)
         uri = path.as_uri()
         pushed = await self._pulls_or_pushed(uri, self._documents.open(path).version)

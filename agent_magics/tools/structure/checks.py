@@ -11,8 +11,8 @@ from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
-from agent_magics.symbols.provider import Diagnostic, Range
 from agent_magics.symbols.text import one_line
+from agent_magics.symbols.types import Diagnostic, Range
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,

@@ -26,10 +26,11 @@ from agent_magics.symbols.edits import (
     replace_symbol,
 )
 from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.provider import Position, Symbol, SymbolProvider, TextEdit
 from agent_magics.symbols.python_syntax import NotPython, python_symbols
 from agent_magics.symbols.servers.languages import language_of
+from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import Position, Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read, number_of
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
@@ -197,7 +198,7 @@ async def _renaming(
 async def _doubts(
     named: NamedSymbol,
     edits: Mapping[Path, Sequence[TextEdit]],
-    server: SymbolProvider,
+    server: ServerProvider,
     ctx: ToolContext | None,
 ) -> str:
     """Return a sentence on places with the name of which the server knows no meaning; "" for none.

@@ -12,7 +12,7 @@ from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.paths import resolve_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
-from agent_magics.symbols.provider import Symbol
+from agent_magics.symbols.types import Symbol
 from agent_magics.tools.files.access import place
 from agent_magics.tools.structure.notebooks import (
     is_notebook,

@@ -20,9 +20,9 @@ from agent_magics.files.beneath import real_path
 from agent_magics.files.paths import open_notebook, resolve_path, shown_path
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import PYTHON, parse_symbols
-from agent_magics.symbols.provider import Diagnostic, Position, Range, Symbol
 from agent_magics.symbols.python_syntax import NotPython, parse_python
 from agent_magics.symbols.text import one_line
+from agent_magics.symbols.types import Diagnostic, Position, Range, Symbol
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
 from agent_magics.tools.structure.sources import (
     CodeCell,

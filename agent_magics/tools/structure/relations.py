@@ -13,7 +13,8 @@ from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
-from agent_magics.symbols.provider import Call, Location, Position, Range, Symbol, SymbolProvider
+from agent_magics.symbols.servers.project import ServerProvider
+from agent_magics.symbols.types import Call, Location, Position, Range, Symbol
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,
@@ -312,7 +313,7 @@ class CallTree(Readable):
 class _CallWalk:
     """Follows calls from function to function, each function once."""
 
-    def __init__(self, server: SymbolProvider, direction: str, ctx: ToolContext | None) -> None:
+    def __init__(self, server: ServerProvider, direction: str, ctx: ToolContext | None) -> None:
         self._ctx = ctx
         self._server, self._direction = server, direction
         self._seen: set[tuple[Path, Position]] = set()

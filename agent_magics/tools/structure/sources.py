@@ -16,8 +16,9 @@ from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.parsing import can_parse, parse_symbols
-from agent_magics.symbols.provider import Range, Symbol, SymbolProvider
+from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import Range, Symbol
 from agent_magics.tools.files.access import (
     Readable,
     begin_walk,
@@ -196,7 +197,7 @@ def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]
     )
 
 
-async def provider_for(file: SourceFile, ctx: ToolContext | None) -> SymbolProvider | None:
+async def provider_for(file: SourceFile, ctx: ToolContext | None) -> ServerProvider | None:
     """Return the language server for a file or notebook; None where there is none."""
     servers = None if ctx is None else ctx.turn.symbols
     provider = None if servers is None else await servers.provider_for(file.code_path)
@@ -205,7 +206,7 @@ async def provider_for(file: SourceFile, ctx: ToolContext | None) -> SymbolProvi
     return provider.given({file.path: file.text})
 
 
-async def server_for(file: SourceFile, what: str, ctx: ToolContext | None) -> SymbolProvider:
+async def server_for(file: SourceFile, what: str, ctx: ToolContext | None) -> ServerProvider:
     """Return the language server for a file or notebook.
 
     Args:

@@ -15,9 +15,9 @@ import pytest
 from lsprotocol import types
 
 from agent_magics import Agent, ScriptedModel
-from agent_magics.symbols.provider import Position
 from agent_magics.symbols.servers import documents
 from agent_magics.symbols.servers.specs import find_server
+from agent_magics.symbols.types import Position
 from tests.support.language_servers.project import Project, project, run
 from tests.support.rows.watchers import wait_until
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.symbols.provider import Diagnostic, Position, Range
 from agent_magics.symbols.servers.edit_checks import EditWatch, errors_of, new_errors
 from agent_magics.symbols.servers.manager import shared_manager
 from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.types import Diagnostic, Position, Range
 from tests.support.language_servers.project import Project, spec
 
 

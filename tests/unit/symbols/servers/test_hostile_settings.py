@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Position
 from agent_magics.symbols.servers.specs import ServerSpec, find_server, read_table
+from agent_magics.symbols.types import Position
 from tests.support.language_servers.project import project, run
 from tests.support.language_servers.typescript import TABLE
 

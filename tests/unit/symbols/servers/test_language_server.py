@@ -10,9 +10,9 @@ import pytest
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.symbols.provider import NotProvided, Position, Range, TextEdit
 from agent_magics.symbols.servers.lifecycle import State
 from agent_magics.symbols.servers.specs import ServerSpec
+from agent_magics.symbols.types import NotProvided, Position, Range, TextEdit
 from tests.support.language_servers.project import Project, project, run, spec
 
 TEXT = "class A:\n    def f(self):\n        pass\n\n\ndef g():\n    return A().f()\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_magics.patch.plan import plan_patch, read_patch
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.edits import apply_edits
-from agent_magics.symbols.provider import Range, TextEdit
+from agent_magics.symbols.types import Range, TextEdit
 from agent_magics.tools import edit_symbol
 from agent_magics.tools.structure.editing import patch_of
 from agent_magics.tools.structure.sources import SourceFile

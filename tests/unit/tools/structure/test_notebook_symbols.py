@@ -10,7 +10,7 @@ import pytest
 
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.provider import Diagnostic, Location, Position, Range
+from agent_magics.symbols.types import Diagnostic, Location, Position, Range
 from agent_magics.tools import definition, diagnostics, edit_symbol, references, symbols
 from agent_magics.tools.structure.live import find_live
 from tests.support.contexts import make_context

@@ -9,7 +9,7 @@ import pytest
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
-from agent_magics.symbols.provider import Call, Definition, Diagnostic, Location, Position, Range
+from agent_magics.symbols.types import Call, Definition, Diagnostic, Location, Position, Range
 from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
 from agent_magics.tools.structure import names
 from tests.support.contexts import make_context
