@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agent_magics.approval.rules import ProposedRule
 
@@ -181,7 +181,7 @@ class Forbidden:
 ExecApprovalRequirement: TypeAlias = Skip | NeedsApproval | Forbidden
 
 
-def fingerprint_of(tool: str, *bound: Any) -> str:
+def fingerprint_of(tool: str, *bound: object) -> str:
     """Return a digest of a call, equal only for equal calls.
 
     Args:

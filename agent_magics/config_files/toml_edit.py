@@ -53,7 +53,7 @@ def toml_value(value: object) -> str:
 # -- texts ----------------------------------------------------------------------------------------
 
 
-def with_table(text: str, path: Sequence[str], values: Mapping[str, Any], file: Path) -> str:
+def with_table(text: str, path: Sequence[str], values: Mapping[str, object], file: Path) -> str:
     """Append a table to a valid TOML text.
 
     Args:
@@ -161,7 +161,7 @@ def _table_of(data: dict[str, Any], path: Sequence[str], file: Path) -> dict[str
     return data
 
 
-def _checked(text: str, wanted: Mapping[str, Any], path: Sequence[str], file: Path) -> str:
+def _checked(text: str, wanted: Mapping[str, object], path: Sequence[str], file: Path) -> str:
     """Return a changed text if it parses to exactly `wanted`, else raise; no wrong edit reaches a
     file.
     """

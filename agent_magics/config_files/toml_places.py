@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from agent_magics.files.plain_files import load_toml, read_plain
 from agent_magics.protocol.errors import FatalError
@@ -74,7 +73,7 @@ def decode(data: bytes, path: Path) -> str:
         raise FatalError(f"{path}, line {line}: this is not UTF-8 text; mend the file.") from None
 
 
-def parse_toml(text: str, path: Path) -> dict[str, Any]:
+def parse_toml(text: str, path: Path) -> dict[str, object]:
     """Parse TOML text.
 
     Raises:

@@ -275,7 +275,7 @@ class ToolContext:
             raise RespondToModel(f"{path} may not be touched ({mode}): a rule is about reading it.")
         return found
 
-    def emit(self, kind: type[Event], **fields: Any) -> None:
+    def emit(self, kind: type[Event], **fields: object) -> None:
         """Emit an event of this call; `call_id` is filled in.
 
         Args:

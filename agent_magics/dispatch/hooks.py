@@ -87,7 +87,7 @@ class Hooks:
         FatalError: one of them has none of these methods.
     """
 
-    def __init__(self, hooks: Sequence[Any]) -> None:
+    def __init__(self, hooks: Sequence[object]) -> None:
         found: dict[str, list[HookMethod]] = {moment: [] for moment in MOMENTS}
         for hook in hooks:
             methods = [(moment, getattr(hook, moment, None)) for moment in MOMENTS]

@@ -76,7 +76,7 @@ class ThreadPool:
                 # A job was assigned to this thread just now: it arrives at once.
 
 
-def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _run(future: "Future[Any]", fn: Callable[..., Any], args: tuple[object, ...]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -19,12 +19,12 @@ class Preparation:
         self._init = init
         self._lock = threading.Lock()
         self._made = False
-        self._value: Any = None
+        self._value: object = None
 
     def __reduce__(self) -> Any:  # locks and loaded models are not copied
         return Preparation, (self._init,)
 
-    def _make(self) -> Any:
+    def _make(self) -> object:
         with self._lock:
             if not self._made:
                 self._value = self._init()

@@ -318,5 +318,5 @@ class Session:
         self.outbox.close()
 
 
-def _refuse_settings(settings: Mapping[str, Any]) -> None:
+def _refuse_settings(settings: Mapping[str, object]) -> None:
     raise FatalError("this session's settings are not its own.")

@@ -118,7 +118,7 @@ def load_json(data: str | bytes) -> Any:
     return json.loads(text.removeprefix("\ufeff"))
 
 
-def load_toml(text: str) -> dict[str, Any]:
+def load_toml(text: str) -> dict[str, object]:
     """Parse TOML text as `tomllib.loads` does, with limited nesting depth.
 
     Raises:

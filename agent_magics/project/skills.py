@@ -228,7 +228,7 @@ def _read_skill(path: Path, parent: int, links: bool) -> Skill | None:
     return replace(skill, is_trusted=is_trusted("skills", path, skill.digest))
 
 
-def _identity(entry: Entry) -> tuple[Any, ...]:
+def _identity(entry: Entry) -> tuple[object, ...]:
     status = entry.status
     return (entry.path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 

@@ -11,7 +11,6 @@ A bug is none of these: it propagates. ``asyncio.CancelledError`` is always re-r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 _MOST_TOLD = 10_000  # characters of an error
 
@@ -93,7 +92,7 @@ class SandboxDenied(RespondToModel):
     """
 
     def __init__(
-        self, denial: SandboxDenial, output: str, details: Mapping[str, Any] | None = None
+        self, denial: SandboxDenial, output: str, details: Mapping[str, object] | None = None
     ) -> None:
         line_end = "" if not output or output.endswith("\n") else "\n"
         super().__init__(f"{output}{line_end}[{denial.sentence}]")

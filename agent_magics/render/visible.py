@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from agent_magics.protocol.items import JsonObject
 
@@ -113,7 +113,7 @@ def _lay_out(name: str, value: object) -> str:
     return f"{label}: {line}"
 
 
-def _unique_fields(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _unique_fields(pairs: list[tuple[str, object]]) -> JsonObject:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a name occurs twice")

@@ -181,7 +181,7 @@ def check_text(name: str, text: str) -> None:
         raise BadRow(SURROGATE.format(name=name, place=error.start + 1)) from None
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Return whether a value is None, NaN, or what pandas has for them."""
     if value is None or type(value).__name__ in _MISSING_TYPES:
         return True

@@ -184,7 +184,7 @@ class AnswerStore:
             for _, _, then in group:
                 then(error)
 
-    async def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
+    async def _run(self, function: Callable[..., Any], *arguments: object) -> object:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, function, *arguments)
@@ -252,7 +252,7 @@ def _stored(row: _Row) -> Stored:
     return Stored._make(row[1:])
 
 
-def _is_sound(row: tuple[Any, ...]) -> bool:
+def _is_sound(row: tuple[object, ...]) -> bool:
     """Tell whether what was read is an answer; not all is, since files may be given."""
     _, answer, tokens, cost, number = row
     counts = isinstance(tokens, int) and isinstance(number, int)

@@ -28,14 +28,14 @@ class AgentSettings:
         FatalError: one of them is invalid.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         self._cwd_given = values.get("cwd", ".")
         self._cwd = resolve([Source("program", values)]).settings.cwd
         # Absolute: whatever folder the process is in later.
         self._constructed = self.given = Source("program", {**values, "cwd": self._cwd})
         self._last: tuple[Source, State, Resolved] | None = None
 
-    def resolve(self, cell: Mapping[str, Any] | None = None) -> Resolved:
+    def resolve(self, cell: Mapping[str, object] | None = None) -> Resolved:
         """Return the effective settings, with the source of each; the last ones, if none changed.
 
         Args:

@@ -26,7 +26,7 @@ def report(values: object) -> None:
     _reported.update(now)
 
 
-def read_editor_settings() -> dict[str, Any]:
+def read_editor_settings() -> dict[str, object]:
     """Return the reported settings, validated.
 
     Raises:

@@ -101,8 +101,8 @@ class ProjectSettings(Trustable[tuple["FileSettings", ...]]):
 
 
 def tightening(
-    found: tuple[FileSettings, ...], below: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
+    found: tuple[FileSettings, ...], below: Mapping[str, object]
+) -> tuple[dict[str, object], list[str]]:
     """Return the settings of a trusted project that make a run stricter.
 
     Args:
@@ -112,7 +112,7 @@ def tightening(
     Returns:
         The settings, and one sentence for each that is left out.
     """
-    taken: dict[str, Any] = {}
+    taken: dict[str, object] = {}
     left_out: list[str] = []
     for settings in found:
         for name, value in settings.values.items():
@@ -125,7 +125,7 @@ def tightening(
     return taken, left_out
 
 
-def _stricter(name: str, value: object, held: object) -> Any:
+def _stricter(name: str, value: object, held: object) -> object:
     if name not in SETTINGS:
         raise FatalError(f"{name!r} is not a setting.")
     if Where.PROJECT not in SETTINGS[name].where:
@@ -146,8 +146,8 @@ def _laxity(name: str, value: Any) -> float:
     return float("inf") if value is None else float(value)
 
 
-def _checked(found: FileSettings) -> dict[str, Any]:
-    checked: dict[str, Any] = {}
+def _checked(found: FileSettings) -> dict[str, object]:
+    checked: dict[str, object] = {}
     for name, value in found.values.items():
         try:
             checked |= validated({name: value})

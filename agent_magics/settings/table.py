@@ -31,16 +31,16 @@ def settings_in_editor() -> dict[str, Setting]:
     return {name: each for name, each in settings_in(Where.USER).items() if schema_of(name)}
 
 
-def schema_of(name: str) -> dict[str, Any]:
+def schema_of(name: str) -> dict[str, object]:
     """Return the JSON schema of a setting's value; {} where it is not plain."""
     if choices_of(name):
         return {"type": "string", "enum": list(choices_of(name))}
     base = base_of(name)
-    origin: Any = get_origin(base)
+    origin: object = get_origin(base)
     if origin is tuple:
         return {"type": "array", "items": {"type": "string"}}
     kind = get_args(base)[0] if isinstance(base, UnionType) else base
-    found: dict[str, Any] = {"type": _JSON_TYPES[kind]} if kind in _JSON_TYPES else {}
+    found: dict[str, object] = {"type": _JSON_TYPES[kind]} if kind in _JSON_TYPES else {}
     for mark in get_args(KINDS[name]) if found else ():
         if isinstance(mark, Ge):
             found["minimum"] = mark.ge

@@ -34,7 +34,7 @@ _NO_WORKSPACE = frozenset(
 # -- one value -------------------------------------------------------------------------------------
 
 
-def validated(given: Mapping[str, Any]) -> dict[str, Any]:
+def validated(given: Mapping[str, object]) -> dict[str, Any]:
     """Validate settings and convert them to their types.
 
     Args:
@@ -78,9 +78,9 @@ def _adapter(name: str) -> Any:
     return pydantic.TypeAdapter(_with_checks(KINDS[name], checks))
 
 
-def _with_checks(kind: Kind, checks: Mapping[Kind, Any]) -> Kind:
+def _with_checks(kind: Kind, checks: Mapping[Kind, object]) -> Kind:
     """Return a type with our markers and plain numbers replaced by pydantic's constraints."""
-    origin: Any = get_origin(kind)
+    origin: object = get_origin(kind)
     if origin is Annotated:
         base, *marks = get_args(kind)
         kept = [checks.get(mark, mark) for mark in marks if not isinstance(mark, Setting)]
@@ -138,7 +138,7 @@ _PROBLEMS: Mapping[str, str] = {
 }
 
 
-def _problem(name: str, kind: str, context: Mapping[str, Any]) -> str:
+def _problem(name: str, kind: str, context: Mapping[str, object]) -> str:
     least = least_of(name)
     return _PROBLEMS.get(kind, "does not fit: it is of another type.").format(
         least="" if least is None else f" of at least {least}",

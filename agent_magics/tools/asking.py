@@ -105,5 +105,5 @@ def _transcript(questions: Sequence[UserQuestion], content: JsonMapping) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)

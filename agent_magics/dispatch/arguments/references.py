@@ -21,7 +21,7 @@ class KeptArguments:
     def __init__(self, schema: Schema, value_of: Callable[[str], Any]) -> None:
         self._schema = schema
         self._value_of = value_of
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, object] = {}
         self.names: dict[int, str] = {}
 
     def put_into(self, parsed: object) -> "KeptArguments":
@@ -49,7 +49,7 @@ class KeptArguments:
         self.names[id(kept)] = value
         return kept
 
-    def _wanted(self, place: tuple[Any, ...], name: str) -> str:
+    def _wanted(self, place: tuple[object, ...], name: str) -> str:
         """Return what a place accepts for a name: "handle" the object, "text" the name, else ""."""
         found = schema_at(self._schema, place)
         if found is None:

@@ -6,7 +6,6 @@ Law: whatever was decided, and by whom, is recorded before anything runs.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agent_magics.approval.actions import (
     Action,
@@ -229,7 +228,7 @@ def _rule_of(requirement: NeedsApproval, decision: str) -> ProposedRule | None:
 
 def audit_of(
     invocation: ToolInvocation, actions: Sequence[Action], requirement: Skip | Forbidden
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the fields of the audit record of a decision made without a question.
 
     Returns:
@@ -252,7 +251,7 @@ def audit_of(
 
 def _subject_of(
     invocation: ToolInvocation, actions: Sequence[Action], *, bypass: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     commands = [action for action in actions if action.is_command]
     inside = any(action.sandboxed for action in commands) and not bypass
     return {

@@ -3,7 +3,6 @@
 import json
 import shlex
 from dataclasses import replace
-from typing import Any
 
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -114,7 +113,7 @@ def describe_edit(call: ToolCall) -> str:
     return f"The person changed the {what} to: {editable_text(payload)}"
 
 
-def _arguments_of(payload: FunctionPayload) -> dict[str, Any]:
+def _arguments_of(payload: FunctionPayload) -> dict[str, object]:
     try:
         arguments = json.loads(payload.arguments or "{}")
     except (ValueError, RecursionError):
@@ -122,7 +121,7 @@ def _arguments_of(payload: FunctionPayload) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _main_argument(arguments: dict[str, Any]) -> str:
+def _main_argument(arguments: dict[str, object]) -> str:
     for name in _MAIN_ARGUMENTS:
         value = arguments.get(name)
         is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)

@@ -211,7 +211,7 @@ class _Cleaner:
 
     # -- alternatives ------------------------------------------------------------------------------
 
-    def _alternatives(self, schema: JsonMapping) -> list[Any] | None:
+    def _alternatives(self, schema: JsonMapping) -> list[object] | None:
         """Return a schema's alternatives; None where it has none."""
         given = schema.get("anyOf", schema.get("oneOf"))
         rest = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", "nullable")}
@@ -232,7 +232,7 @@ class _Cleaner:
             return [{**bare, "type": kind} for kind in fitting]
         return None
 
-    def _any_of(self, given: Sequence[Any], schema: JsonMapping, depth: int) -> Schema:
+    def _any_of(self, given: Sequence[object], schema: JsonMapping, depth: int) -> Schema:
         found: dict[str, Schema] = {}  # by their text: comparing all with all takes too long
         for each in given:
             if each is False:
@@ -286,7 +286,7 @@ class _Cleaner:
             pointer = target["$ref"]
         return None, ""
 
-    def _at(self, pointer: str) -> Any:
+    def _at(self, pointer: str) -> object:
         if not pointer.startswith("#"):
             return None
         place = self._root
@@ -300,12 +300,12 @@ class _Cleaner:
                 return None
         return place
 
-    def _target(self, clean: JsonMapping) -> Any:
+    def _target(self, clean: JsonMapping) -> object:
         """Return the original schema behind one of the references written by this class."""
         name = str(clean["$ref"]).removeprefix("#/$defs/")
         return self._at(next(p for p, known in self._names.items() if known == name))
 
-    def _followed(self, schema: object) -> Any:
+    def _followed(self, schema: object) -> object:
         """Return the target of a schema that is only a reference; else the schema itself."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             return self._resolved(schema["$ref"])[0]

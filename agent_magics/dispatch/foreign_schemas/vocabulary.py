@@ -73,7 +73,7 @@ def type_of_value(value: object) -> str:
     return "array" if isinstance(value, (list, tuple)) else "object"
 
 
-def values_of(schema: JsonMapping) -> list[Any]:
+def values_of(schema: JsonMapping) -> list[object]:
     """Return the plain values that an enum or a const allows, without repeats."""
     given = schema.get("enum")
     if "const" in schema:
@@ -81,7 +81,7 @@ def values_of(schema: JsonMapping) -> list[Any]:
     if not isinstance(given, (list, tuple)):
         return []
     plain = [v for v in given if v is None or isinstance(v, (str, int, float, bool))]
-    unique: list[Any] = []
+    unique: list[object] = []
     for value in plain:
         if not any(value == known and type(value) is type(known) for known in unique):
             unique.append(value)

@@ -6,7 +6,7 @@ the first results without their bodies; with "full" it gets whole results, page 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_magics.protocol.errors import RespondToModel
 
@@ -33,9 +33,9 @@ class Overflow:
     hint: str
     next_offset: int | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the value of ``overflow`` in a JSON result."""
-        found: dict[str, Any] = {"shown": self.shown, "total": self.total, "hint": self.hint}
+        found: dict[str, object] = {"shown": self.shown, "total": self.total, "hint": self.hint}
         return found if self.next_offset is None else {**found, "next_offset": self.next_offset}
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-def describe_annotation(annotation: object) -> tuple[Any, Schema] | None:
+def describe_annotation(annotation: object) -> tuple[object, Schema] | None:
     """Return the core schema and the JSON schema of `annotation`; None where it is not simple."""
     if isinstance(annotation, type) and annotation in _PLAIN:
         return {"type": annotation.__name__}, {"type": _PLAIN[annotation]}
@@ -31,7 +31,7 @@ def describe_annotation(annotation: object) -> tuple[Any, Schema] | None:
     return describe_annotation(arguments[0]) if is_described else None
 
 
-def _describe_literal(values: tuple[Any, ...]) -> tuple[Any, Schema] | None:
+def _describe_literal(values: tuple[object, ...]) -> tuple[object, Schema] | None:
     kinds = set(map(type, values))
     kind = kinds.pop()
     if kinds or kind not in (str, int):
@@ -42,7 +42,7 @@ def _describe_literal(values: tuple[Any, ...]) -> tuple[Any, Schema] | None:
     }
 
 
-def _describe_union(members: tuple[Any, ...]) -> tuple[Any, Schema] | None:
+def _describe_union(members: tuple[object, ...]) -> tuple[object, Schema] | None:
     """Describe ``X | None`` and unions of plain types, which differ in JSON."""
     pairs = [describe_annotation(each) for each in members if each is not type(None)]
     schemas = [pair[1] for pair in pairs if pair is not None]

@@ -1,7 +1,6 @@
 """Looks up the schema of a place (a path of keys and indexes) in arguments."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from agent_magics.dispatch.schema.annotations import Schema
 
@@ -13,7 +12,7 @@ def follow_reference(schema: Schema, root: Schema) -> Schema:
     return found
 
 
-def schema_at(root: Schema, place: Sequence[Any]) -> Schema | None:
+def schema_at(root: Schema, place: Sequence[object]) -> Schema | None:
     """Return the schema of the value at `place`; the first that fits in a union."""
     candidates = [root]
     for part in place:

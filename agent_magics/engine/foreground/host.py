@@ -51,7 +51,7 @@ class ProgramHost:
             return self._await(question, answer)
         return as_answer(question, answer)
 
-    async def _await(self, question: Question, answer: Awaitable[Any]) -> Answer:
+    async def _await(self, question: Question, answer: Awaitable[object]) -> Answer:
         return as_answer(question, await answer)
 
     def answer_blocking(self, question: Question) -> Answer:

@@ -9,7 +9,7 @@ from agent_magics.engine.channels.requests import Work
 from agent_magics.protocol.errors import RespondToModel
 
 
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
+async def _as_coroutine(awaitable: Awaitable[object]) -> object:
     return await awaitable
 
 
@@ -39,7 +39,7 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 def run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:
     """Run a coroutine on a loop of its own; `running` holds its cancel function meanwhile."""
 
-    async def cancellable() -> Any:
+    async def cancellable() -> object:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None  # this is a coroutine
         work.stop = cancel = partial(loop.call_soon_threadsafe, task.cancel)

@@ -314,7 +314,7 @@ class Foreground:
             SERVING.reset(token)
 
     @marks_person_code
-    def begin_work(self, work: Work) -> Any:
+    def begin_work(self, work: Work) -> object:
         """Run a function of the person's, unless an interrupt arrived just before.
 
         A front end lets an interrupt raise from here on; one that arrived a moment earlier has only

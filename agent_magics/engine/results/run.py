@@ -125,7 +125,7 @@ def _finished(event: ToolCallCompleted | ToolCallFailed, arguments: str) -> Fini
     )
 
 
-def output_of(events: Sequence[Any]) -> ToolOutput:
+def output_of(events: Sequence[object]) -> ToolOutput:
     """Return the output of a single call, from the events of its turn.
 
     Raises:

@@ -43,7 +43,7 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
     return TurnFailed, {"error": f"Internal error in agent-magics ({bug}); please report it."}
 
 
-def spent(turn: Turn | None) -> dict[str, Any]:
+def spent(turn: Turn | None) -> dict[str, object]:
     """Return the fields that say what a turn has cost; None is one that could not begin."""
     spending = turn.model_caller.spending if turn is not None else Spending()
     return {"usage": spending.usage, "cost": spending.cost}

@@ -15,7 +15,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 from agent_magics.exec.launcher import confine
 from agent_magics.exec.launcher.linux import (
@@ -37,7 +36,7 @@ _PTRACE_SEIZE = 0x4206  # <linux/ptrace.h>
 _EMPTY = ""
 
 
-def probe() -> dict[str, Any]:
+def probe() -> dict[str, object]:
     """Test the tiers on this machine; about 50 ms. To be called in the launcher.
 
     Returns:

@@ -92,7 +92,7 @@ def question_item(text: str) -> dict[str, Json]:
     return {"version": VERSION, "kind": "notice", "level": "info", "text": f"Question: {text}"}
 
 
-def is_watched(shell: Any) -> bool:
+def is_watched(shell: object) -> bool:
     """Return whether a front end that updates outputs shows this cell to a person.
 
     Notebook front ends name the cell in the request's metadata; consoles do not, and ignore updates
@@ -114,7 +114,7 @@ def redraw(shell: Any, view: TurnView) -> None:
     outputs.finish()
 
 
-def publish_text(shell: Any, text: str) -> None:
+def publish_text(shell: object, text: str) -> None:
     """Show Markdown in the running cell."""
     CellPublisher(shell).publish(text_bundle(text), uuid.uuid4().hex)
 

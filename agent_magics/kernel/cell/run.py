@@ -69,7 +69,7 @@ class CellRun:
         pictures: what is sent with the prompt.
     """
 
-    def __init__(self, shell: Any, host: NotebookHost, agent: Agent) -> None:
+    def __init__(self, shell: object, host: NotebookHost, agent: Agent) -> None:
         self._host = host
         self.agent = agent
         self._live = is_watched(shell)

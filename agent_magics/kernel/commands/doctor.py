@@ -5,7 +5,6 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from agent_magics.exec.launcher_client import current_tier, shared_launcher
 from agent_magics.exec.sandbox.plan import build_confinement
@@ -32,7 +31,7 @@ _PACKAGES = (
 )
 
 
-def examine(shell: Any, host: NotebookHost, settings: Settings) -> list[tuple[str, str]]:
+def examine(shell: object, host: NotebookHost, settings: Settings) -> list[tuple[str, str]]:
     """Return the findings as (subject, finding) pairs.
 
     Args:
@@ -64,7 +63,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _where(shell: Any) -> str:
+def _where(shell: object) -> str:
     if getattr(shell, "kernel", None) is None:
         return "terminal IPython, no kernel: what happens is printed at once, line by line"
     if is_watched(shell):
@@ -73,7 +72,7 @@ def _where(shell: Any) -> str:
     return f"a kernel without a notebook front end: output comes {how}"
 
 
-def _questions(shell: Any, host: NotebookHost) -> str:
+def _questions(shell: object, host: NotebookHost) -> str:
     queued = f" ({len(host.queued)} answers are queued)" if host.queued else ""
     if not stdin_allowed(shell):
         return (

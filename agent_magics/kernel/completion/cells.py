@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_magics.kernel.completion.mentions import Candidate, complete_mention
 from agent_magics.kernel.completion.options import complete_line
@@ -31,7 +31,7 @@ def complete_cell(
     code: str,
     offset: int,
     parser: argparse.ArgumentParser,
-    namespace: Mapping[str, Any],
+    namespace: Mapping[str, object],
     hidden: Iterable[str] = (),
     workspace: Path = Path(),
 ) -> Completions:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_magics.dispatch.results.values import describe_value, kind_of
 from agent_magics.dispatch.tool import is_tool
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 
 
 def complete_mention(
-    text: str, namespace: Mapping[str, Any], hidden: Iterable[str], workspace: Path
+    text: str, namespace: Mapping[str, object], hidden: Iterable[str], workspace: Path
 ) -> tuple[str, tuple[Candidate, ...]]:
     """Return the begun mention at the end of a prompt, and what it may become.
 
@@ -66,7 +66,7 @@ def complete_mention(
 
 
 def find_variables(
-    begun: str, namespace: Mapping[str, Any], hidden: Iterable[str]
+    begun: str, namespace: Mapping[str, object], hidden: Iterable[str]
 ) -> list[Candidate]:
     """Return the person's variables whose names begin so, with their types and shapes."""
     own = set(hidden)

@@ -39,7 +39,7 @@ _MORE: dict[str, Iterable[str]] = {
 def complete_line(
     line: str,
     parser: argparse.ArgumentParser,
-    namespace: Mapping[str, Any],
+    namespace: Mapping[str, object],
     workspace: Path = Path(),
 ) -> tuple[str, list[str]]:
     """Return the begun word at the end of `line`, and what it may become.

@@ -116,7 +116,7 @@ class LabDocument:
             raise RespondToModel(f"Nothing was done: {reply['refused']}.")
         return reply.get("value")
 
-    def restore(self, asker: CellRef, cells: Sequence[Mapping[str, Any]], **how: Any) -> Any:
+    def restore(self, asker: CellRef, cells: Sequence[Mapping[str, object]], **how: object) -> Any:
         """Have a page restore cells, from a cell that holds the main thread.
 
         Args:

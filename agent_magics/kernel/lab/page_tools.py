@@ -1,7 +1,6 @@
 """Registers tools of the page's other extensions as dynamic tools."""
 
 from collections.abc import Mapping
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from agent_magics.app import Agent
@@ -41,7 +40,7 @@ class PageTools:
                 given[name] = spec
 
 
-def _spec_of(tool: Mapping[str, Any]) -> DynamicToolSpec:
+def _spec_of(tool: Mapping[str, object]) -> DynamicToolSpec:
     schema = tool.get("inputSchema")
     return DynamicToolSpec(
         str(tool["name"]),
@@ -50,7 +49,7 @@ def _spec_of(tool: Mapping[str, Any]) -> DynamicToolSpec:
     )
 
 
-def as_response(call_id: str, result: Mapping[str, Any]) -> DynamicToolResponse:
+def as_response(call_id: str, result: Mapping[str, object]) -> DynamicToolResponse:
     """Convert a page's answer, which may be malformed, to a response for the engine."""
     items = result.get("items")
     items = items if isinstance(items, list) else []
@@ -62,7 +61,7 @@ def as_response(call_id: str, result: Mapping[str, Any]) -> DynamicToolResponse:
     )
 
 
-def _part_of(item: Mapping[str, Any]) -> ContentPart:
+def _part_of(item: Mapping[str, object]) -> ContentPart:
     address = str(item.get("image_url", ""))
     if item.get("type") == "input_image" and address.startswith("data:image/"):
         return InputImage(address)

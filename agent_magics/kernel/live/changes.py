@@ -81,7 +81,7 @@ class Watch:
     """
 
     def __init__(
-        self, namespace: Mapping[str, Any], code: str, hidden: Collection[str] = ()
+        self, namespace: Mapping[str, object], code: str, hidden: Collection[str] = ()
     ) -> None:
         self._namespace = namespace
         self._hidden = frozenset(hidden)
@@ -94,7 +94,7 @@ class Watch:
             if saved is not None:
                 self._saved[name] = saved
 
-    def _visible(self) -> dict[str, Any]:
+    def _visible(self) -> dict[str, object]:
         hidden = self._hidden
         return {
             name: value
@@ -134,7 +134,7 @@ def _weigh(was: _Was, change: Change) -> None:
         change.held += size
 
 
-def _saved(value: Any, purse: Purse) -> Saved | None:
+def _saved(value: object, purse: Purse) -> Saved | None:
     try:
         return save(value, purse)
     except Exception:  # half built, or the library raised: compared by identity alone
@@ -148,7 +148,7 @@ def _is_changed(saved: Saved) -> bool:
         return True
 
 
-def names_in(code: str, namespace: Mapping[str, Any]) -> set[str]:
+def names_in(code: str, namespace: Mapping[str, object]) -> set[str]:
     """Return the variables that `code` names, itself or through the functions it names."""
     try:
         nodes = ast.walk(ast.parse(code))
@@ -221,7 +221,7 @@ class Changes:
         return left, undone
 
     def put_forth(
-        self, undone: Sequence[Change], namespace: MutableMapping[str, Any]
+        self, undone: Sequence[Change], namespace: MutableMapping[str, object]
     ) -> dict[str, str]:
         """Revert `put_back_turns`, once; return the names that stay as they are, and why."""
         left: dict[str, str] = {}
@@ -234,7 +234,7 @@ class Changes:
 
 
 def _put_back(
-    change: Change, namespace: MutableMapping[str, Any], others: Iterable[Change]
+    change: Change, namespace: MutableMapping[str, object], others: Iterable[Change]
 ) -> tuple[dict[str, str], Change]:
     """Undo a run's changes.
 
@@ -269,7 +269,7 @@ def _put_back(
     return left, reverse
 
 
-def _follow(name: str, was: Any, now: Any, changes: Iterable[Change]) -> None:
+def _follow(name: str, was: object, now: object, changes: Iterable[Change]) -> None:
     """Have a restored copy stand for the original in the other changes of a variable."""
     for change in changes:
         each = change.was.get(name)
@@ -278,7 +278,7 @@ def _follow(name: str, was: Any, now: Any, changes: Iterable[Change]) -> None:
             each.value = now if each.value is was else each.value
 
 
-def _obstacle(name: str, was: _Was, namespace: Mapping[str, Any]) -> str:
+def _obstacle(name: str, was: _Was, namespace: Mapping[str, object]) -> str:
     """Return why a name cannot be restored, or ""."""
     if namespace.get(name, _ABSENT) is not was.after:
         return "it has been assigned again since"

@@ -44,7 +44,7 @@ def read_display(data: Mapping[str, Any]) -> Displayed:
     return Displayed(plain, mime, encoded.strip())
 
 
-def in_brief(value: Any, data: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def in_brief(value: object, data: Mapping[str, object]) -> tuple[dict[str, object], bool]:
     """Return a display bundle with its text outlined if too long, and whether it was.
 
     The texts of str and bytes are left as they are: they are cut together with printed text.
@@ -75,7 +75,7 @@ def ends_quietly(code: str) -> bool:
     return last == ";"
 
 
-def describe_error(shell: Any, error: BaseException) -> str:
+def describe_error(shell: object, error: BaseException) -> str:
     """Return the traceback reduced to the model's lines and the last of a library's."""
     last = traceback.format_exception_only(type(error), error)
     if isinstance(error, SyntaxError):
@@ -100,7 +100,7 @@ def refuse_exit() -> None:
     raise RuntimeError("exit() and quit() would end the person's kernel, so they do nothing here")
 
 
-def _frame_line(shell: Any, frame: traceback.FrameSummary) -> str:
+def _frame_line(shell: object, frame: traceback.FrameSummary) -> str:
     place = "the code" if is_cell(shell, frame.filename) else frame.filename
     return f"  line {frame.lineno} of {place}, in {frame.name}\n    {(frame.line or '').strip()}"
 

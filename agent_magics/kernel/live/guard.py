@@ -79,7 +79,7 @@ class Guard:
             hook.running.discard(self)
             _GUARD.reset(token)
 
-    def look(self, event: str, args: Sequence[Any]) -> None:
+    def look(self, event: str, args: Sequence[object]) -> None:
         """Judge an event of `WATCHED`.
 
         Raises:
@@ -153,7 +153,7 @@ class Guard:
 _GUARD: ContextVar[Guard | None] = ContextVar("guard", default=None)
 
 
-def _look(event: str, args: Sequence[Any]) -> None:
+def _look(event: str, args: Sequence[object]) -> None:
     if event in WATCHED:
         guard = _GUARD.get()
         if guard is not None:

@@ -116,7 +116,7 @@ class Rails:
             return None
         return self._write("writes", os.fsdecode(path), follows=True)
 
-    def _changed(self, change: _Change, args: Sequence[Any]) -> Hit | None:
+    def _changed(self, change: _Change, args: Sequence[object]) -> Hit | None:
         for number, index in enumerate(change.paths):
             path = args[index]
             if not isinstance(path, (str, bytes, os.PathLike)):
@@ -166,7 +166,7 @@ def _led_to(path: str, *, follows: bool) -> str:
     return f"{real_path(folder)}/{name}"
 
 
-def _in_folder(path: str, descriptor: Any) -> str:
+def _in_folder(path: str, descriptor: object) -> str:
     """Return a path relative to a descriptor as an absolute one; "" where that is unknown."""
     if descriptor in (-1, None) or path.startswith(os.sep):
         return path
@@ -190,7 +190,7 @@ def _free_places() -> tuple[str, ...]:
     return (*_HARMLESS, *map(real_path, (tempfile.gettempdir(), *caches)))
 
 
-def _address(address: Any) -> str:
+def _address(address: object) -> str:
     if isinstance(address, tuple) and len(address) >= 2:
         return brief_line(f"{address[0]}:{address[1]}", _LONGEST)
     text = os.fsdecode(address) if isinstance(address, (str, bytes)) else str(address)

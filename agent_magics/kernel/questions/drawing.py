@@ -1,14 +1,12 @@
 """Creates the widget of a question in a notebook."""
 
-from typing import Any
-
 from agent_magics.kernel.questions.ladder import choices_of
 from agent_magics.protocol.events import FormRequested, Question
 
 
 def question_widget(
     question: Question, *, language: str = "json", by_page: bool = False
-) -> tuple[Any, str]:
+) -> tuple[object, str]:
     """Return a question's widget, and its text for front ends that draw no widgets.
 
     Args:

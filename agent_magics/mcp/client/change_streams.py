@@ -27,7 +27,7 @@ class ChangeStream:
         self._on_updated = on_updated
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def follow(self, client: Client, key: str, **wanted: Any) -> None:
+    def follow(self, client: Client, key: str, **wanted: object) -> None:
         """Open a stream, unless one with this key is open; `wanted` are arguments of
         `Client.listen`.
         """

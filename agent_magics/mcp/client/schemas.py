@@ -6,7 +6,6 @@ normalisation, or a request to a model, take unbounded time.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 MOST_TOOLS = 1_000  # of one server
 MOST_OF_ONE = 256 * 1024  # characters of a tool's description and schemas, roughly
@@ -25,7 +24,7 @@ def measure(value: object, most: int) -> int | None:
         RecursionError: it is nested deeper than `_DEEPEST`.
     """
     size = 0
-    waiting: list[tuple[Any, int]] = [(value, 0)]
+    waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()
         if depth > _DEEPEST:
@@ -50,7 +49,7 @@ def endless_reference(schema: object) -> str:
     """
     for reference in _references(schema):
         seen = set()
-        here: Any = reference
+        here: object = reference
         while isinstance(here, str) and here.startswith("#"):
             if here in seen:
                 return here
@@ -62,7 +61,7 @@ def endless_reference(schema: object) -> str:
     return ""
 
 
-def why_left_out(name: str, parts: Sequence[Any], room: int) -> tuple[str, int]:
+def why_left_out(name: str, parts: Sequence[object], room: int) -> tuple[str, int]:
     """Return why a tool cannot be offered, "" where it can; and its size in characters.
 
     Args:
@@ -100,7 +99,7 @@ def _references(schema: object) -> list[str]:
     return found
 
 
-def _at(schema: object, pointer: str) -> Any:
+def _at(schema: object, pointer: str) -> object:
     """Return the target of a reference within `schema`; None if it does not exist."""
     here = schema
     for word in pointer.removeprefix("#").split("/")[1:]:

@@ -189,7 +189,7 @@ def given_servers(given: object, folder: Path) -> Iterable[McpServerConfig]:
         yield replace(reader.read(name, server), source=GIVEN)
 
 
-def _as_table(server: McpServerConfig) -> dict[str, Any]:
+def _as_table(server: McpServerConfig) -> dict[str, object]:
     """Return the settings of a config that differ from the defaults, to be validated like all
     others.
     """
@@ -201,5 +201,5 @@ def _as_table(server: McpServerConfig) -> dict[str, Any]:
     return {name: _plain(value) for name, value in values.items() if value != getattr(usual, name)}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value

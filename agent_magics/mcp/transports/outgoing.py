@@ -1,7 +1,7 @@
 """Writes messages to a server program's standard input, with back-pressure."""
 
 import asyncio
-from typing import Any, Self
+from typing import Self
 
 import anyio
 import mcp_types as types
@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 class Outgoing(asyncio.BaseProtocol):
     """The stream of messages to a server's standard input."""
 
-    def __init__(self, open_ids: set[Any]) -> None:
+    def __init__(self, open_ids: set[object]) -> None:
         self._open = open_ids
         self._transport: asyncio.WriteTransport | None = None
         self._room = asyncio.Event()

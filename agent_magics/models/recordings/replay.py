@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, Notice
 from agent_magics.models.faults import FEW_TRIES, Fault, cut_short, silent
@@ -292,7 +292,7 @@ def _refusal(answer: RecordedAnswer, wire: Wire, request: ModelRequest) -> Fatal
     )
 
 
-def _status_error(answer: RecordedAnswer) -> Any:
+def _status_error(answer: RecordedAnswer) -> object:
     """Return a stand-in for the openai package's error of a status, with the attributes used
     here.
     """

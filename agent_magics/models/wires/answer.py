@@ -188,7 +188,7 @@ def _fast_parser() -> Callable[[bytes], Any]:
     return from_json
 
 
-def _parse_leniently(data: bytes) -> Any:
+def _parse_leniently(data: bytes) -> object:
     """Parse JSON with lone surrogates, which the fast parser rejects, as question marks."""
     try:
         fields = json.loads(data.decode("utf-8", "replace"))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from agent_magics.models.base import ModelRequest
 
@@ -32,8 +32,8 @@ class FrameCache(Generic[Frame]):
 
     def __init__(self, encode: Callable[[ModelRequest, str], Frame]) -> None:
         self._encode = encode
-        self._made_for: tuple[Any, ...] = ()
-        self._kept: tuple[Any, ...] = ()
+        self._made_for: tuple[object, ...] = ()
+        self._kept: tuple[object, ...] = ()
         self._frame: Frame | None = None
 
     def of(self, request: ModelRequest, address: str) -> Frame:

@@ -20,7 +20,7 @@ class PageWidget(anywidget.AnyWidget):
 
     _css = script("widgets.css")
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self.on_msg(self._receive)
 
@@ -55,7 +55,7 @@ class AskingWidget(HearingWidget):
 
     decision = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self, **traits: object) -> None:
         self._on_drawn: list[Callable[[], None]] = []
         self._on_answer: list[Callable[[str, str, Any], None]] = []
         super().__init__(**traits)

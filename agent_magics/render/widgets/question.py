@@ -88,7 +88,7 @@ class QuestionWidget(AskingWidget):
                 edited if isinstance(edited, str) else None,
             )
 
-    def _is_answer(self, content: Mapping[str, Any]) -> bool:
+    def _is_answer(self, content: Mapping[str, object]) -> bool:
         """Return whether a message is a valid answer to this question; pages are not trusted."""
         decision = content.get("decision")
         if self.decision or not any(choice["decision"] == decision for choice in self.choices):

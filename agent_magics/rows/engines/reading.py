@@ -1,6 +1,6 @@
 """Runs in a Dask worker: reads the rows of a partition, whose prompts stay there to be asked."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Content
@@ -27,7 +27,7 @@ class ReadPart(NamedTuple):
     errors: dict[int, str]
 
 
-def read_part(part: Any, number: int, place: str, how: tuple[Prompt, bytes, int]) -> ReadPart:
+def read_part(part: object, number: int, place: str, how: tuple[Prompt, bytes, int]) -> ReadPart:
     """Fill the prompts of a partition's rows, and leave them with this worker's part of the map.
 
     Args:

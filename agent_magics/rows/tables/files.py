@@ -172,7 +172,7 @@ def _read_jsonl(file: IO[bytes]) -> Rows:
         yield [_parse_line(number, line) for number, line in batch]
 
 
-def _parse_line(number: int, line: bytes) -> dict[str, Any] | Broken:
+def _parse_line(number: int, line: bytes) -> dict[str, object] | Broken:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:

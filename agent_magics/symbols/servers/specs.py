@@ -66,7 +66,7 @@ class ServerSpec:
         return json.dumps(parts, sort_keys=True, default=str)
 
 
-def read_table(table: Mapping[str, Any] | None) -> dict[str, ServerSpec | None]:
+def read_table(table: Mapping[str, object] | None) -> dict[str, ServerSpec | None]:
     """Return the servers of the setting `language_servers`, by language; None turns one off.
 
     Raises:
@@ -75,7 +75,7 @@ def read_table(table: Mapping[str, Any] | None) -> dict[str, ServerSpec | None]:
     return {str(name): _of_setting(str(name), value) for name, value in (table or {}).items()}
 
 
-def _of_setting(language: str, value: Any) -> ServerSpec | None:
+def _of_setting(language: str, value: object) -> ServerSpec | None:
     where = f"language_servers[{language!r}]"
     if value is False or value is None:
         return None
@@ -183,7 +183,7 @@ def _from_entry_points(language: str) -> Iterator[ServerSpec]:
             continue
 
 
-def _of_jupyter(specs: Any, language: str, source: str) -> Iterator[ServerSpec]:
+def _of_jupyter(specs: object, language: str, source: str) -> Iterator[ServerSpec]:
     for name, spec in specs.items() if isinstance(specs, Mapping) else ():
         if not isinstance(spec, Mapping) or language not in spec.get("languages", ()):
             continue

@@ -109,7 +109,7 @@ class Discovery:
         """Drop the cache, because trust has changed."""
         self._seen.clear()
 
-    def _look(self, folder: Path, identity: Any, load: Callable[[], Discovered]) -> Discovered:
+    def _look(self, folder: Path, identity: object, load: Callable[[], Discovered]) -> Discovered:
         seen = self._seen.get(folder)
         if seen is None or seen.identity != identity:
             found = load() if identity else Discovered()
@@ -142,7 +142,7 @@ class Discovery:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _identity(folder: Path) -> tuple[Any, ...]:
+def _identity(folder: Path) -> tuple[object, ...]:
     """Return a value that changes when a file in a folder does; () where there is no folder."""
     try:
         with os.scandir(folder) as entries:

@@ -330,7 +330,7 @@ def _named_pipe(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _read_message(data: bytes) -> dict[str, Any]:
+def _read_message(data: bytes) -> dict[str, object]:
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):

@@ -97,7 +97,7 @@ def _describe(notebook: Mapping[str, Any], shown: str) -> Iterator[str]:
         yield from _cell_lines(number, cell)
 
 
-def _cell_lines(number: int, cell: Mapping[str, Any]) -> Iterator[str]:
+def _cell_lines(number: int, cell: Mapping[str, object]) -> Iterator[str]:
     heading = [f"[{number}] {cell.get('cell_type')}"]
     if cell.get("id"):
         heading.append(f"id={cell['id']}")
@@ -113,7 +113,7 @@ def _cell_lines(number: int, cell: Mapping[str, Any]) -> Iterator[str]:
             yield from _output_lines(output)
 
 
-def _output_lines(output: Mapping[str, Any]) -> Iterator[str]:
+def _output_lines(output: Mapping[str, object]) -> Iterator[str]:
     kind = output.get("output_type")
     if kind == "stream":
         yield from _short(f"{output.get('name', 'stream')}", _text(output.get("text")))
@@ -149,7 +149,7 @@ def _text(source: object) -> str:
     return source if isinstance(source, str) else ""
 
 
-def _at(found: object, *keys: str) -> Any:
+def _at(found: object, *keys: str) -> object:
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found

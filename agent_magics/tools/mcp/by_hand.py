@@ -29,7 +29,7 @@ def decline(question: ElicitationRequested) -> Answer:
     return Answer(question_id=question.question_id, decision="deny", by="policy")
 
 
-def wait_for_call(start: Start, ask: Ask) -> Any:
+def wait_for_call(start: Start, ask: Ask) -> object:
     """Make a call and return its result, answering the server's questions on this thread."""
     waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
     pending = start(_DirectCallbacks(ask, waiting.put))
@@ -43,7 +43,7 @@ def wait_for_call(start: Start, ask: Ask) -> Any:
         raise
 
 
-async def await_call(start: Start, ask: Ask) -> Any:
+async def await_call(start: Start, ask: Ask) -> object:
     """Make a call and return its result, answering the server's questions on this loop."""
     loop = asyncio.get_running_loop()
     # The cell's own context: what is shown and typed in belongs to it.

@@ -166,7 +166,7 @@ def _waited(pending: "Future[Any]") -> Any:
         raise
 
 
-def _refused(arguments: dict[str, Any]) -> Any:
+def _refused(arguments: dict[str, object]) -> object:
     raise RuntimeError("this only shows how the tool is called")
 
 
@@ -185,7 +185,7 @@ def function_for(
     )
 
 
-def _defaults(tool: McpTool) -> dict[str, Any]:
+def _defaults(tool: McpTool) -> dict[str, object]:
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -196,7 +196,7 @@ def _defaults(tool: McpTool) -> dict[str, Any]:
     }
 
 
-def _returned(tool: McpTool) -> Any:
+def _returned(tool: McpTool) -> object:
     """Return the annotation of a tool's result, from its output schema where it has one."""
     if tool.output_schema is None:
         return inspect.Signature.empty

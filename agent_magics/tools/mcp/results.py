@@ -136,7 +136,7 @@ def is_wrapped(tool: McpTool) -> bool:
     return isinstance(properties, Mapping) and set(properties) == {_WRAPPED}
 
 
-def _part_value(part: ContentPart) -> Any:
+def _part_value(part: ContentPart) -> object:
     if isinstance(part, InputText):
         return part.text
     head, _, data = part.image_url.partition(",")

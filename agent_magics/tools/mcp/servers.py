@@ -61,7 +61,7 @@ class McpServers:
     def __init__(
         self,
         folder: Path,
-        given: Mapping[str, Any] | None,
+        given: Mapping[str, object] | None,
         *,
         spawn: Spawn,
         hidden: Callable[[], frozenset[str]],
@@ -72,12 +72,12 @@ class McpServers:
         self._spawn = spawn
         self._hidden = hidden
         self._changed = changed
-        self._stamps: tuple[Any, ...] | None = None
+        self._stamps: tuple[object, ...] | None = None
         self._config = McpConfig()
         self._servers: tuple[McpServerConfig, ...] = ()
         self._tools: McpTools | None = None
 
-    def give(self, given: Mapping[str, Any] | None) -> None:
+    def give(self, given: Mapping[str, object] | None) -> None:
         """Replace the program's servers."""
         if given != self._given:
             self._given, self._stamps = given, None
@@ -164,7 +164,7 @@ class McpServers:
         return self._config
 
 
-def read_given(folder: Path, given: Mapping[str, Any] | None) -> McpConfig:
+def read_given(folder: Path, given: Mapping[str, object] | None) -> McpConfig:
     """Return the servers that a program gave, and no others.
 
     Raises:

@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.project.prompts import fill_prompt, find_prompts
@@ -31,7 +30,7 @@ def split_prompt(text: str, workspace: Path) -> tuple[list[str], str]:
     return [line[0][1:].rstrip()], text[line.end() :].strip()
 
 
-def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, Any]) -> str:
+def read_prompt(words: Sequence[str], workspace: Path, namespace: dict[str, object]) -> str:
     """Return the text of a named prompt.
 
     Args:

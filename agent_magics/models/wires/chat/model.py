@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from agent_magics.models.base import (
     Finish,
@@ -188,7 +187,7 @@ class ChatDecoder:
         elif delta.get("function_call"):  # the older form, which small servers still send
             self._calls.add([{"index": 0, "function": delta["function_call"]}])
 
-    def _read_parts(self, parts: Sequence[Any]) -> None:
+    def _read_parts(self, parts: Sequence[object]) -> None:
         """Read content in parts, which Mistral's reasoning models send, with thinking among
         them.
         """

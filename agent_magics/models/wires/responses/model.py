@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
 
 from agent_magics.models.base import (
     Finish,
@@ -96,7 +95,7 @@ class ResponseDecoder:
         self._received_any = False
         self._last_number = -1
         self._calling = ""  # the tool of the call whose arguments come
-        self._given: set[Any] = set()
+        self._given: set[object] = set()
         self._item_came = False
         self._is_document = False
 
