@@ -219,7 +219,7 @@ def test_resources_and_prompts(world: World) -> None:
     async def all_pages() -> list[Any]:
         found, cursor = [], ""
         while True:
-            page = await manager.list_resources("everything", cursor)
+            page = await manager.server("everything").list_resources(cursor)
             found.extend(page.items)
             cursor = page.next_cursor
             if not cursor:
@@ -227,17 +227,20 @@ def test_resources_and_prompts(world: World) -> None:
 
     resources = world.on_engine(all_pages())
     assert len({each.uri for each in resources}) == len(resources) > 0
-    text = world.on_engine(manager.read_resource("everything", resources[0].uri))
+    text = world.on_engine(manager.server("everything").read_resource(resources[0].uri))
     assert text[0].text
-    templates = world.on_engine(manager.list_resource_templates("everything")).items
+    templates = world.on_engine(manager.server("everything").list_resource_templates()).items
     assert any("{" in each.uri for each in templates)
-    blob = world.on_engine(manager.read_resource("everything", "demo://resource/dynamic/blob/1"))
+    blob = world.on_engine(
+        manager.server("everything").read_resource("demo://resource/dynamic/blob/1")
+    )
     assert blob[0].blob
     with pytest.raises(RespondToModel):
-        world.on_engine(manager.read_resource("everything", "demo://no/such/thing"))
-    prompts = {each.name: each for each in world.on_engine(manager.list_prompts("everything"))}
+        world.on_engine(manager.server("everything").read_resource("demo://no/such/thing"))
+    server = manager.server("everything")
+    prompts = {each.name: each for each in world.on_engine(server.list_prompts())}
     assert "simple-prompt" in prompts
-    (message,) = world.on_engine(manager.get_prompt("everything", "simple-prompt", {}))
+    (message,) = world.on_engine(server.get_prompt("simple-prompt", {}))
     assert message[0] == "user"
 
 

@@ -1,4 +1,4 @@
-"""Manages all MCP servers of one agent: start in the background, call by name, stop."""
+"""Manages all MCP servers of one agent: start in the background, find by name, stop."""
 
 import asyncio
 import sys
@@ -10,13 +10,7 @@ from pathlib import Path
 from agent_magics.mcp.client.server import Server
 from agent_magics.mcp.environment import McpEnvironment, SecretStore, Spawn
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
-    McpCallbacks,
-    McpContents,
-    McpPage,
-    McpPrompt,
-    McpResult,
     McpServerConfig,
     McpServerState,
     McpStatus,
@@ -108,28 +102,24 @@ class McpConnectionManager:
         """Return the current state of every server, in the configured order."""
         return tuple(each.standing.state for each in self._servers.values())
 
-    def logs(self, server: str) -> str:
-        """Return the end of a server's output beside the protocol, without secrets.
-
-        Raises:
-            RespondToModel: there is no server of this name.
-        """
-        return self._named(server).log.text()
-
     def secrets(self) -> tuple[str, ...]:
         """Return the secrets given to servers (keys, tokens), which must not be shown."""
         found = {secret for each in self._servers.values() for secret in each.redact.secrets}
         return tuple(sorted(found, key=lambda each: (-len(each), each)))
 
-    # -- on the loop: servers ------------------------------------------------------------------
-
-    async def ready(self, server: str) -> McpServerState:
-        """Wait until a server has started, at most for its start-up time limit.
+    def server(self, name: str) -> Server:
+        """Return a server, to call its tools, read its resources, restart it, log in to it.
 
         Raises:
-            RespondToModel: it is not available; the sentence says why.
+            RespondToModel: there is no server of this name.
         """
-        return await self._named(server).standing.ready()
+        found = self._servers.get(name)
+        if found is None:
+            names = ", ".join(self._servers) or "none"
+            raise RespondToModel(f"There is no MCP server {name!r}; configured are: {names}.")
+        return found
+
+    # -- on the loop ---------------------------------------------------------------------------
 
     async def require(self, only: Collection[str] | None = None) -> None:
         """Wait for the servers that are configured as required.
@@ -152,40 +142,9 @@ class McpConnectionManager:
                     "required = false."
                 ) from None
 
-    async def enable(self, server: str) -> None:
-        """Start a server that is disabled or was stopped; returns when its start has begun."""
-        await self._named(server).enable()
-
-    async def disable(self, server: str) -> None:
-        """Stop a server and do not start it again."""
-        await self._named(server).disable()
-
-    async def restart(self, server: str) -> None:
-        """Stop a server and start it again, resetting the count of its crashes."""
-        await self._named(server).restart()
-
-    async def login(self, server: str, show: Callable[[str], None], limit: float = 300) -> None:
-        """Log in to a server over HTTP, store the tokens, and restart the connection.
-
-        Args:
-            server: its name.
-            show: called with the address that the person has to open; no browser is opened here.
-            limit: seconds to wait for the person.
-
-        Raises:
-            FatalError: it failed; the sentence says why.
-        """
-        await self._named(server).login(show, limit)
-
-    async def logout(self, server: str) -> None:
-        """Delete the tokens of a server, and restart the connection without them."""
-        await self._named(server).logout()
-
     async def close(self) -> None:
         """Stop all servers; takes some seconds at most."""
         await asyncio.gather(*(each.close() for each in self._servers.values()), self._end_left())
-
-    # -- on the loop: tools, resources, prompts ------------------------------------------------
 
     async def list_all_tools(self) -> tuple[McpTool, ...]:
         """Return the tools of all servers; waits for those that are starting (see `states`)."""
@@ -195,63 +154,6 @@ class McpConnectionManager:
                 with suppress(RespondToModel):
                     await each.standing.ready()
         return tuple(tool for state in self.states() for tool in state.tools)
-
-    async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
-    ) -> McpResult:
-        """Call a tool; waits for a server that is starting.
-
-        Args:
-            server: its name.
-            tool: the tool's name at the server.
-            arguments: a JSON object.
-            callbacks: receive progress, log messages and questions of the server meanwhile.
-
-        Raises:
-            RespondToModel: there is no such tool, the server is not available, it refused the call,
-                it ended during the call, or timed out.
-        """
-        return await self._named(server).call_tool(tool, arguments, callbacks)
-
-    async def list_resources(self, server: str, cursor: str = "") -> McpPage:
-        """Return a page of a server's resources.
-
-        Raises:
-            RespondToModel: it has none, or is not available.
-        """
-        return await self._named(server).ask(lambda link: link.list_resources(cursor))
-
-    async def list_resource_templates(self, server: str, cursor: str = "") -> McpPage:
-        """Return a page of a server's resource templates; raises as `list_resources`."""
-        return await self._named(server).ask(lambda link: link.list_resource_templates(cursor))
-
-    async def read_resource(self, server: str, uri: str) -> tuple[McpContents, ...]:
-        """Read a resource, which may have several parts; raises as `list_resources`."""
-        return await self._named(server).ask(lambda link: link.read_resource(uri))
-
-    async def subscribe(self, server: str, uri: str, changed: Callable[[str], None]) -> None:
-        """Call `changed(uri)` on the loop whenever the server reports a change of the resource.
-
-        The subscription is kept over restarts of the server, until `unsubscribe`.
-
-        Raises:
-            RespondToModel: the server does not report changes, or is not available.
-        """
-        await self._named(server).subscribe(uri, changed)
-
-    async def unsubscribe(self, server: str, uri: str, changed: Callable[[str], None]) -> None:
-        """Stop calling `changed`."""
-        await self._named(server).unsubscribe(uri, changed)
-
-    async def list_prompts(self, server: str) -> tuple[McpPrompt, ...]:
-        """Return the prompts that a server offers; raises as `list_resources`."""
-        return await self._named(server).ask(lambda link: link.list_prompts())
-
-    async def get_prompt(
-        self, server: str, name: str, arguments: Mapping[str, str]
-    ) -> tuple[tuple[str, Content], ...]:
-        """Return a prompt's messages as (role, content); raises as `list_resources`."""
-        return await self._named(server).ask(lambda link: link.get_prompt(name, arguments))
 
     def _tell(self, state: McpServerState) -> None:
         """Forward a server's state, unless another server has replaced it."""
@@ -280,10 +182,3 @@ class McpConnectionManager:
         for each in servers:
             if each.standing.status is McpStatus.STARTING:  # else it was stopped before its start
                 each.start()
-
-    def _named(self, server: str) -> Server:
-        found = self._servers.get(server)
-        if found is None:
-            names = ", ".join(self._servers) or "none"
-            raise RespondToModel(f"There is no MCP server {server!r}; configured are: {names}.")
-        return found

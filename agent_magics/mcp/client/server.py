@@ -15,9 +15,12 @@ from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.redaction import Redactor
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.items import Json
+from agent_magics.protocol.items import Content, Json
 from agent_magics.protocol.mcp import (
     McpCallbacks,
+    McpContents,
+    McpPage,
+    McpPrompt,
     McpResult,
     McpServerConfig,
     McpStatus,
@@ -75,16 +78,16 @@ class Server:
             self._owner = asyncio.create_task(self._live(), name=f"mcp {self.config.name}")
 
     async def enable(self) -> None:
-        """Start it, unless it runs."""
+        """Start a server that is disabled or was stopped; returns when its start has begun."""
         async with self._switching:
             self.start()
 
     async def disable(self) -> None:
-        """Stop it."""
+        """Stop the server, and do not start it again."""
         await self._end(McpStatus.DISABLED)
 
     async def restart(self) -> None:
-        """Stop it and start it again."""
+        """Stop the server and start it again, resetting the count of its crashes."""
         async with self._switching:
             await self._end_owner()
             self.start()
@@ -94,14 +97,22 @@ class Server:
         status = McpStatus.DISABLED
         await self._end(status if self.standing.status is status else McpStatus.STOPPED)
 
-    async def login(self, show: Callable[[str], None], limit: float) -> None:
-        """Log in and restart; see the manager."""
+    async def login(self, show: Callable[[str], None], limit: float = 300) -> None:
+        """Log in to a server over HTTP, store the tokens, and restart the connection.
+
+        Args:
+            show: called with the address that the person has to open; no browser is opened here.
+            limit: seconds to wait for the person.
+
+        Raises:
+            FatalError: it failed; the sentence says why.
+        """
         tokens = await self._tokens()
         await tokens.log_in(show, limit)
         await self.restart()
 
     async def logout(self) -> None:
-        """Delete the tokens and restart."""
+        """Delete the tokens of the server, and restart the connection without them."""
         tokens = await self._tokens()
         await tokens.forget()
         await self.restart()
@@ -282,7 +293,17 @@ class Server:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Json], callbacks: McpCallbacks
     ) -> McpResult:
-        """Call a tool; see the manager."""
+        """Call a tool; waits while the server is starting.
+
+        Args:
+            tool: the tool's name at the server.
+            arguments: a JSON object.
+            callbacks: receive progress, log messages and questions of the server meanwhile.
+
+        Raises:
+            RespondToModel: there is no such tool, the server is not available, it refused the call,
+                it ended during the call, or timed out.
+        """
         link = self._link or await self._ready_link()
         if tool not in link.tools:
             raise RespondToModel(self._no_tool(link, tool))
@@ -294,7 +315,11 @@ class Server:
             raise RespondToModel(self.standing.login_sentence()) from None
 
     async def ask(self, work: "Callable[[Link], Awaitable[T]]") -> T:
-        """Run a request other than a tool call on the connection."""
+        """Run a request other than a tool call on the connection.
+
+        Raises:
+            RespondToModel: the server does not offer it, is not available, or timed out.
+        """
         link = self._link or await self._ready_link()
         try:
             async with asyncio.timeout(self.config.tool_timeout_sec):
@@ -308,8 +333,33 @@ class Server:
         except LoginNeeded:
             raise RespondToModel(self.standing.login_sentence()) from None
 
+    async def list_resources(self, cursor: str = "") -> McpPage:
+        """Return a page of the resources; raises as `ask`."""
+        return await self.ask(lambda link: link.list_resources(cursor))
+
+    async def list_resource_templates(self, cursor: str = "") -> McpPage:
+        """Return a page of the resource templates; raises as `ask`."""
+        return await self.ask(lambda link: link.list_resource_templates(cursor))
+
+    async def read_resource(self, uri: str) -> tuple[McpContents, ...]:
+        """Read a resource, which may have several parts; raises as `ask`."""
+        return await self.ask(lambda link: link.read_resource(uri))
+
+    async def list_prompts(self) -> tuple[McpPrompt, ...]:
+        """Return the prompts that the server offers; raises as `ask`."""
+        return await self.ask(lambda link: link.list_prompts())
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str]
+    ) -> tuple[tuple[str, Content], ...]:
+        """Return a prompt's messages as (role, content); raises as `ask`."""
+        return await self.ask(lambda link: link.get_prompt(name, arguments))
+
     async def subscribe(self, uri: str, changed: Callable[[str], None]) -> None:
-        """Call `changed(uri)` when the resource changes."""
+        """Call `changed(uri)` on the loop whenever the server reports a change of the resource.
+
+        The subscription is kept over restarts of the server, until `unsubscribe`; raises as `ask`.
+        """
         if uri not in self._watchers:
             await self.ask(lambda link: link.subscribe(uri))
         self._watchers.setdefault(uri, []).append(changed)

@@ -149,7 +149,7 @@ async def _call(
 ) -> Any:
     """Call a tool directly, without approval, on behalf of the person."""
     try:
-        result = await tools.manager.call_tool(tool.server, tool.name, arguments, callbacks)
+        result = await tools.manager.server(tool.server).call_tool(tool.name, arguments, callbacks)
     except RespondToModel as error:
         raise McpToolError(str(error)) from None
     value = value_of(result, tool)

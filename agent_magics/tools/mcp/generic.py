@@ -5,7 +5,7 @@ do not.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
@@ -14,6 +14,9 @@ from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpPage, McpResource
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.mcp.results import contents_output
+
+if TYPE_CHECKING:  # a run without servers does not import it
+    from agent_magics.mcp.client.server import Server
 
 _NO_SERVERS = "There are no MCP servers here."
 
@@ -59,7 +62,7 @@ async def list_mcp_resources(
         cursor: where its earlier list goes on.
     """
     _, servers = _inside(ctx)
-    return await _listed(servers.manager.list_resources, server, cursor, servers)
+    return await _listed(lambda each: each.list_resources(cursor), server, cursor, servers)
 
 
 @tool(mutating=False, parallel=True)
@@ -68,7 +71,7 @@ async def list_mcp_resource_templates(
 ) -> ToolOutput:
     """List patterns of addresses to read; {...} is filled in. Like list_mcp_resources."""
     _, servers = _inside(ctx)
-    return await _listed(servers.manager.list_resource_templates, server, cursor, servers)
+    return await _listed(lambda each: each.list_resource_templates(cursor), server, cursor, servers)
 
 
 @tool(mutating=False, parallel=True)
@@ -76,7 +79,7 @@ async def read_mcp_resource(server: str, uri: str, *, ctx: ToolContext | None = 
     """Read a resource of an MCP server."""
     ctx, servers = _inside(ctx)
     try:
-        contents = await servers.manager.read_resource(server, uri)
+        contents = await servers.manager.server(server).read_resource(uri)
     except FatalError as error:
         raise RespondToModel(str(error)) from error
     return contents_output(contents, ctx)
@@ -99,7 +102,10 @@ def _unknown(server: str, servers: AgentServers) -> str:
 
 
 async def _listed(
-    ask: Callable[[str, str], Awaitable[McpPage]], server: str, cursor: str, servers: AgentServers
+    ask: "Callable[[Server], Awaitable[McpPage]]",
+    server: str,
+    cursor: str,
+    servers: AgentServers,
 ) -> ToolOutput:
     """List one page of one server's resources, or the first page of each server's."""
     if cursor and not server:
@@ -112,7 +118,7 @@ async def _listed(
     found: list[McpResource] = []
     for name in names:
         try:
-            page = await ask(name, cursor)
+            page = await ask(servers.manager.server(name))
         except (RespondToModel, FatalError) as error:
             if server:
                 raise RespondToModel(str(error)) from error

@@ -168,7 +168,8 @@ class McpToolHandler:
         callbacks = ContextCallbacks(context, tool.server)
         arguments = _with_values(invocation.args[0], context.handles)
         try:
-            result = await self._manager.call_tool(tool.server, tool.name, arguments, callbacks)
+            server = self._manager.server(tool.server)
+            result = await server.call_tool(tool.name, arguments, callbacks)
         except FatalError as error:  # only the person can repair it, but the turn can go on without
             raise RespondToModel(f"{error} Only the person can mend this; tell them.") from error
         output = output_of(result, tool, context)

@@ -164,7 +164,7 @@ class McpTools:
     async def arrived(self, server: str) -> str:
         """Wait until the tools of a server are known; return why they are not, or ""."""
         try:
-            await self.manager.ready(server)
+            await self.manager.server(server).standing.ready()
         except RespondToModel as error:
             return str(error)
         self.refresh()

@@ -72,7 +72,7 @@ def settle(world: McpWorld) -> bool:
         if state.status is not McpStatus.NEEDS_LOGIN:
             tell(state.status, state.message)
             return state.status is McpStatus.READY
-        world.run(world.manager.login(world.name, open_address, LIMIT))
+        world.run(world.manager.server(world.name).login(open_address, LIMIT))
     return False
 
 

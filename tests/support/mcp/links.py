@@ -98,12 +98,12 @@ class McpWorld:
 
     def ready(self, name: str = "") -> McpServerState:
         """Wait until a server is ready."""
-        return self.run(self.manager.ready(name or self.name))
+        return self.run(self.manager.server(name or self.name).standing.ready())
 
     def call(self, tool: str, callbacks: Callbacks | None = None, **arguments: Any) -> McpResult:
         """Call a tool of the first server."""
         return self.run(
-            self.manager.call_tool(self.name, tool, arguments, callbacks or Callbacks())
+            self.manager.server(self.name).call_tool(tool, arguments, callbacks or Callbacks())
         )
 
     def until(self, test: Callable[[McpServerState], bool]) -> McpServerState:

@@ -98,7 +98,7 @@ def _bytes_value(blob: str, kind: str, uri: str) -> Any:
 
 async def _read(manager: McpConnectionManager, server: str, uri: str) -> tuple[McpContents, ...]:
     found = server or await _server_of(manager, uri)
-    return await manager.read_resource(found, uri)
+    return await manager.server(found).read_resource(uri)
 
 
 async def _server_of(manager: McpConnectionManager, uri: str) -> str:
@@ -109,7 +109,7 @@ async def _server_of(manager: McpConnectionManager, uri: str) -> str:
     listing = [
         name
         for name in having
-        if any(one.uri == uri for one in (await manager.list_resources(name)).items)
+        if any(one.uri == uri for one in (await manager.server(name).list_resources()).items)
     ]
     if len(listing) != 1:
         raise RespondToModel(
@@ -124,7 +124,7 @@ async def _ready(manager: McpConnectionManager) -> list[McpServerState]:
     found = []
     for state in manager.states():
         try:
-            found.append(await manager.ready(state.config.name))
+            found.append(await manager.server(state.config.name).standing.ready())
         except RespondToModel:
             continue  # %agent mcp status says why
     return found
@@ -136,7 +136,8 @@ async def _list_resources(manager: McpConnectionManager) -> str:
         if not state.has_resources:
             continue
         name = state.config.name
-        pages = await manager.list_resources(name), await manager.list_resource_templates(name)
+        server = manager.server(name)
+        pages = await server.list_resources(), await server.list_resource_templates()
         rows += [_resource_row(one) for page in pages for one in page.items]
         if pages[0].next_cursor or pages[1].next_cursor:
             rows.append((code_span(name), "…", "", "there are more"))
@@ -216,7 +217,7 @@ async def _get_prompt(
         which = f"Which prompt {name!r}?" if found else f"There is no prompt {name!r};"
         raise RespondToModel(f"{which} There are: {', '.join(names[:_MOST_LISTED]) or 'none'}.")
     _check_arguments(found[0], arguments)
-    return await manager.get_prompt(found[0].server, found[0].name, arguments)
+    return await manager.server(found[0].server).get_prompt(found[0].name, arguments)
 
 
 def _check_arguments(prompt: McpPrompt, arguments: Mapping[str, str]) -> None:
@@ -239,7 +240,8 @@ def _arguments_of(prompt: McpPrompt) -> str:
 
 async def _prompts(manager: McpConnectionManager) -> list[McpPrompt]:
     states = [state for state in await _ready(manager) if state.has_prompts]
-    return [one for state in states for one in await manager.list_prompts(state.config.name)]
+    servers = [manager.server(state.config.name) for state in states]
+    return [one for server in servers for one in await server.list_prompts()]
 
 
 async def _list_prompts(manager: McpConnectionManager) -> str:

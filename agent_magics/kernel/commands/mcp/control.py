@@ -22,6 +22,7 @@ from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table, words_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.server import Server
 from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
@@ -128,7 +129,7 @@ async def _settled(manager: McpConnectionManager) -> None:
 
     async def settle(server: str) -> None:
         with suppress(RespondToModel):
-            await manager.ready(server)
+            await manager.server(server).standing.ready()
 
     enabled = (one.config.name for one in manager.states() if one.status != McpStatus.DISABLED)
     await asyncio.gather(*map(settle, enabled))
@@ -154,10 +155,7 @@ def _status_row(state: McpServerState) -> tuple[str, ...]:
 def _logs(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: the last of what a server wrote beside the protocol (its stderr)."""
     (name,) = _words("logs", words, "NAME")
-    try:
-        text = _manager(agent).logs(name)
-    except RespondToModel as error:
-        raise FatalError(str(error)) from None
+    text = _server(agent, name).log.text()
     if not text:
         return f"MCP server {code_span(name)} has written nothing."
     return fenced(show_shortened(text, _LONGEST_LOG))
@@ -189,9 +187,9 @@ def _disable(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> st
 def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on: bool) -> str:
     (name,) = _words("enable" if on else "disable", words, "NAME")
     kept = switch_server(agent.config.cwd, notebook.settings.mcp_servers, name, on=on)
-    manager = agent.mcp  # as the file is now
-    if manager is not None and not kept:
-        wait_for(agent, manager.enable(name) if on else manager.disable(name))
+    if agent.mcp is not None and not kept:  # as the file is now
+        server = _server(agent, name)
+        wait_for(agent, server.enable() if on else server.disable())
     done = "enabled" if on else "disabled"
     return f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
 
@@ -199,7 +197,7 @@ def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on:
 def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: logs in to a server over HTTP; you open the address that is shown."""
     (name,) = _words("login", words, "NAME")
-    manager = _manager(agent)
+    server = _server(agent, name)
     addresses: list[str] = []
     output = _Passing(notebook)
 
@@ -207,7 +205,7 @@ def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
         while addresses:
             output.show(login_text(name, addresses.pop(0)))
 
-    wait_for(agent, manager.login(name, addresses.append), look_up)
+    wait_for(agent, server.login(addresses.append), look_up)
     output.show(f"You are logged in to MCP server {code_span(name)}.")
     return ""
 
@@ -252,7 +250,7 @@ def login_text(server: str, address: str) -> str:
 def _logout(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: forgets the tokens of a login."""
     (name,) = _words("logout", words, "NAME")
-    wait_for(agent, _manager(agent).logout(name))
+    wait_for(agent, _server(agent, name).logout())
     return f"The login to MCP server {code_span(name)} is forgotten."
 
 
@@ -282,6 +280,13 @@ def _manager(agent: Agent) -> McpConnectionManager:
     if manager is None:
         raise FatalError("There are no MCP servers; %agent mcp add NAME -- COMMAND adds one.")
     return manager
+
+
+def _server(agent: Agent, name: str) -> Server:
+    try:
+        return _manager(agent).server(name)
+    except RespondToModel as error:
+        raise FatalError(str(error)) from None
 
 
 def _no_words(word: str, words: Sequence[str]) -> None:

@@ -59,7 +59,7 @@ def test_a_server_that_dies_again_and_again_is_left_alone(tmp_path):
         assert "%agent mcp restart chaos" in state.message
         with pytest.raises(RespondToModel, match="ended 4 times"):
             world.call("echo")
-        world.run(world.manager.restart("chaos"))
+        world.run(world.manager.server("chaos").restart())
         assert world.ready().status is McpStatus.READY
 
 
@@ -73,7 +73,7 @@ def test_a_server_that_dies_while_nobody_calls_is_started_again(tmp_path):
     with McpWorld(chaos("dies-when-idle", tmp_path)) as world:
         world.until(lambda state: state.restarts == 1 and state.status is McpStatus.READY)
         assert words_of(world.call("echo", words="here")) == "here"
-        assert "it ended: exit code 5" in world.manager.logs("chaos")
+        assert "it ended: exit code 5" in world.manager.server("chaos").log.text()
 
 
 def test_a_server_that_cannot_be_started_again_is_told_to_the_call(tmp_path):
@@ -135,7 +135,7 @@ def test_a_required_server_that_fails_is_for_the_person(tmp_path):
 def test_what_is_no_message_is_logged_and_harmless(tmp_path):
     with McpWorld(chaos("noise", tmp_path)) as world:
         assert words_of(world.call("echo", words="heard")) == "heard"
-        log = world.manager.logs("chaos")
+        log = world.manager.server("chaos").log.text()
         assert "stdout, no message of the protocol: Listening on port 3000..." in log
         assert "{not json}" in log
 
@@ -149,7 +149,7 @@ def test_however_a_server_writes_the_answer_arrives(tmp_path, mode):
 def test_a_flood_of_stderr_is_kept_in_part_and_counted(tmp_path):
     with McpWorld(chaos("floods-stderr", tmp_path)) as world:
         world.ready()
-        log = world.manager.logs("chaos")
+        log = world.manager.server("chaos").log.text()
     assert len(log) < 300_000
     assert log.rstrip().endswith("the end")
     dropped = int(log.split()[0].strip("[").replace(",", ""))
@@ -166,18 +166,21 @@ def test_a_flood_of_log_messages_is_passed_on_in_part(tmp_path):
 def test_answers_to_nothing_and_second_answers_are_ignored(tmp_path):
     with McpWorld(chaos("unknown-id", tmp_path)) as world:
         assert words_of(world.call("echo", words="mine")) == "mine"
-        assert "an answer to request 987654, which waits for none" in world.manager.logs("chaos")
+        assert (
+            "an answer to request 987654, which waits for none"
+            in world.manager.server("chaos").log.text()
+        )
     with McpWorld(chaos("two-answers", tmp_path)) as world:
         assert words_of(world.call("echo")) == "first"
         assert words_of(world.call("echo")) == "first"
-        assert "which waits for none" in world.manager.logs("chaos")
+        assert "which waits for none" in world.manager.server("chaos").log.text()
 
 
 def test_a_message_that_is_too_long_is_told(tmp_path):
     with McpWorld(chaos("long-message", tmp_path)) as world:
         with pytest.raises(RespondToModel, match=r"the answer has 73,\d+,\d+ bytes"):
             world.call("echo")
-        assert "was thrown away" in world.manager.logs("chaos")
+        assert "was thrown away" in world.manager.server("chaos").log.text()
         assert world.state.status is McpStatus.READY
 
 
@@ -234,7 +237,7 @@ def test_a_malformed_tool_is_left_out_alone(tmp_path):
         }
         assert reasons["bare"] == "it is not as the protocol wants it (inputSchema: Field required)"
         assert "(inputSchema.properties: " in reasons["wrong"]
-        assert "the tool 'bare' is left out: it is not" in world.manager.logs("chaos")
+        assert "the tool 'bare' is left out: it is not" in world.manager.server("chaos").log.text()
         with pytest.raises(RespondToModel, match="cannot be used: it is not as the protocol"):
             world.call("bare")
 
@@ -257,7 +260,7 @@ def test_a_listing_that_is_none_is_told(tmp_path):
 def test_a_list_without_end_is_cut(tmp_path, mode, count, note):
     with McpWorld(chaos(mode, tmp_path)) as world:
         assert len(world.ready().tools) == count
-        assert note in world.manager.logs("chaos")
+        assert note in world.manager.server("chaos").log.text()
 
 
 def test_changed_tools_are_listed_again_and_told(tmp_path):
@@ -297,7 +300,9 @@ def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path):
         world.ready()
 
         async def call_and_cancel() -> None:
-            call = asyncio.ensure_future(world.manager.call_tool("chaos", "echo", {}, Callbacks()))
+            call = asyncio.ensure_future(
+                world.manager.server("chaos").call_tool("echo", {}, Callbacks())
+            )
             await asyncio.to_thread(called.read_text)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -326,7 +331,7 @@ def test_a_server_without_tools_is_ready(tmp_path):
     with McpWorld(chaos("no-tools", tmp_path)) as world:
         assert world.ready().tools == ()
         with pytest.raises(RespondToModel, match="has no resources"):
-            world.run(world.manager.list_resources("chaos"))
+            world.run(world.manager.server("chaos").list_resources())
         with pytest.raises(RespondToModel, match="has no tool 'echo'; it has: none"):
             world.call("echo")
 
@@ -335,7 +340,7 @@ def test_a_secret_is_in_no_log_and_no_message(tmp_path):
     config = chaos("tells-secret", tmp_path, env={"SERVICE_KEY": "sesame-4711"})
     with McpWorld(config) as world:
         world.ready()
-        assert "the key is [redacted]" in world.manager.logs("chaos")
+        assert "the key is [redacted]" in world.manager.server("chaos").log.text()
         assert world.manager.secrets() == ("sesame-4711",)
         assert "sesame" not in repr(world.state)
 

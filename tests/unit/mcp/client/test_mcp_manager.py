@@ -107,7 +107,7 @@ def test_an_unknown_tool_names_those_there_are(world):
     with pytest.raises(RespondToModel, match="has no tool 'nope'; it has: add, point"):
         world.call("nope")
     with pytest.raises(RespondToModel, match="no MCP server 'nobody'; configured are: good"):
-        world.run(world.manager.call_tool("nobody", "add", {}, Callbacks()))
+        world.run(world.manager.server("nobody").call_tool("add", {}, Callbacks()))
 
 
 @pytest.mark.parametrize("value", ["\ud800", float("nan"), {1, 2}])
@@ -124,7 +124,7 @@ def test_progress_and_log_messages_reach_the_desk_of_the_call(world):
     assert callbacks.progressed == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
     assert callbacks.logged == [("warning", "worker: half done")]
     assert (other.progressed, other.logged) == ([], [])
-    assert "[log, warning: worker: half done]" in world.manager.logs("good")
+    assert "[log, warning: worker: half done]" in world.manager.server("good").log.text()
 
 
 def test_progress_of_two_calls_reaches_each_its_own(world):
@@ -132,7 +132,7 @@ def test_progress_of_two_calls_reaches_each_its_own(world):
 
     async def call_both() -> None:
         calls = (
-            world.manager.call_tool("good", "work", {"steps": count}, callbacks)
+            world.manager.server("good").call_tool("work", {"steps": count}, callbacks)
             for count, callbacks in zip((2, 5), both, strict=True)
         )
         await asyncio.gather(*calls)
@@ -238,13 +238,13 @@ def test_a_server_takes_no_module_of_the_workspace(tmp_path):
 
 
 def test_resources(world):
-    listed = world.run(world.manager.list_resources("good"))
+    listed = world.run(world.manager.server("good").list_resources())
     assert {each.uri: each.mime_type for each in listed.items} == {
         "memo://one": "text/plain",
         "memo://picture": "image/png",
     }
     assert listed.next_cursor == ""
-    templates = world.run(world.manager.list_resource_templates("good"))
+    templates = world.run(world.manager.server("good").list_resource_templates())
     assert [each.uri for each in templates.items] == ["memo://{name}/page"]
     read = world.manager.read_resource
     assert world.run(read("good", "memo://one")) == (
@@ -259,9 +259,9 @@ def test_resources(world):
 
 
 def test_prompts(world):
-    (prompt,) = world.run(world.manager.list_prompts("good"))
+    (prompt,) = world.run(world.manager.server("good").list_prompts())
     assert (prompt.name, prompt.arguments) == ("greet", (("name", "", True),))
-    messages = world.run(world.manager.get_prompt("good", "greet", {"name": "Ada"}))
+    messages = world.run(world.manager.server("good").get_prompt("greet", {"name": "Ada"}))
     assert messages == (("user", (InputText("Greet Ada."),)),)
 
 
@@ -278,9 +278,9 @@ def test_a_server_is_disabled_and_enabled(tmp_path):
         assert world.state.status is McpStatus.DISABLED
         with pytest.raises(RespondToModel, match="is disabled"):
             world.call("add", a=1, b=2)
-        world.run(world.manager.enable("good"))
+        world.run(world.manager.server("good").enable())
         assert words_of(world.call("add", a=1, b=2)) == "3"
-        world.run(world.manager.disable("good"))
+        world.run(world.manager.server("good").disable())
         assert world.state.status is McpStatus.DISABLED
         assert world.state.tools == ()
 
@@ -334,7 +334,9 @@ def test_the_protocol_of_2026(modern):
     assert words_of(modern.call("work", callbacks)) == "done"
     assert len(callbacks.progressed) == 3
     assert callbacks.logged == [("warning", "worker: half done")]
-    assert modern.run(modern.manager.read_resource("good", "memo://one"))[0].text == "remember"
+    assert (
+        modern.run(modern.manager.server("good").read_resource("memo://one"))[0].text == "remember"
+    )
 
 
 def test_resources_that_change_since_2026(modern):
@@ -345,11 +347,11 @@ def test_resources_that_change_since_2026(modern):
         told.append(uri)
         news.set()
 
-    modern.run(modern.manager.subscribe("good", "memo://one", changed))
+    modern.run(modern.manager.server("good").subscribe("memo://one", changed))
     while not news.wait(0.2):  # the stream may open after the first change: it is made again
         modern.call("touch", uri="memo://one")
     assert set(told) == {"memo://one"}
-    modern.run(modern.manager.unsubscribe("good", "memo://one", changed))
+    modern.run(modern.manager.server("good").unsubscribe("memo://one", changed))
 
 
 def test_resources_that_change_before_2026(tmp_path):
@@ -361,23 +363,23 @@ def test_resources_that_change_before_2026(tmp_path):
         news.set()
 
     with McpWorld(chaos("subscribing", tmp_path)) as world:
-        world.run(world.manager.subscribe("chaos", "memo://one", changed))
+        world.run(world.manager.server("chaos").subscribe("memo://one", changed))
         assert (tmp_path / "subscribe").read_text() == "memo://one"
         world.call("cue")
         assert news.wait(LIMIT)
-        world.run(world.manager.restart("chaos"))
+        world.run(world.manager.server("chaos").restart())
         news.clear()
         world.ready()
         world.call("cue")
         assert news.wait(LIMIT)
         assert told == ["memo://one"] * 2
-        world.run(world.manager.unsubscribe("chaos", "memo://one", changed))
+        world.run(world.manager.server("chaos").unsubscribe("memo://one", changed))
         assert (tmp_path / "unsubscribe").read_text() == "memo://one"
 
 
 def test_a_server_that_tells_no_changes(world):
     with pytest.raises(RespondToModel, match="has no subscriptions to resources"):
-        world.run(world.manager.subscribe("good", "memo://one", print))
+        world.run(world.manager.server("good").subscribe("memo://one", print))
 
 
 def test_a_question_ends_with_its_call(world):
@@ -394,7 +396,7 @@ def test_a_question_ends_with_its_call(world):
     callbacks.before_answer = never
 
     async def call_and_cancel() -> None:
-        call = asyncio.ensure_future(world.manager.call_tool("good", "order", {}, callbacks))
+        call = asyncio.ensure_future(world.manager.server("good").call_tool("order", {}, callbacks))
         await asyncio.to_thread(asked.wait, LIMIT)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -101,7 +101,7 @@ def test_a_lost_server_is_told_and_found_again():
             world.call("add", a=1, b=2)
         world.until_status(McpStatus.FAILED)
         with HttpServer(port=server.port):
-            world.run(world.manager.restart("small"))
+            world.run(world.manager.server("small").restart())
             assert words_of(world.call("add", a=1, b=2)) == "3"
             world.run(world.manager.close())
 

@@ -67,7 +67,7 @@ def config(server):
 
 
 def log_in(world, browser):
-    world.run(world.manager.login("small", browser, LIMIT))
+    world.run(world.manager.server("small").login(browser, LIMIT))
     browser.join()
 
 
@@ -92,7 +92,7 @@ def test_a_login_and_its_tokens(guarded):
         assert words_of(world.call("add", a=1, b=2)) == "3"
         (token,) = guard.valid
         assert token in world.manager.secrets()
-        assert token not in world.manager.logs("small") + repr(world.history)
+        assert token not in world.manager.server("small").log.text() + repr(world.history)
     assert len(browser.addresses) == 1
     assert browser.addresses[0].startswith(f"{server.base}/auth/authorize?")
     assert "You are logged in" in browser.pages[0]
@@ -143,7 +143,7 @@ def test_logging_out_forgets(guarded):
         world.until_status(McpStatus.NEEDS_LOGIN)
         log_in(world, Browser())
         world.ready()
-        world.run(world.manager.logout("small"))
+        world.run(world.manager.server("small").logout())
         world.until_status(McpStatus.NEEDS_LOGIN)
     assert not store
 
@@ -189,7 +189,7 @@ def test_what_a_login_of_a_registered_client_lacks_is_one_sentence(guarded):
         with McpWorld(given, secrets=Store()) as world:
             world.until_status(McpStatus.NEEDS_LOGIN)
             with pytest.raises(FatalError, match=words):
-                world.run(world.manager.login("small", print))
+                world.run(world.manager.server("small").login(print))
 
 
 def test_a_refused_login_is_told(guarded):
@@ -209,7 +209,7 @@ def test_a_login_that_nobody_makes_is_given_up(guarded):
     with McpWorld(config(server), secrets=Store()) as world:
         world.until_status(McpStatus.NEEDS_LOGIN)
         with pytest.raises(FatalError, match="Nobody logged in"):
-            world.run(world.manager.login("small", lambda address: None, 0.5))
+            world.run(world.manager.server("small").login(lambda address: None, 0.5))
 
 
 class CrossedBrowser(Browser):
@@ -242,11 +242,11 @@ def test_an_answer_of_a_stranger_is_not_taken(guarded):
 def test_a_program_has_no_login(tmp_path):
     given = McpServerConfig("program", "true", enabled=False)
     with McpWorld(given, secrets=Store()) as world, pytest.raises(FatalError, match="a program"):
-        world.run(world.manager.login("program", print))
+        world.run(world.manager.server("program").login(print))
 
 
 def test_a_server_that_wants_none_says_so():
     with HttpServer() as server, McpWorld(config(server), secrets=Store()) as world:
         world.ready()
         with pytest.raises(FatalError, match="did not ask for a login"):
-            world.run(world.manager.login("small", print))
+            world.run(world.manager.server("small").login(print))
