@@ -45,7 +45,7 @@ from agent_magics.settings.recording import recordable
 from agent_magics.settings.sources import Resolved, Source, resolve
 from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.process import Workplace
-from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.servers.project import LanguageServers
 from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
@@ -221,7 +221,7 @@ class ComposedAgent:
 
     def _language_servers(
         self, settings: Settings, read_rules: Callable[[], ReadRules]
-    ) -> ProjectServers:
+    ) -> LanguageServers:
         """Return the language servers of the workspace; none is started yet."""
         place = Workplace(
             settings.roots,
@@ -229,7 +229,7 @@ class ComposedAgent:
             lambda: find_unreadable(read_rules()).places,
         )
         table = read_table(settings.language_servers)
-        return ProjectServers(table, place, self.session.engine.spawn)
+        return LanguageServers(table, place, self.session.engine.spawn)
 
     def foreground(
         self,

@@ -7,7 +7,7 @@ from itertools import count
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.rights import gets_kernel
 from agent_magics.delegation.types import LONGEST_NAME, NAME, AgentType
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.protocol.errors import RespondToModel
 
 # Sub-agents of one conversation.
@@ -16,7 +16,7 @@ MOST = 50
 _LEAST_REQUESTS = 2
 
 
-def chosen_type(request: SpawnRequest, types: Mapping[str, AgentType]) -> AgentType:
+def chosen_type(request: SubAgentRequest, types: Mapping[str, AgentType]) -> AgentType:
     """Return the type that a request names.
 
     Raises:
@@ -30,7 +30,7 @@ def chosen_type(request: SpawnRequest, types: Mapping[str, AgentType]) -> AgentT
     return kind
 
 
-def chosen_name(request: SpawnRequest, kind: AgentType, taken: Sequence[str]) -> str:
+def chosen_name(request: SubAgentRequest, kind: AgentType, taken: Sequence[str]) -> str:
     """Return the name of a new sub-agent; where none is asked for, a new one.
 
     Args:
@@ -62,7 +62,11 @@ def chosen_name(request: SpawnRequest, kind: AgentType, taken: Sequence[str]) ->
 
 
 def check_kernel(
-    kind: AgentType, request: SpawnRequest, others: Iterable[SubAgent], *, of_program: bool = False
+    kind: AgentType,
+    request: SubAgentRequest,
+    others: Iterable[SubAgent],
+    *,
+    of_program: bool = False,
 ) -> None:
     """Check that a sub-agent may get the live kernel, where it is to get it.
 

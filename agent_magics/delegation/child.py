@@ -11,7 +11,7 @@ from agent_magics.delegation.clock import WorkClock
 from agent_magics.delegation.parent import ParentLink
 from agent_magics.delegation.types import AgentType, limits_of
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.engine.cost import Spending
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
@@ -61,7 +61,7 @@ class SubAgent:
         self,
         name: str,
         kind: AgentType,
-        request: SpawnRequest,
+        request: SubAgentRequest,
         budget: AgentBudget,
         link: ParentLink,
         clock: WorkClock,

@@ -36,7 +36,7 @@ from agent_magics.delegation.types import (
     completed,
     least,
 )
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
@@ -107,7 +107,7 @@ class AgentPool:
 
     def start(
         self,
-        request: SpawnRequest,
+        request: SubAgentRequest,
         setup: TurnConfig,
         turn: ParentTurn | None = None,
         *,
@@ -148,7 +148,7 @@ class AgentPool:
         self,
         name: str,
         kind: AgentType,
-        request: SpawnRequest,
+        request: SubAgentRequest,
         budget: AgentBudget,
         setup: TurnConfig,
         output: OutputType | None = None,
@@ -174,7 +174,7 @@ class AgentPool:
 
     async def start_for_program(
         self,
-        request: SpawnRequest,
+        request: SubAgentRequest,
         setup: TurnConfig,
         answer: AnswerBlocking,
         place: Place | None = None,
@@ -361,7 +361,7 @@ class AgentPool:
     def _revived(self, last: SubAgentChanged, turn: ParentTurn) -> SubAgent:
         """Return a sub-agent of an earlier kernel, which can go on from its record."""
         last, kind = _ended(last), self.types().get(last.agent_type, EXPLORE)
-        request = SpawnRequest(
+        request = SubAgentRequest(
             task=last.task,
             agent_type=kind.name,
             name=last.sub_agent,

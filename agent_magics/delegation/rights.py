@@ -12,7 +12,7 @@ from agent_magics.delegation.sharing import KERNEL
 from agent_magics.delegation.types import AgentType, least
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.registry import ToolRegistry
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.turn_config import Parent, TurnConfig
 from agent_magics.protocol.config import RunConfig, SandboxPolicy
@@ -35,7 +35,7 @@ nothing else of what you say; no person reads along. {more}"""
 def narrowed(
     setup: TurnConfig,
     kind: AgentType,
-    request: SpawnRequest,
+    request: SubAgentRequest,
     budget: AgentBudget,
     path: str,
     parent: Parent,
@@ -81,7 +81,7 @@ def narrowed(
     )
 
 
-def gets_kernel(kind: AgentType, request: SpawnRequest) -> bool:
+def gets_kernel(kind: AgentType, request: SubAgentRequest) -> bool:
     """Tell whether a sub-agent is to run its Python in the live kernel."""
     return kind.gets_kernel or KERNEL in request.share
 

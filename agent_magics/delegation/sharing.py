@@ -1,6 +1,6 @@
 """Writes a sub-agent's first prompt, with what its parent shares of the conversation."""
 
-from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.dispatch.turn.agents import SubAgentRequest
 from agent_magics.engine.conversation import Conversation
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import AssistantMessage, UserMessage, text_of
@@ -9,7 +9,7 @@ CONVERSATION, KERNEL = "conversation", "kernel"
 _MOST = 40_000  # characters of the conversation, its end
 
 
-def shared(request: SpawnRequest, parent: Conversation, child: Conversation, path: str) -> str:
+def shared(request: SubAgentRequest, parent: Conversation, child: Conversation, path: str) -> str:
     """Return the first prompt of a sub-agent.
 
     It begins with the sub-agent's name, so that no two prompts of a recording are the same.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentTurn
 from agent_magics.delegation.rights import gets_kernel
-from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.dispatch.turn.agents import SubAgentRequest
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
 
@@ -28,12 +28,12 @@ class TurnAgents:
         self._pool = pool
         self._turn = turn
 
-    def gets_kernel(self, request: SpawnRequest) -> bool:
+    def gets_kernel(self, request: SubAgentRequest) -> bool:
         """Tell whether the Python of such a sub-agent would run in the live kernel."""
         kind = self._pool.types().get(request.agent_type)
         return kind is not None and gets_kernel(kind, request)
 
-    def spawn(self, request: SpawnRequest) -> str:
+    def spawn(self, request: SubAgentRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
         agent = self._pool.start(request, self._turn.setup, self._turn)
         waiting = self._pool.waiting

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.engine.session import Session
 from agent_magics.engine.thread import EngineThread
 from agent_magics.engine.turn_config import TurnConfig
@@ -53,7 +53,7 @@ class Place(Protocol):
         folder: Path | None,
         begin: Callable[[str], RecordBegun],
         setup: TurnConfig,
-        request: SpawnRequest,
+        request: SubAgentRequest,
     ) -> Session:
         """Return the session of a sub-agent, whose turns run there.
 

@@ -81,7 +81,7 @@ def describe(
     Args:
         setup: the configuration that it would have here.
         asked: the tools that were asked for by name; None means all that can be there.
-        share: what its parent is to share; see `SpawnRequest`.
+        share: what its parent is to share; see `SubAgentRequest`.
 
     Raises:
         RespondToModel: it was to have a tool or a result that stays here.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.delegation.parent import ParentLink
-from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.dispatch.turn.agents import SubAgentRequest
 from agent_magics.elsewhere.description import Description, describe
 from agent_magics.elsewhere.worker import SILENT, attend, tick
 from agent_magics.engine.channels.outbox import Listener
@@ -69,7 +69,7 @@ class Elsewhere:
         folder: Path | None,
         begin: Callable[[str], RecordBegun],
         setup: TurnConfig,
-        request: SpawnRequest,
+        request: SubAgentRequest,
     ) -> Session:
         """Return the session of a sub-agent; see `delegation.types.Place`."""
         description = describe(setup, request.tools, request.share)

@@ -38,7 +38,7 @@ from agent_magics.protocol.records import (
 from agent_magics.protocol.secrets import KEY_SHAPES
 
 if TYPE_CHECKING:  # which stands above
-    from agent_magics.engine.past.variables import Difference
+    from agent_magics.engine.past.variables import VariableDifference
 
 _KEY = re.compile(KEY_SHAPES)
 
@@ -97,7 +97,7 @@ class Conversation:
         self.variables: dict[str, Any] = {}
         self.cell_changes: list[CellChanged] = []
         self.memory: str | None = None
-        self.differences: Sequence[Difference] = ()
+        self.differences: Sequence[VariableDifference] = ()
         self._room_for_results = MOST_RESULTS
         self.typed_keys: set[str] = set()
         self._recorded: tuple[int, dict[str, str]] = 0, {}  # found tools, server states

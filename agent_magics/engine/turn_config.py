@@ -23,7 +23,7 @@ from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ConfiguredToolSpec
-from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.servers.project import LanguageServers
 
 if TYPE_CHECKING:  # which imports this module
     from agent_magics.engine.model_request import ModelCaller
@@ -94,7 +94,7 @@ class TurnConfig:
     asker: str = ""
     agents: Delegates | None = None
     parent: Parent | None = None
-    symbols: Callable[[Callable[[], ReadRules]], ProjectServers] | None = None
+    symbols: Callable[[Callable[[], ReadRules]], LanguageServers] | None = None
 
     def __post_init__(self) -> None:
         self.hide(())

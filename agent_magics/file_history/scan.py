@@ -43,7 +43,7 @@ Folder = dict[str, Stamp]
 Tree = dict[str, Folder]  # "" and "a/b/" -> its entries
 
 
-class TooLarge(Exception):
+class WorkspaceTooLarge(Exception):
     """The workspace has more entries than are watched."""
 
 
@@ -142,7 +142,7 @@ class Scanner:
                 here[name] = (ctime, status.st_mtime_ns, status.st_size, status.st_ino, mode)
         self._count += len(here)
         if self._count > MOST_ENTRIES:
-            raise TooLarge
+            raise WorkspaceTooLarge
         return here, deeper
 
     def _is_left_out(self, folder: str, name: str, is_folder: bool, rules: IgnoreRules) -> bool:

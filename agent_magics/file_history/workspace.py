@@ -18,8 +18,8 @@ from typing import IO, NamedTuple
 from agent_magics.file_history.git_objects import GitFiles, index_stamp, read_git
 from agent_magics.file_history.scan import (
     Scanner,
-    TooLarge,
     Tree,
+    WorkspaceTooLarge,
 )
 from agent_magics.file_history.states import (
     ABSENT,
@@ -157,7 +157,7 @@ class WorkspaceMemory:
             self._renew()
         try:
             tree = self._scanner.scan(renew=renew)
-        except TooLarge:
+        except WorkspaceTooLarge:
             self.too_large, self._tree, self._states = True, None, {}
             return []
         except OSError:

@@ -30,7 +30,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """One entry of a folder.
 
     Attributes:
@@ -71,7 +71,7 @@ class Listing:
         complete: False when the walk reached its limit; `total` is then a lower bound.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FolderEntry, ...]
     total: int
     hidden: int = 0
     ignored: int = 0
@@ -87,7 +87,7 @@ class FolderItem(NamedTuple):
 
     Attributes:
         path: absolute.
-        kind: as in `Entry`; a link to a folder is a link.
+        kind: as in `FolderEntry`; a link to a folder is a link.
     """
 
     name: str
@@ -96,7 +96,7 @@ class FolderItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class WalkRights:
     """What a walk over files may see, and whether it goes on.
 
     Attributes:
@@ -111,7 +111,7 @@ class Rights:
     is_cancelled: Callable[[], bool] = lambda: False
 
 
-ALL_RIGHTS = Rights()
+ALL_RIGHTS = WalkRights()
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class FolderWalk:
     root: str
     depth: int | None
     include_hidden: bool
-    rights: Rights
+    rights: WalkRights
     withheld: int = 0
     hidden: int = 0
     ignored: int = 0
@@ -237,7 +237,7 @@ def list_folder(
     include_hidden: bool = False,
     offset: int = 0,
     limit: int | None = None,
-    rights: Rights = ALL_RIGHTS,
+    rights: WalkRights = ALL_RIGHTS,
 ) -> Listing:
     """List the entries of a folder; links are listed and never followed, .git is left out.
 
@@ -246,7 +246,7 @@ def list_folder(
         shown: its name in messages.
         depth: levels to descend, 1 for the folder's own entries, None for all.
         pattern: glob that an entry's name (or, with a "/", its path) has to match.
-        kinds: kinds of entries to list, None for all; see `Entry`.
+        kinds: kinds of entries to list, None for all; see `FolderEntry`.
         sort: "name" for folders first, each before its contents; "size" for the largest first;
             "mtime" for the latest change first.
         include_hidden: list names that start with a dot too.
@@ -294,15 +294,15 @@ class _Fitting:
     total: int = 0
     complete: bool = True
 
-    def page(self, offset: int, limit: int | None) -> list[Entry]:
+    def page(self, offset: int, limit: int | None) -> list[FolderEntry]:
         """Return a page in the order of the walk; only entries on it are examined with lstat."""
-        page: list[Entry] = []
+        page: list[FolderEntry] = []
         for name, item in self._items():
             if self.total > offset and (limit is None or len(page) < limit):
                 page.append(_as_entry(name, item))
         return page
 
-    def sorted_page(self, sort: Sort, offset: int, limit: int | None) -> list[Entry]:
+    def sorted_page(self, sort: Sort, offset: int, limit: int | None) -> list[FolderEntry]:
         """Return a page in another order; at most `offset` + `limit` entries are held in memory."""
         entries = (_as_entry(name, item) for name, item in self._items())
         key = _by_size if sort == "size" else _by_time
@@ -324,11 +324,11 @@ def _in_order(item: FolderItem) -> tuple[bool, str]:
     return item.kind != "folder", item.name
 
 
-def _by_size(entry: Entry) -> int:
+def _by_size(entry: FolderEntry) -> int:
     return -1 if entry.size is None else entry.size
 
 
-def _by_time(entry: Entry) -> datetime:
+def _by_time(entry: FolderEntry) -> datetime:
     return entry.modified or _NEVER
 
 
@@ -361,14 +361,14 @@ def _places_of(item: FolderItem) -> tuple[str, ...]:
     return (item.path, real_path(item.path)) if item.kind == "link" else (item.path,)
 
 
-def _as_entry(name: str, found: FolderItem) -> Entry:
+def _as_entry(name: str, found: FolderItem) -> FolderEntry:
     try:
         with folder_of(found.path) as (folder, own_name):
             status = os.lstat(own_name, dir_fd=folder)
             is_link = found.kind == "link"
             target = os.readlink(own_name, dir_fd=folder) if is_link else ""
     except OSError:  # it was deleted meanwhile
-        return Entry(name, "file" if found.kind == "link" else found.kind)
+        return FolderEntry(name, "file" if found.kind == "link" else found.kind)
     size = status.st_size if found.kind == "file" else None
     modified = datetime.fromtimestamp(status.st_mtime, UTC).astimezone()
-    return Entry(name, found.kind, size, target, modified)
+    return FolderEntry(name, found.kind, size, target, modified)

@@ -25,7 +25,7 @@ _LARGEST = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptFile:
     """One prompt, as its file is now.
 
     Attributes:
@@ -59,7 +59,7 @@ class Prompt:
         return tuple(dict.fromkeys(_FIELD.findall(self.text)))
 
 
-def find_prompts(workspace: Path) -> list[Prompt]:
+def find_prompts(workspace: Path) -> list[PromptFile]:
     """Return all prompts of a workspace, also those that are not used: the nearest first.
 
     Args:
@@ -71,9 +71,9 @@ def find_prompts(workspace: Path) -> list[Prompt]:
     return [*found, *(replace(prompt, is_own=True) for prompt in own)]
 
 
-def usable_prompts(prompts: Iterable[Prompt]) -> dict[str, Prompt]:
+def usable_prompts(prompts: Iterable[PromptFile]) -> dict[str, PromptFile]:
     """Return the prompts that a cell may use, by name: of each name the first one."""
-    first: dict[str, Prompt] = {}
+    first: dict[str, PromptFile] = {}
     for prompt in prompts:
         if prompt.is_usable:
             first.setdefault(prompt.name, prompt)
@@ -104,7 +104,7 @@ def fill_prompt(workspace: Path, name: str, values: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda field: values[field[1]], prompt.text)
 
 
-def trust_prompts(workspace: Path, digest: str) -> list[Prompt]:
+def trust_prompts(workspace: Path, digest: str) -> list[PromptFile]:
     """Trust the prompt, or all untrusted prompts together, that have a digest; return them.
 
     Raises:
@@ -113,17 +113,17 @@ def trust_prompts(workspace: Path, digest: str) -> list[Prompt]:
     return trust("prompts", untrusted_prompts(find_prompts(workspace)), digest)
 
 
-def untrusted_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
+def untrusted_prompts(prompts: Iterable[PromptFile]) -> list[PromptFile]:
     """Return the prompts that wait for trust."""
     return [each for each in prompts if not (each.problem or each.is_own or each.is_trusted)]
 
 
-def describe_prompt_problem(prompt: Prompt) -> str:
+def describe_prompt_problem(prompt: PromptFile) -> str:
     """Return a sentence that says why a prompt cannot be used."""
     return f"The prompt in {printable(str(prompt.place))} is left out: {prompt.problem}."
 
 
-def _missing(prompts: Iterable[Prompt], name: str) -> str:
+def _missing(prompts: Iterable[PromptFile], name: str) -> str:
     for prompt in prompts:
         if prompt.name == name:
             return (
@@ -139,7 +139,7 @@ def _missing(prompts: Iterable[Prompt], name: str) -> str:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _prompts_in(folder: Path, *, links: bool = False) -> list[Prompt]:
+def _prompts_in(folder: Path, *, links: bool = False) -> list[PromptFile]:
     """Return the prompts in ``prompts`` of a folder; no link is followed unless `links`."""
     place = folder / "prompts"
     try:
@@ -149,10 +149,10 @@ def _prompts_in(folder: Path, *, links: bool = False) -> list[Prompt]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        return [Prompt("prompts", place, problem=reason_of(error))]
+        return [PromptFile("prompts", place, problem=reason_of(error))]
 
 
-def _read(path: Path, folder: int, links: bool) -> Prompt:
+def _read(path: Path, folder: int, links: bool) -> PromptFile:
     name = printable(path.stem)
     try:
         data = read_file(path.name, _LARGEST, folder=folder, links=links)
@@ -160,12 +160,12 @@ def _read(path: Path, folder: int, links: bool) -> Prompt:
         if not _NAME.fullmatch(path.stem):
             raise ValueError("its name may have letters, digits, - and _, at most 64")
     except OSError as error:
-        return Prompt(name, path, problem=reason_of(error))
+        return PromptFile(name, path, problem=reason_of(error))
     except ValueError as error:
-        return Prompt(name, path, problem=str(error))
+        return PromptFile(name, path, problem=str(error))
     digest = digest_of([(path.name, data)])
     description = " ".join(str(values.get("description", "")).split())
-    return Prompt(
+    return PromptFile(
         name,
         path,
         text.strip(),

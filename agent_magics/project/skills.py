@@ -21,7 +21,7 @@ from agent_magics.project.digests import is_trusted, trust
 from agent_magics.project.front_matter import Value, split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import (
-    Entry,
+    ListedFile,
     decode_text,
     entries_below,
     names_in,
@@ -228,7 +228,7 @@ def _read_skill(path: Path, parent: int, links: bool) -> Skill | None:
     return replace(skill, is_trusted=is_trusted("skills", path, skill.digest))
 
 
-def _identity(entry: Entry) -> tuple[object, ...]:
+def _identity(entry: ListedFile) -> tuple[object, ...]:
     status = entry.status
     return (entry.path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 

@@ -29,7 +29,7 @@ _INVISIBLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedFile:
     """A regular file below a folder.
 
     Attributes:
@@ -144,7 +144,7 @@ def names_in(folder: int) -> list[str]:
         return sorted(entry.name for entry in islice(entries, MOST_FILES + 1))
 
 
-def entries_below(folder: int) -> Iterator[Entry]:
+def entries_below(folder: int) -> Iterator[ListedFile]:
     """Yield the files below a folder, in the order of their names.
 
     Args:
@@ -165,7 +165,7 @@ def entries_below(folder: int) -> Iterator[Entry]:
             yield entry
 
 
-def _walk(folder: int, prefix: str) -> Iterator[Entry]:
+def _walk(folder: int, prefix: str) -> Iterator[ListedFile]:
     """Yield files and folders; a folder comes before what is in it."""
     if prefix.count("/") > MOST_FOLDERS_DEEP:
         raise NotPlain(errno.EFBIG, f"its folders are more than {MOST_FOLDERS_DEEP} deep")
@@ -174,7 +174,7 @@ def _walk(folder: int, prefix: str) -> Iterator[Entry]:
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
             raise NotPlain(errno.EINVAL, f"{printable(path)} in it is {kind}")
-        yield Entry(path, status, folder)
+        yield ListedFile(path, status, folder)
         if stat.S_ISDIR(status.st_mode):
             deeper = open_listed(name, folder)
             try:

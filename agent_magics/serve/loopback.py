@@ -158,7 +158,7 @@ class Sessions:
         await self._app({**scope, "method": "DELETE", "headers": headers}, receive, send)
 
 
-class Gate:
+class AccessGate:
     """ASGI middleware that admits requests with this server's own host name and its token.
 
     A page on the web can make a browser send requests here, under a host name that resolves to this
@@ -222,7 +222,7 @@ class Serving:
         )
         # uvicorn must neither write to the person's outputs nor configure their logging.
         config = uvicorn.Config(
-            Gate(Sessions(self._manager.handle_request), port, self.token),
+            AccessGate(Sessions(self._manager.handle_request), port, self.token),
             http=_Connection,
             lifespan="off",
             ws="none",

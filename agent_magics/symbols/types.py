@@ -68,7 +68,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SymbolCall:
     """A symbol that calls or is called, and the places of those calls.
 
     Attributes:

@@ -6,7 +6,7 @@ from typing import Any
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.agents import AgentBudget, SpawnRequest, SubAgents
+from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest, SubAgents
 from agent_magics.protocol.errors import RespondToModel
 
 # Milliseconds that `wait` waits where the call does not say, and at most.
@@ -33,9 +33,9 @@ def _assess_spawn(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action
     return [start, kernel]
 
 
-def _request(arguments: Mapping[str, Any], call_id: str = "") -> SpawnRequest:
+def _request(arguments: Mapping[str, Any], call_id: str = "") -> SubAgentRequest:
     tools = arguments.get("tools")
-    return SpawnRequest(
+    return SubAgentRequest(
         task=arguments["task"],
         agent_type=arguments.get("agent_type") or "explore",
         name=arguments.get("name") or "",

@@ -9,7 +9,7 @@ from agent_magics import Agent, ScriptedModel
 from agent_magics.delegation.files import ProjectAgents
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.types import BUILT_IN
-from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.dispatch.turn.agents import SubAgentRequest
 from agent_magics.project.memory import note_folders
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import FatalError
@@ -92,7 +92,7 @@ def rights(cwd):
 
 def check_type(setup, kind):
     """Check that a sub-agent of this type has nothing that its parent has not."""
-    request = SpawnRequest(task="Look.", agent_type=kind.name)
+    request = SubAgentRequest(task="Look.", agent_type=kind.name)
     own = narrowed(setup, kind, request, kind.budget, "main/x", parent=None)
     had = {each.spec.name for each in setup.specs}
     assert {each.spec.name for each in own.specs} <= had

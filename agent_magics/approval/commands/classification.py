@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from agent_magics.approval.commands.danger import danger_in_text, danger_of
-from agent_magics.approval.commands.place import Place, TooLongToJudge
+from agent_magics.approval.commands.place import CommandPlace, TooLongToJudge
 from agent_magics.approval.commands.safe import only_reads
 
 _MOST_WORDS = 10_000  # limit for searching an overlong command line
@@ -78,10 +78,10 @@ def place_of(
     denied: Callable[[str], bool],
     *,
     confined: bool = False,
-) -> Place:
+) -> CommandPlace:
     """Return the context in which a command is classified; see `classify_command` for the
     arguments.
     """
     bases = tuple(os.path.abspath(root) for root in roots) or (os.getcwd(),)
     known = tuple(dict.fromkeys((*bases, *(os.path.realpath(base) for base in bases))))
-    return Place((os.path.abspath(cwd or bases[0]),), known, denied, confined=confined)
+    return CommandPlace((os.path.abspath(cwd or bases[0]),), known, denied, confined=confined)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from agent_magics.approval.commands.destructive import CHECKS, danger_in_git_command, expanded
-from agent_magics.approval.commands.place import Effort, Place, TooLongToJudge
+from agent_magics.approval.commands.place import CommandPlace, Effort, TooLongToJudge
 from agent_magics.approval.commands.script import SHELLS, LooseLexer
 from agent_magics.approval.commands.words import Words, names, program_of
 
@@ -38,7 +38,7 @@ _NAME_END = re.compile(r"[\s(){};&|]")
 _FORKING = re.compile(r"\bfork\s+while\s+fork\b|\bwhile\b[^\n]{0,40}\bfork\s*\(")
 
 
-def danger_of(argv: Words, place: Place, depth: int = 0) -> str:
+def danger_of(argv: Words, place: CommandPlace, depth: int = 0) -> str:
     """Return why `argv` is dangerous, or "".
 
     Raises:
@@ -114,7 +114,7 @@ def without_global_options(words: Words) -> list[str]:
     return ["git", *words[at:]]
 
 
-def _danger_from(argv: Words, start: int, place: Place, depth: int) -> str:
+def _danger_from(argv: Words, start: int, place: CommandPlace, depth: int) -> str:
     """Return why the command that begins with word `start` is dangerous, or ""."""
     program = program_of(argv[start])
     if program.startswith("mkfs"):
@@ -128,7 +128,7 @@ def _danger_from(argv: Words, start: int, place: Place, depth: int) -> str:
     return CHECKS[program](words, place)
 
 
-def _danger_in_git(words: Words, place: Place, depth: int) -> str:
+def _danger_in_git(words: Words, place: CommandPlace, depth: int) -> str:
     position, settings = 0, list[str]()
     while position < len(words) and words[position].startswith("-"):
         if words[position] in _GIT_OPTIONS_WITH_VALUE:
@@ -146,12 +146,12 @@ def _danger_in_git(words: Words, place: Place, depth: int) -> str:
     return danger_in_git_command(words[position:])
 
 
-def _danger_in_words(words: Words, place: Place, depth: int) -> str:
+def _danger_in_words(words: Words, place: CommandPlace, depth: int) -> str:
     """Return why any of the words, read as a script, is dangerous, or ""."""
     return next(filter(None, (_danger_in_script(w, place, depth + 1) for w in words)), "")
 
 
-def _danger_in_script(script: str, place: Place, depth: int) -> str:
+def _danger_in_script(script: str, place: CommandPlace, depth: int) -> str:
     if depth > _DEEPEST:
         return ""
     place.effort.spend(5 + len(script) // 8)
@@ -169,7 +169,9 @@ def _danger_in_script(script: str, place: Place, depth: int) -> str:
     )
 
 
-def _danger_in_commands(commands: Sequence[tuple[str, list[str]]], place: Place, depth: int) -> str:
+def _danger_in_commands(
+    commands: Sequence[tuple[str, list[str]]], place: CommandPlace, depth: int
+) -> str:
     downloading, here = False, place  # `here`: the place if `cd` succeeded, as after &&
     for joined_by, words in commands:
         first = len(words_that_run(words))
@@ -197,7 +199,7 @@ def _runs_its_input(words: Words, at: int) -> bool:
     return bool(_INTERPRETER.match(program)) and words[at + 1 : at + 2] in ([], ["-"])
 
 
-def _runs_substituted_download(script: str, place: Place) -> bool:
+def _runs_substituted_download(script: str, place: CommandPlace) -> bool:
     for match in _DOWNLOAD.finditer(script):
         place.effort.spend(12)
         before = script[max(0, match.start() - _NEAR) : match.start()]
@@ -206,7 +208,7 @@ def _runs_substituted_download(script: str, place: Place) -> bool:
     return False
 
 
-def _has_fork_bomb(script: str, place: Place) -> bool:
+def _has_fork_bomb(script: str, place: CommandPlace) -> bool:
     """Tell whether a function pipes itself into itself, or a loop forks."""
     for match in _FUNCTION.finditer(script):
         place.effort.spend(12)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from itertools import takewhile
 
-from agent_magics.approval.commands.place import Place, is_below, normal_path
+from agent_magics.approval.commands.place import CommandPlace, is_below, normal_path
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
 
 _GLOB_TAIL = re.compile(r"[*.?\[\]{},!]*\Z")  # a last component that may match everything
@@ -14,7 +14,7 @@ _UNKNOWN = re.compile(r"[$`]|\{\}")
 _UNSET_VARIABLE = re.compile(r"\$(\w+|\{\w+\})/+[*.]*\Z")  # "$DIR"/* is /* if DIR is empty
 
 
-def _is_vital(word: str, place: Place, *, workspace: bool = True) -> bool:
+def _is_vital(word: str, place: CommandPlace, *, workspace: bool = True) -> bool:
     """Tell whether `word` names /, a folder in it, the home, the workspace, or a folder above
     these.
     """
@@ -54,7 +54,7 @@ def _has_option(words: Words, letters: str, *names: str) -> bool:
     return any(is_option(word, letters, names) for word in options)
 
 
-def _danger_in_rm(words: Words, place: Place) -> str:
+def _danger_in_rm(words: Words, place: CommandPlace) -> str:
     if "--no-preserve-root" in words:
         return "it deletes the whole system"
     if not _has_option(words, "rR", "--recursive"):
@@ -77,13 +77,13 @@ def _danger_of_unknown(targets: Words) -> str:
     return "it deletes folders with all below, and which is not known before it runs"
 
 
-def _danger_in_chmod(words: Words, place: Place) -> str:
+def _danger_in_chmod(words: Words, place: CommandPlace) -> str:
     if _has_option(words, "R", "--recursive") and any(_is_vital(w, place) for w in words):
         return "it changes rights of a root, the home folder or the workspace with all below"
     return ""
 
 
-def _danger_in_dd(words: Words, place: Place) -> str:
+def _danger_in_dd(words: Words, place: CommandPlace) -> str:
     for word in words:
         target = normal_path(word.removeprefix("of=")) if word.startswith("of=/") else ""
         if target.startswith("/dev/") and target not in ("/dev/null", "/dev/stdout", "/dev/stderr"):
@@ -91,16 +91,16 @@ def _danger_in_dd(words: Words, place: Place) -> str:
     return ""
 
 
-def _danger_in_power(words: Words, place: Place) -> str:
+def _danger_in_power(words: Words, place: CommandPlace) -> str:
     return "it stops the machine"
 
 
-def _danger_in_systemctl(words: Words, place: Place) -> str:
+def _danger_in_systemctl(words: Words, place: CommandPlace) -> str:
     stops = {"poweroff", "reboot", "halt", "kexec", "emergency", "rescue", "0", "6"}
     return "it stops the machine" if stops & set(words) else ""
 
 
-def _danger_in_kill(words: Words, place: Place) -> str:
+def _danger_in_kill(words: Words, place: CommandPlace) -> str:
     return "it kills every process" if "-1" in words[1:] else ""
 
 
@@ -109,7 +109,7 @@ _FIND_TESTS = names(
 )
 
 
-def _danger_in_find(words: Words, place: Place) -> str:
+def _danger_in_find(words: Words, place: CommandPlace) -> str:
     if not ("-delete" in words or any(program_of(word) in ("rm", "unlink") for word in words)):
         return ""
     if any(_is_vital(word, place, workspace=False) for word in words if "*" not in word):
@@ -123,7 +123,7 @@ def _danger_in_find(words: Words, place: Place) -> str:
     return ""
 
 
-CHECKS: dict[str, Callable[[Words, Place], str]] = {
+CHECKS: dict[str, Callable[[Words, CommandPlace], str]] = {
     "rm": _danger_in_rm,
     "find": _danger_in_find,
     "chmod": _danger_in_chmod,

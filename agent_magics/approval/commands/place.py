@@ -34,7 +34,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """The context in which a command runs.
 
     Attributes:
@@ -79,7 +79,7 @@ class Place:
         self.effort.spend(5 + 2 * parts)
         return self.denied(operand)
 
-    def after_cd(self, target: str) -> "Place":
+    def after_cd(self, target: str) -> "CommandPlace":
         """Return the context after `cd target`, which may have failed."""
         return replace(self, folders=(*self.folders, *sorted(self.paths_of(target))))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent_magics.approval.commands.git import git_only_reads, rg_only_reads
-from agent_magics.approval.commands.place import Place, is_below
+from agent_magics.approval.commands.place import CommandPlace, is_below
 from agent_magics.approval.commands.script import script_of, split_script
 from agent_magics.approval.commands.words import Words, is_option, names, program_of
 
@@ -52,7 +52,7 @@ _UNREADABLE = ("/proc", "/sys", "/dev")
 _SCRIPT_SHELLS = frozenset({"bash", "sh", "dash"})  # with -c they read no startup file
 
 
-def only_reads(argv: Words, place: Place) -> bool:
+def only_reads(argv: Words, place: CommandPlace) -> bool:
     """Tell whether a command is known to only read files that the model may read.
 
     Raises:
@@ -98,7 +98,7 @@ def programs_of(argv: Words) -> list[str]:
     return [argv[0], *(words[0] for words in commands if words[0] != "cd")]
 
 
-def _shell_only_reads(argv: Words, place: Place) -> bool:
+def _shell_only_reads(argv: Words, place: CommandPlace) -> bool:
     """Tell whether a shell's script only reads, and no command can have written the shell's
     profile.
     """
@@ -143,7 +143,7 @@ def _ends_options(word: str) -> bool:
     return word in ("-", "--") or not word.startswith("-")
 
 
-def _all_readable(words: Words, place: Place) -> bool:
+def _all_readable(words: Words, place: CommandPlace) -> bool:
     return all(_is_readable(named, place) for word in words for named in _files_in(word))
 
 
@@ -158,7 +158,7 @@ def _files_in(word: str) -> Iterator[str]:
         yield word[2:]
 
 
-def _is_readable(named: str, place: Place) -> bool:
+def _is_readable(named: str, place: CommandPlace) -> bool:
     if named in ("", "-"):
         return True
     if named.startswith("~") or (place.in_script and named.startswith("@")):
@@ -171,7 +171,7 @@ def _is_readable(named: str, place: Place) -> bool:
     return not (place.is_denied(named) or any(place.is_denied(path) for path in paths))
 
 
-def _is_file(word: str, place: Place) -> bool:
+def _is_file(word: str, place: CommandPlace) -> bool:
     """Tell whether a word names a regular file, in the top folder of a repository."""
     return (
         not place.has_moved
@@ -180,14 +180,14 @@ def _is_file(word: str, place: Place) -> bool:
     )
 
 
-def _names_folder(words: Words, place: Place) -> bool:
+def _names_folder(words: Words, place: CommandPlace) -> bool:
     return any(os.path.isdir(path) for word in words for path in place.paths_of(word))
 
 
 _MOST_CDS = 3
 
 
-def reading_commands(commands: Sequence[Words], place: Place) -> list[bool]:
+def reading_commands(commands: Sequence[Words], place: CommandPlace) -> list[bool]:
     """Tell for each command of a plain script whether it only reads files that the model may read.
 
     `cd` starts no program and counts as reading; after one that does not lead to the folder its
@@ -202,9 +202,11 @@ def reading_commands(commands: Sequence[Words], place: Place) -> list[bool]:
     ]
 
 
-def _with_places(commands: Sequence[Words], place: Place) -> Iterator[tuple[Words, Place | None]]:
+def _with_places(
+    commands: Sequence[Words], place: CommandPlace
+) -> Iterator[tuple[Words, CommandPlace | None]]:
     """Yield the commands of a script with the context of each, None where it is unknown."""
-    there: Place | None = replace(place, in_script=True)
+    there: CommandPlace | None = replace(place, in_script=True)
     moves = 0
     for words in commands:
         if words[0] == "cd":
@@ -215,11 +217,11 @@ def _with_places(commands: Sequence[Words], place: Place) -> Iterator[tuple[Word
         yield words, there
 
 
-def _reads_there(words: Words, place: Place) -> bool:
+def _reads_there(words: Words, place: CommandPlace) -> bool:
     return program_of(words[0]) not in _SCRIPT_SHELLS and only_reads(words, place)
 
 
-def _script_only_reads(script: str, place: Place) -> bool:
+def _script_only_reads(script: str, place: CommandPlace) -> bool:
     place.effort.spend(len(script) // 4)
     commands = split_script(script)
     return commands is not None and all(
@@ -228,7 +230,7 @@ def _script_only_reads(script: str, place: Place) -> bool:
     )
 
 
-def _leads_where_it_says(target: str, place: Place) -> bool:
+def _leads_where_it_says(target: str, place: CommandPlace) -> bool:
     """Tell whether `cd` leads to exactly the folder that its operand names, and may."""
     if target.startswith("-") or ".." in target.split("/") or not _is_readable(target, place):
         return False

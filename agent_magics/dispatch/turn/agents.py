@@ -22,7 +22,7 @@ class AgentBudget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnRequest:
+class SubAgentRequest:
     """What is asked of a new sub-agent; see the tool `spawn_agent` for the fields."""
 
     task: str
@@ -42,10 +42,10 @@ class SubAgents(Protocol):
     return are for the model.
     """
 
-    def gets_kernel(self, request: SpawnRequest) -> bool:
+    def gets_kernel(self, request: SubAgentRequest) -> bool:
         """Tell whether the Python of such a sub-agent would run in the live kernel."""
 
-    def spawn(self, request: SpawnRequest) -> str:
+    def spawn(self, request: SubAgentRequest) -> str:
         """Start a sub-agent, or queue it where all places are taken."""
 
     def send(self, name: str, message: str, call_id: str, *, interrupt: bool) -> str:

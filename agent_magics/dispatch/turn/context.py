@@ -21,7 +21,7 @@ from agent_magics.protocol.tools import ToolOutput
 
 if TYPE_CHECKING:  # a run that starts no command or server imports neither
     from agent_magics.exec.processes import ProcessManager
-    from agent_magics.symbols.servers.project import ProjectServers
+    from agent_magics.symbols.servers.project import LanguageServers
 
 
 class Emit(Protocol):
@@ -89,7 +89,7 @@ class TurnContext:
     sample: Callable[..., Awaitable[str]] | None = None
     recorded: Callable[[str], str | None] = lambda call_id: None
     agents: SubAgents | None = None
-    symbols: "ProjectServers | None" = None
+    symbols: "LanguageServers | None" = None
     offer: ToolOffer | None = None
     found: dict[str, None] = field(default_factory=dict)
     uses: Counter[str] = field(default_factory=Counter)

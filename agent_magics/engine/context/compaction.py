@@ -11,7 +11,7 @@ from agent_magics.engine.context.history import History
 from agent_magics.engine.context.pruning import prune
 from agent_magics.engine.context.summary import (
     INSTRUCTIONS,
-    Parts,
+    SplitConversation,
     SummaryHistory,
     replacement,
     shorten_text,
@@ -184,7 +184,7 @@ class Compaction:
         words = min(MOST_WORDS, int(KEPT_WORDS * limit))
         sessions = [] if self._context.processes is None else self._context.processes.sessions()
         items = replacement(
-            Parts(parts.old, recent),
+            SplitConversation(parts.old, recent),
             summary,
             words,
             self._plan(),

@@ -58,14 +58,14 @@ _MARKER, _LEAST = 16, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SplitConversation:
     """A conversation in two parts: `old` is to be replaced, `recent` stays as it is."""
 
     old: list[Item]
     recent: list[Item]
 
 
-def split(items: Sequence[Item], kept: int) -> Parts:
+def split(items: Sequence[Item], kept: int) -> SplitConversation:
     """Split a conversation between complete steps: no call without its output, no partial answer.
 
     Args:
@@ -86,7 +86,7 @@ def split(items: Sequence[Item], kept: int) -> Parts:
             if size > kept:
                 break
             chosen = cut
-    return Parts(list(items[:chosen]), list(items[chosen:]))
+    return SplitConversation(list(items[:chosen]), list(items[chosen:]))
 
 
 def _cuts(items: Sequence[Item]) -> list[int]:
@@ -180,7 +180,7 @@ class SummaryHistory:
 
 
 def replacement(
-    parts: Parts,
+    parts: SplitConversation,
     summary: str,
     words: int,
     plan: Sequence[PlanStep],

@@ -24,7 +24,7 @@ _FOLDERS = {"folder", "absent"}
 
 
 @dataclass(slots=True)
-class Change:
+class ReviewedChange:
     """One change of a turn that is reviewed by itself.
 
     Attributes:
@@ -69,7 +69,7 @@ class TurnReview:
         own = sorted(journal.own_changes(turn), key=lambda change: change.path)
         self.changes = [change for each in own for change in self._changes_in(each)]
 
-    def _changes_in(self, whole: PathChange) -> list[Change]:
+    def _changes_in(self, whole: PathChange) -> list[ReviewedChange]:
         kinds = {whole.before.kind, whole.after.kind}
         if kinds <= _FOLDERS:
             return []  # those that files needed; an undo of the turn removes them
@@ -79,12 +79,13 @@ class TurnReview:
         diff = file_diff(name, whole.before, whole.after, old, left)
         is_text = kinds == {"file"} and old is not None and left is not None and diff.hunks
         if not is_text or whole.before.mode != whole.after.mode:
-            return [Change(name, _described(diff), "open", whole)]
+            return [ReviewedChange(name, _described(diff), "open", whole)]
         assert old is not None
         assert left is not None
         text = ChangedText(left, old, diff.hunks)
         return [
-            Change(name, "\n".join(hunk.shown), "open", whole, text, hunk) for hunk in text.hunks
+            ReviewedChange(name, "\n".join(hunk.shown), "open", whole, text, hunk)
+            for hunk in text.hunks
         ]
 
     @property
@@ -142,14 +143,14 @@ class TurnReview:
                 )
             return why
 
-    def _find(self, number: int) -> Change:
+    def _find(self, number: int) -> ReviewedChange:
         if not 1 <= number <= len(self.changes):
             raise FatalError(
                 f"There is no change {number}; %agent review lists {len(self.changes)}."
             )
         return self.changes[number - 1]
 
-    def _revert_lines(self, change: Change) -> str:
+    def _revert_lines(self, change: ReviewedChange) -> str:
         text, hunk, path = change._text, change._hunk, change._whole.path
         assert text is not None
         assert hunk is not None

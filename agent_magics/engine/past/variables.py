@@ -26,7 +26,7 @@ def _outline(value: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VariableDifference:
     """A variable that a conversation knows, beside what is there now.
 
     Attributes:
@@ -44,7 +44,7 @@ class Difference:
 
 def compare(
     known: Mapping[str, Mapping[str, Any]], namespace: Mapping[str, Any]
-) -> list[Difference]:
+) -> list[VariableDifference]:
     """Compare what a conversation knows with what is there, which wins; the gone come first."""
     found = []
     now = outlines(known, namespace)
@@ -53,7 +53,7 @@ def compare(
         same = here is not None and all(here[key] == was.get(key) for key in here)
         state: Literal["gone", "changed", "same"] = "same" if same else "changed"
         found.append(
-            Difference(
+            VariableDifference(
                 name,
                 str(was.get("what", "")),
                 "" if here is None else here["what"],
@@ -65,7 +65,7 @@ def compare(
     return sorted(found, key=lambda each: order.index(each.state))
 
 
-def tell_differences(differences: Sequence[Difference]) -> str:
+def tell_differences(differences: Sequence[VariableDifference]) -> str:
     """Return what the model is told of a namespace that is not as it knows it; "" where it is."""
     moved = [each for each in differences if each.state != "same"]
     if not moved:

@@ -22,7 +22,7 @@ def is_frame_type(kind: object) -> bool:
 
 
 @dataclass
-class Column:
+class ResultColumn:
     """One column of the table.
 
     Attributes:
@@ -43,7 +43,7 @@ class Table:
         rows: the rows; each has one value for each column, in their order. Dates are ISO 8601.
     """
 
-    columns: list[Column]
+    columns: list[ResultColumn]
     rows: list[list[str | int | float | bool | None]]
 
 
@@ -105,7 +105,7 @@ _WORDS = {
 }
 
 
-def _type_errors(values: list[Any], number: int, column: Column) -> list[str]:
+def _type_errors(values: list[Any], number: int, column: ResultColumn) -> list[str]:
     """Return a line for each value that is not of its column's type."""
     fits = _FITS[column.type]
     return [

@@ -45,7 +45,7 @@ class Prepared:
     """
 
     confinement: Confinement
-    plan: landlock.Plan
+    plan: landlock.RulesetPlan
     program: bytes
     ruleset: int | None
 

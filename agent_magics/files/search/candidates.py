@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from agent_magics.files.beneath import open_file, open_folder
-from agent_magics.files.folders import FolderWalk, Rights
+from agent_magics.files.folders import FolderWalk, WalkRights
 from agent_magics.files.paths import second_name_judge
 
 # Files open at once: the process opens one batch at a time, and closes it once an engine has
@@ -42,7 +42,7 @@ class SearchedFiles:
 
     root: Path
     matches: Callable[[str], bool]
-    rights: Rights
+    rights: WalkRights
     deadline: float
     roots: Sequence[Path] = ()
     searched: int = 0

@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from agent_magics.files.folders import ALL_RIGHTS, Rights
+from agent_magics.files.folders import ALL_RIGHTS, WalkRights
 from agent_magics.files.name_globs import name_matcher
 from agent_magics.files.paths import shown_path
 from agent_magics.files.search.candidates import SearchedFiles
@@ -98,7 +98,7 @@ def search(
     max_results: int | None = None,
     max_files: int | None = None,
     context: int = 0,
-    rights: Rights = ALL_RIGHTS,
+    rights: WalkRights = ALL_RIGHTS,
     roots: Sequence[Path] = (),
     seconds: float = SECONDS,
 ) -> Found:

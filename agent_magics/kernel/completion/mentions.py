@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agent_magics.dispatch.results.values import describe_value, kind_of
 from agent_magics.dispatch.tool import is_tool
-from agent_magics.files.folders import FolderWalk, Rights
+from agent_magics.files.folders import FolderWalk, WalkRights
 from agent_magics.files.paths import read_judge
 from agent_magics.project.prompts import find_prompts, usable_prompts
 from agent_magics.protocol.errors import RespondToModel
@@ -119,7 +119,7 @@ def _walk(folder: str, workspace: Path, *, deep: bool) -> Iterator[tuple[str, st
         return secret(path) if leads else "elsewhere"
 
     depth = None if deep else folder.count("/") + 1
-    rights = Rights(judge, is_cancelled=lambda: monotonic() > end)
+    rights = WalkRights(judge, is_cancelled=lambda: monotonic() > end)
     walk = FolderWalk(root, depth, f"/{folder}".count("/.") > 0, rights)
     with suppress(OSError, RespondToModel):  # late, or a folder that has gone
         for path, entry in walk.entries():

@@ -55,7 +55,7 @@ for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class Link:
+class McpLink:
     """A connection: opened once by its owner task, used by any caller.
 
     Attributes:
@@ -335,7 +335,7 @@ class Link:
 class _ErrorTranslation:
     """Context manager that translates errors of the SDK into ours."""
 
-    def __init__(self, link: Link, what: str) -> None:
+    def __init__(self, link: McpLink, what: str) -> None:
         self._link = link
         self._what = what
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agent_magics.mcp.client.server import Server
+from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.environment import McpEnvironment, SecretStore, Spawn
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import (
@@ -56,8 +56,8 @@ class McpConnectionManager:
         self._around = McpEnvironment(spawn, tuple(roots), environment, self._tell, secrets)
         self._spawn = spawn
         self._changed = changed
-        self._servers: Mapping[str, Server] = {}
-        self._leaving: set[Server] = set()  # touched on the loop only
+        self._servers: Mapping[str, McpServer] = {}
+        self._leaving: set[McpServer] = set()  # touched on the loop only
         self.reconfigure(servers)
 
     # -- from any thread -----------------------------------------------------------------------
@@ -71,13 +71,13 @@ class McpConnectionManager:
         Raises:
             FatalError: two servers have one name, and nothing has changed; or the loop is gone.
         """
-        now: dict[str, Server] = {}
+        now: dict[str, McpServer] = {}
         for config in servers:
             if config.name in now:
                 raise FatalError(f"Two MCP servers are named {config.name!r}: rename one of them.")
             known = self._servers.get(config.name)
             if known is None or known.config != replace(config, source=known.config.source):
-                known = Server(config, self._around)
+                known = McpServer(config, self._around)
             known.config = config  # its `source` may have changed
             now[config.name] = known
         left = [each for name, each in self._servers.items() if now.get(name) is not each]
@@ -107,7 +107,7 @@ class McpConnectionManager:
         found = {secret for each in self._servers.values() for secret in each.redact.secrets}
         return tuple(sorted(found, key=lambda each: (-len(each), each)))
 
-    def server(self, name: str) -> Server:
+    def server(self, name: str) -> McpServer:
         """Return a server, to call its tools, read its resources, restart it, log in to it.
 
         Raises:
@@ -161,11 +161,11 @@ class McpConnectionManager:
         if known is not None and known.standing.state is state:
             self._changed(state)
 
-    def _chosen(self, only: Collection[str] | None) -> list[Server]:
+    def _chosen(self, only: Collection[str] | None) -> list[McpServer]:
         servers = self._servers
         return [each for name, each in servers.items() if only is None or name in only]
 
-    async def _dismiss(self, left: Sequence[Server]) -> None:
+    async def _dismiss(self, left: Sequence[McpServer]) -> None:
         """Stop servers that are no longer configured."""
         self._leaving.update(left)
         await self._end_left()
@@ -174,7 +174,7 @@ class McpConnectionManager:
     async def _end_left(self) -> None:
         await asyncio.gather(*(each.close() for each in self._leaving))
 
-    async def _start_all(self, servers: Sequence[Server]) -> None:
+    async def _start_all(self, servers: Sequence[McpServer]) -> None:
         if "mcp" not in sys.modules:
             # Importing the SDK slows down the event loop; let the turn send its request first.
             await asyncio.sleep(_TURN_FIRST)

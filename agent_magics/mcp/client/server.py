@@ -27,7 +27,7 @@ from agent_magics.protocol.mcp import (
 )
 
 if TYPE_CHECKING:  # importing the SDK takes half a second, so it is done only with servers
-    from agent_magics.mcp.client.connection import Link
+    from agent_magics.mcp.client.connection import McpLink
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _RELIST_REST = 0.2  # minimal seconds between two listings of tools
 _LOG = logging.getLogger("agent_magics")
 
 
-class Server:
+class McpServer:
     """One configured server. Its methods must run on the event loop.
 
     Its owner task opens and closes the connection, restarts a server that ended unexpectedly, and
@@ -58,7 +58,7 @@ class Server:
         self._sentence = self.standing.sentence
         self._around = around
         self._owner: asyncio.Task[None] | None = None
-        self._link: Link | None = None  # while it is ready
+        self._link: McpLink | None = None  # while it is ready
         self._stop = asyncio.Event()  # set to end the owner task
         self._wake = asyncio.Event()  # set to make the owner task check for work
         self._start_clock: asyncio.Timeout | None = None
@@ -169,7 +169,7 @@ class Server:
 
     async def _live_once(self, sdk: ModuleType) -> bool:
         """Connect, and stay until the connection ends; return whether to connect again."""
-        link = sdk.Link(self.config, self._around, self.log, self.redact, self._wake.set)
+        link = sdk.McpLink(self.config, self._around, self.log, self.redact, self._wake.set)
         link.on_updated = self._tell_watchers
         served, problem = False, None
         try:
@@ -314,7 +314,7 @@ class Server:
         except LoginNeeded:
             raise RespondToModel(self.standing.login_sentence()) from None
 
-    async def ask(self, work: "Callable[[Link], Awaitable[T]]") -> T:
+    async def ask(self, work: "Callable[[McpLink], Awaitable[T]]") -> T:
         """Run a request other than a tool call on the connection.
 
         Raises:

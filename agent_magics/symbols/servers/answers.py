@@ -18,13 +18,13 @@ from lsprotocol import types
 from agent_magics.files.beneath import real_path
 from agent_magics.symbols.text import SourceText, one_line
 from agent_magics.symbols.types import (
-    Call,
     Diagnostic,
     Location,
     NotProvided,
     Position,
     Range,
     Symbol,
+    SymbolCall,
     TextEdit,
 )
 
@@ -230,7 +230,7 @@ def _location(item: Any, positions: Positions) -> Location | None:
 
 def call_of(
     item: types.CallHierarchyItem, ranges: Any, at: Path | None, positions: Positions
-) -> Call | None:
+) -> SymbolCall | None:
     """Return one call of a call hierarchy; `at` is the file of the ranges, None for the item's."""
     path = positions.path_of(item.uri)
     if path is None:
@@ -243,7 +243,7 @@ def call_of(
         positions.range(path, item.selection_range),
         detail=one_line(item.detail or ""),
     )
-    return Call(symbol, tuple(positions.range(at or path, each) for each in ranges))
+    return SymbolCall(symbol, tuple(positions.range(at or path, each) for each in ranges))
 
 
 def edits_of(found: Iterable[Any], positions: Positions) -> Mapping[Path, Sequence[TextEdit]]:

@@ -23,7 +23,7 @@ from agent_magics._version import __version__
 from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
 from agent_magics.files.plain_files import load_json
-from agent_magics.symbols.servers.framing import LONGEST_LINE, TooLarge, read_messages
+from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, read_messages
 from agent_magics.symbols.text import one_line
 
 _MOST_UNREAD = 64 << 20  # bytes that wait for a server to read them
@@ -127,7 +127,7 @@ class Connection:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             async for body in read_messages(reader, self._log):
-                if isinstance(body, TooLarge):
+                if isinstance(body, MessageTooLarge):
                     self._log.note(str(body))
                     self._protocol.fail(body.request, RequestFailed(str(body)))
                 elif len(body) > _LARGE:

@@ -18,7 +18,7 @@ from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Diagnostic
 
 if TYPE_CHECKING:
-    from agent_magics.symbols.servers.project import ProjectServers
+    from agent_magics.symbols.servers.project import LanguageServers
 
 BEFORE_LIMIT = 1.0  # seconds that an edit waits for what was reported before it
 AFTER_LIMIT = 1.5  # seconds that its answer waits for what is reported now
@@ -41,7 +41,7 @@ class EditWatch:
         paths: the files that will be edited.
     """
 
-    def __init__(self, project: "ProjectServers", spawn: Spawn, paths: Sequence[Path]) -> None:
+    def __init__(self, project: "LanguageServers", spawn: Spawn, paths: Sequence[Path]) -> None:
         self._project, self._spawn = project, spawn
         self._paths = tuple(dict.fromkeys(paths))[:_MOST_FILES]
         self._before: _Errors = {}
@@ -129,7 +129,7 @@ def new_errors(
     return new
 
 
-async def errors_of(project: "ProjectServers", paths: Sequence[Path]) -> _Errors:
+async def errors_of(project: "LanguageServers", paths: Sequence[Path]) -> _Errors:
     """Return the errors of the files whose server is ready, with the text of their lines."""
     found: dict[Path, Sequence[tuple[Diagnostic, str]] | None] = {}
     for path in paths:

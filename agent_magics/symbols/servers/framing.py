@@ -19,7 +19,7 @@ _HEADER = re.compile(rb"[A-Za-z-]++:[^\r\n]*+\s*+")
 _ID = re.compile(rb'"id"\s*:\s*"(ask-\d{1,15})"')
 
 
-class TooLarge(Exception):
+class MessageTooLarge(Exception):
     """A message was left out because of its size.
 
     Attributes:
@@ -34,7 +34,7 @@ class TooLarge(Exception):
 
 async def read_messages(
     reader: asyncio.StreamReader, log: LogRing
-) -> AsyncIterator[bytes | TooLarge]:
+) -> AsyncIterator[bytes | MessageTooLarge]:
     """Yield the body of each message until the output ends.
 
     Args:
@@ -76,10 +76,10 @@ async def _read_line(reader: asyncio.StreamReader) -> bytes:
         return b"(a long line)\n"
 
 
-async def _skip(reader: asyncio.StreamReader, size: int) -> TooLarge:
+async def _skip(reader: asyncio.StreamReader, size: int) -> MessageTooLarge:
     left, edge = size, b""
     while left and (data := await reader.read(min(_READ, left))):
         edge = edge or data[:_EDGE]
         left -= len(data)
     found = _ID.search(edge)
-    return TooLarge(size, found[1].decode() if found else None)
+    return MessageTooLarge(size, found[1].decode() if found else None)

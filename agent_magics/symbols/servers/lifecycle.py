@@ -20,7 +20,7 @@ from agent_magics.symbols.servers.process import Workplace, memory_of, start_pro
 from agent_magics.symbols.servers.specs import ServerSpec, client_is_missing
 
 if TYPE_CHECKING:  # these import lsprotocol and pygls, which takes 0.4 s and 24 MB
-    from agent_magics.symbols.servers.session import Session
+    from agent_magics.symbols.servers.session import RunningServer
 
 START_LIMIT = 30.0  # seconds from a server's start to its first answer
 _MOST_LATE = 2  # questions in a row that are not answered in time, before it is restarted
@@ -79,9 +79,9 @@ class LanguageServer:
         self.last_used = time.monotonic()
         self.busy = 0  # questions that wait for it
         self._place = place
-        self._session: Session | None = None
+        self._session: RunningServer | None = None
         self._process: Process | None = None
-        self._starting: asyncio.Task[Session] | None = None
+        self._starting: asyncio.Task[RunningServer] | None = None
         self._deaths = Deaths()
         self._not_before = 0.0
         self._starts = 0
@@ -120,11 +120,11 @@ class LanguageServer:
     # -- start and end -----------------------------------------------------------------------------
 
     @property
-    def running(self) -> "Session | None":
+    def running(self) -> "RunningServer | None":
         """The session of a server that is ready; None where it would have to be started."""
         return self._session
 
-    async def session(self, limit: float = START_LIMIT) -> "Session":
+    async def session(self, limit: float = START_LIMIT) -> "RunningServer":
         """Return the running server, started where it does not run.
 
         Raises:
@@ -148,14 +148,14 @@ class LanguageServer:
             raise RespondToModel(self._sentence("was ended while it started; ask again."))
         return starting.result()
 
-    def _note_start(self, task: "asyncio.Task[Session]") -> None:
+    def _note_start(self, task: "asyncio.Task[RunningServer]") -> None:
         if self._starting is task:
             self._starting = None
         if not task.cancelled():
             error = task.exception()  # retrieved, also where nobody waits any more
             self._problem = "" if error is None else str(error)
 
-    async def _start(self) -> "Session":
+    async def _start(self) -> "RunningServer":
         if missing := client_is_missing():
             raise RespondToModel(missing)
         wait = self._not_before - time.monotonic()
@@ -173,7 +173,7 @@ class LanguageServer:
         except (FatalError, OSError) as error:
             raise RespondToModel(self._sentence(f"could not be started: {error}")) from None
         self._process, self._starts, self._late = process, self._starts + 1, 0
-        session: Session = module.Session(self, process)
+        session: RunningServer = module.RunningServer(self, process)
         try:
             async with asyncio.timeout(START_LIMIT):
                 await session.open()
@@ -199,7 +199,7 @@ class LanguageServer:
         wait = self._deaths.count()
         self._not_before = time.monotonic() + (_REST if wait is None else wait)
 
-    def ended(self, session: "Session") -> None:
+    def ended(self, session: "RunningServer") -> None:
         """Take note that a session has ended by itself."""
         if self._session is not session or self._process is None:
             return
@@ -210,7 +210,7 @@ class LanguageServer:
         _KEPT.add(task)
         task.add_done_callback(_KEPT.discard)
 
-    async def _drop(self, session: "Session", process: Process) -> None:
+    async def _drop(self, session: "RunningServer", process: Process) -> None:
         session.close()
         process.kill(at_once=True)
         if self._process is process:
@@ -241,7 +241,7 @@ class LanguageServer:
     # -- questions ---------------------------------------------------------------------------------
 
     async def ask(
-        self, question: "Callable[[Session], Any]", limit: float, *, starts: bool = True
+        self, question: "Callable[[RunningServer], Any]", limit: float, *, starts: bool = True
     ) -> Any:
         """Return the answer to a question.
 
@@ -271,7 +271,7 @@ class LanguageServer:
             self.busy -= 1
             self.last_used = time.monotonic()
 
-    async def _asked(self, answer: Any, session: "Session", deadline: float) -> Any:
+    async def _asked(self, answer: Any, session: "RunningServer", deadline: float) -> Any:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 found = await answer

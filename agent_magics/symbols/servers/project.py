@@ -17,17 +17,17 @@ from agent_magics.symbols.servers.specs import (
     what_is_missing,
 )
 from agent_magics.symbols.types import (
-    Call,
     Definition,
     Diagnostic,
     Location,
     Position,
     Symbol,
+    SymbolCall,
     TextEdit,
 )
 
 if TYPE_CHECKING:
-    from agent_magics.symbols.servers.session import Session
+    from agent_magics.symbols.servers.session import RunningServer
 
 Answer = TypeVar("Answer")
 ANSWER_LIMIT = 60.0  # seconds for the start of a server and its answer
@@ -70,7 +70,7 @@ class ServerProvider:
         """Return the provider with the code of notebooks, by file, of which it answers too."""
         return replace(self, texts={**self.texts, **texts})
 
-    async def _ask(self, question: "Callable[[Session], Awaitable[Answer]]") -> Answer:
+    async def _ask(self, question: "Callable[[RunningServer], Awaitable[Answer]]") -> Answer:
         server = self.manager.get(self.spec, self.language, self.root)
         if server is None and not self.starts:
             raise RespondToModel(f"The language server {self.name} does not run.")
@@ -78,7 +78,7 @@ class ServerProvider:
             which = (self.spec, self.language, self.root)
             server = await self.manager.get_or_start(*which, self.place)
 
-        def ask(session: "Session") -> Awaitable[Answer]:
+        def ask(session: "RunningServer") -> Awaitable[Answer]:
             session.give(self.texts)
             return question(session)
 
@@ -106,11 +106,11 @@ class ServerProvider:
         """Return where the symbol at a position is defined, and what is known of it."""
         return await self._ask(lambda each: each.definition(path, position))
 
-    async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+    async def incoming_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return the functions that call the one at a position."""
         return await self._ask(lambda each: each.incoming_calls(path, position))
 
-    async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+    async def outgoing_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return the functions that the one at a position calls."""
         return await self._ask(lambda each: each.outgoing_calls(path, position))
 
@@ -125,7 +125,7 @@ class ServerProvider:
         return await self._ask(lambda each: each.diagnostics(path))
 
 
-class ProjectServers:
+class LanguageServers:
     """The language servers of one project, a provider for each language.
 
     Args:

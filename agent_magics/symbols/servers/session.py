@@ -14,13 +14,13 @@ from agent_magics.symbols.servers import answers
 from agent_magics.symbols.servers.connection import Connection, RequestFailed, ServerLost
 from agent_magics.symbols.servers.documents import Documents
 from agent_magics.symbols.types import (
-    Call,
     Definition,
     Diagnostic,
     Location,
     NotProvided,
     Position,
     Symbol,
+    SymbolCall,
     TextEdit,
 )
 
@@ -67,7 +67,7 @@ _CAPABILITIES = types.ClientCapabilities(
 _FoundCall = tuple[types.CallHierarchyItem, Sequence[types.Range], Path | None]
 
 
-class Session:
+class RunningServer:
     """One running server process: its connection, documents and abilities.
 
     Args:
@@ -213,7 +213,7 @@ class Session:
         places = answers.locations_of(found, self._positions())
         return Definition(places, "".join(map(answers.hover_text, text)))
 
-    async def incoming_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+    async def incoming_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return the callers; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
@@ -222,7 +222,7 @@ class Session:
             calls += [(each.from_, each.from_ranges, None) for each in found]
         return self._calls(calls)
 
-    async def outgoing_calls(self, path: Path, position: Position) -> tuple[Call, ...]:
+    async def outgoing_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
         """Return what is called; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
@@ -240,7 +240,7 @@ class Session:
         params = types.CallHierarchyPrepareParams(name, at)
         return await self._ask(types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, params) or ()
 
-    def _calls(self, found: Sequence[_FoundCall]) -> tuple[Call, ...]:
+    def _calls(self, found: Sequence[_FoundCall]) -> tuple[SymbolCall, ...]:
         positions = self._positions()
         calls = (answers.call_of(*each, positions) for each in found)
         return tuple(call for call in calls if call is not None)

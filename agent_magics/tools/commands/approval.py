@@ -47,7 +47,7 @@ Permissions = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class RequestedRights:
     """The rights that a command requests beyond the sandbox's default.
 
     Attributes:
@@ -67,13 +67,13 @@ class Rights:
 
 
 _RIGHTS = {
-    "use_default": Rights(),
-    "require_network": Rights(network=True),
-    "require_escalated": Rights(outside=True),
+    "use_default": RequestedRights(),
+    "require_network": RequestedRights(network=True),
+    "require_escalated": RequestedRights(outside=True),
 }
 
 
-def requested_rights(permissions: Permissions) -> Rights:
+def requested_rights(permissions: Permissions) -> RequestedRights:
     """Parse the argument `sandbox_permissions`.
 
     Raises:
@@ -85,7 +85,7 @@ def requested_rights(permissions: Permissions) -> Rights:
         paths = permissions.get("write")
         is_list = isinstance(paths, (list, tuple)) and all(isinstance(p, str) for p in paths)
         if len(permissions) == 1 and is_list and paths:
-            return Rights(write=tuple(paths))
+            return RequestedRights(write=tuple(paths))
     raise RespondToModel(
         f"sandbox_permissions={permissions!r} is not one of: {', '.join(map(repr, _RIGHTS))}, or "
         '{"write": ["a path", …]}.'
@@ -161,7 +161,7 @@ class _Assessment:
         self,
         command: Sequence[str],
         cwd: Path,
-        rights: Rights,
+        rights: RequestedRights,
         justification: str,
         ctx: ToolContext,
         prefix_rule: Sequence[str],

@@ -32,7 +32,7 @@ _MOST_NAMED = 10  # protected files named in one message
 _MOST_LINES = 40  # with a refusal's words, from the end
 
 
-class Outcome(Protocol):
+class EndedCommand(Protocol):
     """The parts of an ended command's result that are searched for refusals."""
 
     @property
@@ -97,7 +97,7 @@ def environment_for(ctx: ToolContext, confinement: Confinement | None) -> dict[s
 
 
 def explain_denial(
-    result: Outcome, confinement: Confinement | None, cwd: str | os.PathLike[str]
+    result: EndedCommand, confinement: Confinement | None, cwd: str | os.PathLike[str]
 ) -> SandboxDenial | None:
     """Return the operation that the sandbox refused a command, or None where none is known.
 

@@ -16,7 +16,7 @@ from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.context import ToolContext, status_of
 from agent_magics.dispatch.results.stored import is_handle
-from agent_magics.files.folders import ALL_RIGHTS, Rights
+from agent_magics.files.folders import ALL_RIGHTS, WalkRights
 from agent_magics.files.paths import (
     is_denied_read,
     is_second_name,
@@ -71,7 +71,7 @@ def judge_of(ctx: ToolContext | None) -> ReadJudge:
     return ReadJudge() if ctx is None else ReadJudge(ctx.turn.read_rules(), ctx.config.roots)
 
 
-def begin_walk(path: str, ctx: ToolContext | None) -> tuple[Path, str, Rights]:
+def begin_walk(path: str, ctx: ToolContext | None) -> tuple[Path, str, WalkRights]:
     """Return where the walk of a call begins, its name for messages, and what the call may see.
 
     Raises:
@@ -81,7 +81,7 @@ def begin_walk(path: str, ctx: ToolContext | None) -> tuple[Path, str, Rights]:
     return resolved, shown, _rights(ctx, refuse_unasked(resolved, shown, ctx))
 
 
-def _rights(ctx: ToolContext | None, approved: str) -> Rights:
+def _rights(ctx: ToolContext | None, approved: str) -> WalkRights:
     """Return what a walk over a folder may see.
 
     Args:
@@ -99,10 +99,10 @@ def _rights(ctx: ToolContext | None, approved: str) -> Rights:
         return rules.ruled(path) or denied(path)
 
     if not approved:
-        return Rights(judge, is_withheld, ctx.cancelled.is_set)
+        return WalkRights(judge, is_withheld, ctx.cancelled.is_set)
     # What a rule asks about holds no keys for that.
     kept = denied if approved in _RULED.values() else None
-    return Rights(kept, is_withheld, ctx.cancelled.is_set)
+    return WalkRights(kept, is_withheld, ctx.cancelled.is_set)
 
 
 def assess_read(arguments: Mapping[str, Any], ctx: ToolContext) -> list[Action]:

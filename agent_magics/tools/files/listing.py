@@ -6,7 +6,7 @@ from typing import Literal
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
-from agent_magics.files.folders import Entry, Listing, Sort, list_folder
+from agent_magics.files.folders import FolderEntry, Listing, Sort, list_folder
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.tools.files.access import (
@@ -51,7 +51,7 @@ def list_dir(
         limit: most entries; 200, or 50 in the full view.
 
     Returns:
-        Called by hand: a list of `Entry` that prints well.
+        Called by hand: a list of `FolderEntry` that prints well.
 
     Raises:
         RespondToModel: there is no such folder, or it may not be read.
@@ -87,7 +87,7 @@ def glob(
         limit: most files, up to 200.
 
     Returns:
-        Called by hand: a list of `Entry` that prints well.
+        Called by hand: a list of `FolderEntry` that prints well.
 
     Raises:
         RespondToModel: there is no such folder, or it may not be read.
@@ -108,7 +108,7 @@ def glob(
     return FoundFiles(listing, shown, guard, pattern)
 
 
-class Entries(Readable, list[Entry]):
+class Entries(Readable, list[FolderEntry]):
     """The entries of a folder, or one page of them.
 
     Attributes:
@@ -133,7 +133,7 @@ class Entries(Readable, list[Entry]):
         count = count_fitting(lines, budget - FOR_NOTES)
         return "\n".join((*lines[:count], *self._notes(count)))
 
-    def _line(self, entry: Entry) -> str:
+    def _line(self, entry: FolderEntry) -> str:
         if not self._with_times or entry.modified is None:
             return str(entry)
         return f"{entry}  {entry.modified:%Y-%m-%d %H:%M}"

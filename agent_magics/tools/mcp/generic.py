@@ -16,7 +16,7 @@ from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.mcp.results import contents_output
 
 if TYPE_CHECKING:  # a run without servers does not import it
-    from agent_magics.mcp.client.server import Server
+    from agent_magics.mcp.client.server import McpServer
 
 _NO_SERVERS = "There are no MCP servers here."
 
@@ -102,7 +102,7 @@ def _unknown(server: str, servers: AgentServers) -> str:
 
 
 async def _listed(
-    ask: "Callable[[Server], Awaitable[McpPage]]",
+    ask: "Callable[[McpServer], Awaitable[McpPage]]",
     server: str,
     cursor: str,
     servers: AgentServers,

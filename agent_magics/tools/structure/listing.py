@@ -24,7 +24,7 @@ from agent_magics.tools.structure.names import (
     one_file,
     tree_of,
 )
-from agent_magics.tools.structure.sources import Listing, parsed_symbols, scan
+from agent_magics.tools.structure.sources import ListResult, parsed_symbols, scan
 
 _MOST_LIVE = 20  # names of the live kernel
 
@@ -130,7 +130,7 @@ async def _below(
 
 
 @dataclass(frozen=True, repr=False)
-class Symbols(Listing[NamedSymbol]):
+class Symbols(ListResult[NamedSymbol]):
     """Symbols of source files, or one page of them.
 
     Attributes:

@@ -14,7 +14,7 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.servers.project import ServerProvider
-from agent_magics.symbols.types import Call, Location, Position, Range, Symbol
+from agent_magics.symbols.types import Location, Position, Range, Symbol, SymbolCall
 from agent_magics.tools.files.access import (
     FOR_NOTES,
     Readable,
@@ -31,7 +31,7 @@ from agent_magics.tools.structure.notebooks import (
     texts_of,
 )
 from agent_magics.tools.structure.sources import (
-    Listing,
+    ListResult,
     SourceFile,
     provider_for,
     read_results,
@@ -51,7 +51,7 @@ _MOST_CALLS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodePlace:
     """A place in a source file that the call may read.
 
     Attributes:
@@ -69,7 +69,7 @@ class Place:
 
 
 @dataclass(frozen=True, repr=False)
-class Places(Listing[Place]):
+class Places(ListResult[CodePlace]):
     """Places in source files, or one page of them.
 
     Attributes:
@@ -81,7 +81,7 @@ class Places(Listing[Place]):
         more: text below the places, such as a type.
     """
 
-    found: Sequence[Place]
+    found: Sequence[CodePlace]
     total: int
     withheld: int
     heading: str
@@ -110,7 +110,9 @@ async def _places(
 ) -> Places:
     others = {each.path for each in locations if each.path not in notebooks}
     files = {**await run_on_thread(read_results, others, ctx), **notebooks}
-    readable = [Place(file, each) for each in locations if (file := files[each.path]) is not None]
+    readable = [
+        CodePlace(file, each) for each in locations if (file := files[each.path]) is not None
+    ]
     page, _ = guard.cap_items(readable)
     return Places(page, len(readable), len(locations) - len(readable), heading, guard)
 
@@ -218,7 +220,7 @@ async def _describe_named(
         if live is None:
             raise
         return Places((), 0, 0, f"{name} exists in the live kernel alone.", guard, str(live))
-    place = Place(named.file, Location(named.symbol.path, named.symbol.range))
+    place = CodePlace(named.file, Location(named.symbol.path, named.symbol.range))
     what = f"{named.symbol.kind} {named.name_path}{named.symbol.detail}"
     server = await provider_for(named.file, ctx)
     if server is not None:
@@ -345,7 +347,7 @@ class _CallWalk:
             if level < depth and not again:
                 await self.follow(other, found, level + 1, depth)
 
-    async def _calls(self, symbol: Symbol, notebooks: Notebooks) -> Sequence[Call]:
+    async def _calls(self, symbol: Symbol, notebooks: Notebooks) -> Sequence[SymbolCall]:
         server = self._server.given(texts_of(notebooks))
         ask = server.incoming_calls if self._direction == "callers" else server.outgoing_calls
         calls = await ask(symbol.path, symbol.selection.start)
@@ -353,13 +355,13 @@ class _CallWalk:
             call for call in calls if _is_shown(call.symbol.path, self._place_of(call), notebooks)
         ]
 
-    def _place_of(self, call: Call) -> Range:
+    def _place_of(self, call: SymbolCall) -> Range:
         """Return the place of a call; code outside of functions begins before the first cell."""
         is_caller = self._direction == "callers" and call.ranges
         return call.ranges[0] if is_caller else call.symbol.range
 
 
-def _call_line(call: Call, file: SourceFile, caller: SourceFile) -> str:
+def _call_line(call: SymbolCall, file: SourceFile, caller: SourceFile) -> str:
     """Return a call as a line; its places are in the file of the caller."""
     symbol = call.symbol
     name = f"{symbol.container}/{symbol.name}" if symbol.container else symbol.name

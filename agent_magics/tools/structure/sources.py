@@ -37,7 +37,7 @@ _MOST_AT_ONCE = 100  # files open
 _parse = lru_cache(maxsize=60)(parse_symbols)
 
 
-class Listing(Readable, Generic[Item]):
+class ListResult(Readable, Generic[Item]):
     """A tool's result that is a list, or one page of it, of `total` things."""
 
     found: Sequence[Item]

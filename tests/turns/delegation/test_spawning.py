@@ -9,7 +9,7 @@ from agent_magics import Agent, Call, ScriptedModel, tool
 from agent_magics.config_files.places import config_folder
 from agent_magics.delegation.admission import MOST
 from agent_magics.delegation.pool import AT_A_TIME
-from agent_magics.dispatch.turn.agents import SpawnRequest
+from agent_magics.dispatch.turn.agents import SubAgentRequest
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import SubAgentChanged
 from agent_magics.protocol.items import UserMessage
@@ -323,7 +323,7 @@ def test_one_of_a_new_conversation_outlives_the_end_of_its_namesake():
 
     async def reset_and_start(agent, old):
         agent.session.reset()
-        request = SpawnRequest(task="Look again.")
+        request = SubAgentRequest(task="Look again.")
         new = agent.sub_agents.start(request, old.link.turn.setup, old.link.turn)
         old.clock._on_late()  # in the moment before it has stopped
         await asyncio.wait([old.ended])

@@ -324,7 +324,7 @@ def test_protected_folders_are_named_and_not_entered(tmp_path):
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "id_work").touch()
     guarded = folders.list_folder(
-        tmp_path, ".", depth=None, include_hidden=True, rights=folders.Rights(read_judge())
+        tmp_path, ".", depth=None, include_hidden=True, rights=folders.WalkRights(read_judge())
     )
     assert (names(guarded), guarded.protected) == ([".ssh"], 1)
     by_hand = folders.list_folder(tmp_path, ".", depth=None, include_hidden=True)

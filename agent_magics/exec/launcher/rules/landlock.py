@@ -52,7 +52,7 @@ Stamp = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RulesetPlan:
     """The access to grant, in terms of paths.
 
     Attributes:
@@ -73,7 +73,7 @@ class Plan:
         return changed or any(_identity(path) != was for path, was in self.roots.items())
 
 
-def plan_rules(confinement: Confinement) -> Plan:
+def plan_rules(confinement: Confinement) -> RulesetPlan:
     """Compute the access to grant for `confinement`."""
     stamps: dict[str, Stamp] = {}
     grants = [("/", _READ_DIR)]
@@ -86,7 +86,7 @@ def plan_rules(confinement: Confinement) -> Plan:
         grants.append((TERMINALS, READ | WRITE))
     grants += ((path, READ | WRITE) for path in confinement.writable)
     roots = {path: _identity(path) for path in confinement.writable}
-    return Plan(tuple(grants), PORTS if confinement.network else (), stamps, roots)
+    return RulesetPlan(tuple(grants), PORTS if confinement.network else (), stamps, roots)
 
 
 def _beside_hidden(confinement: Confinement, stamps: dict[str, Stamp]) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def build_ruleset(plan: Plan, terminal: int | None = None) -> int:
+def build_ruleset(plan: RulesetPlan, terminal: int | None = None) -> int:
     """Return the descriptor of a ruleset that grants `plan` and denies everything else it can.
 
     Paths that do not exist, or are symlinks, are skipped and so not granted.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent_magics.engine.file_changes.review import Change, TurnReview
+from agent_magics.engine.file_changes.review import ReviewedChange, TurnReview
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.changes.diff import chosen_agent
 from agent_magics.kernel.notebook import NotebookAgents
@@ -59,5 +59,5 @@ def _listed(turn: TurnReview) -> str:
     return "\n\n".join(parts)
 
 
-def _line(number: int, change: Change) -> str:
+def _line(number: int, change: ReviewedChange) -> str:
     return f"{number}. {code_span(change.path)} {change.state}"

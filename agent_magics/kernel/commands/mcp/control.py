@@ -22,7 +22,7 @@ from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table, words_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client import McpConnectionManager
-from agent_magics.mcp.client.server import Server
+from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
@@ -282,7 +282,7 @@ def _manager(agent: Agent) -> McpConnectionManager:
     return manager
 
 
-def _server(agent: Agent, name: str) -> Server:
+def _server(agent: Agent, name: str) -> McpServer:
     try:
         return _manager(agent).server(name)
     except RespondToModel as error:

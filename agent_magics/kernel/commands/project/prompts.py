@@ -7,7 +7,7 @@ from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import digest_of_all
 from agent_magics.project.prompts import (
-    Prompt,
+    PromptFile,
     describe_prompt_problem,
     find_prompts,
     trust_prompts,
@@ -43,7 +43,7 @@ def show_prompts(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
             raise FatalError("%agent prompts takes: nothing, show NAME, trust, trust DIGEST.")
 
 
-def _listing(prompts: Sequence[Prompt]) -> str:
+def _listing(prompts: Sequence[PromptFile]) -> str:
     if not prompts:
         return (
             "There are no prompts: a prompt is a Markdown file in .agent_magics/prompts of the "
@@ -72,24 +72,24 @@ def _listing(prompts: Sequence[Prompt]) -> str:
     )
 
 
-def _state(prompt: Prompt, is_used: bool) -> str:
+def _state(prompt: PromptFile, is_used: bool) -> str:
     if is_used:
         return "yes"
     return "no, another one has its name" if prompt.is_usable else "not trusted"
 
 
-def _shown(prompts: Sequence[Prompt], name: str) -> str:
+def _shown(prompts: Sequence[PromptFile], name: str) -> str:
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
         raise FatalError(f"There is no prompt {name!r}; %agent prompts lists those that there are.")
     return describe_prompt_problem(prompt) if prompt.problem else _as_written(prompt)
 
 
-def _as_written(prompt: Prompt) -> str:
+def _as_written(prompt: PromptFile) -> str:
     return f"{code_span(str(prompt.place))}\n\n{fenced(show_invisible(prompt.text))}"
 
 
-def _waiting_text(waiting: Sequence[Prompt]) -> str:
+def _waiting_text(waiting: Sequence[PromptFile]) -> str:
     if not waiting:
         return "No prompt waits for your trust."
     texts = [

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from agent_magics.approval.commands.danger import danger_in_text, danger_of
-from agent_magics.approval.commands.place import Effort, Place
+from agent_magics.approval.commands.place import CommandPlace, Effort
 from agent_magics.approval.commands.safe import only_reads
 
 ROOT = "/home/ada/project"
@@ -18,7 +18,7 @@ def home(monkeypatch):
 
 
 def place(cwd=ROOT):
-    return Place((cwd,), (ROOT,), lambda operand: False, effort=Effort(100_000))
+    return CommandPlace((cwd,), (ROOT,), lambda operand: False, effort=Effort(100_000))
 
 
 def lines(text):

@@ -13,7 +13,7 @@ from agent_magics.approval.commands.classification import (
     classify_command,
 )
 from agent_magics.approval.commands.danger import danger_of
-from agent_magics.approval.commands.place import Effort, Place, TooLongToJudge
+from agent_magics.approval.commands.place import CommandPlace, Effort, TooLongToJudge
 from agent_magics.approval.commands.safe import only_reads
 
 ROOT = Path("/home/ada/project")
@@ -60,7 +60,7 @@ def work_of(argv):
         lines += event == "line"
         return trace if "agent_magics" in frame.f_code.co_filename else None
 
-    place = Place((str(ROOT),), (str(ROOT),), asked.append, effort=Effort(STEPS))
+    place = CommandPlace((str(ROOT),), (str(ROOT),), asked.append, effort=Effort(STEPS))
     before = sys.gettrace()
     sys.settrace(trace)
     try:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.approval.commands.place import Effort, Place
+from agent_magics.approval.commands.place import CommandPlace, Effort
 from agent_magics.approval.commands.safe import only_reads, programs_of
 from tests.support.corpora.commands import corpus
 
@@ -21,7 +21,7 @@ def denied(operand: str) -> bool:
 
 def is_safe(argv, root=ROOT, denied=denied, confined=False):
     effort = Effort(100_000)
-    place = Place((str(root),), (str(root),), denied, effort=effort, confined=confined)
+    place = CommandPlace((str(root),), (str(root),), denied, effort=effort, confined=confined)
     return only_reads(argv, place)
 
 

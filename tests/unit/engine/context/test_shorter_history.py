@@ -7,7 +7,7 @@ from agent_magics.engine.context.history import History
 from agent_magics.engine.context.pruning import SHORTEST, prune
 from agent_magics.engine.context.summary import (
     LONGEST_ENTRY,
-    Parts,
+    SplitConversation,
     SummaryHistory,
     keep_words,
     replacement,
@@ -289,11 +289,11 @@ def test_what_the_model_has_not_read_stays_with_its_call_whatever_came_after_it(
         UserMessage("A session has ended.", "developer"),
         UserMessage("And hurry up."),
     ]
-    assert split([*old, *unread], 10) == Parts(old, unread)
+    assert split([*old, *unread], 10) == SplitConversation(old, unread)
     prompt = [UserMessage("A session has ended.", "developer"), UserMessage("x" * 50_000)]
-    assert split([*old[:2], *prompt], 10) == Parts(old[:2], prompt)
+    assert split([*old[:2], *prompt], 10) == SplitConversation(old[:2], prompt)
 
 
 def test_parts_of_nothing():
-    assert split([], 100) == Parts([], [])
-    assert split([], 0) == Parts([], [])
+    assert split([], 100) == SplitConversation([], [])
+    assert split([], 0) == SplitConversation([], [])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.files.folders import ALL_RIGHTS, Rights
+from agent_magics.files.folders import ALL_RIGHTS, WalkRights
 from agent_magics.files.paths import read_judge
 from agent_magics.files.search import candidates as search_files
 from agent_magics.files.search import pygrep
@@ -212,7 +212,7 @@ def test_protected_files_are_left_out_whether_they_match_or_not(engine, tmp_path
     write(tmp_path / "id_rsa", "secret\n")
     write(tmp_path / "kernel-1.json", "nothing\n")
     write(tmp_path / "a.txt", "secret\n")
-    found = search(tmp_path, "secret", cwd=tmp_path, rights=Rights(read_judge()))
+    found = search(tmp_path, "secret", cwd=tmp_path, rights=WalkRights(read_judge()))
     assert (lines(found), found.protected, found.searched) == (["a.txt:1"], 2, 1)
     assert search(tmp_path, "secret", cwd=tmp_path).total == 2
 
@@ -243,7 +243,7 @@ def test_a_search_is_stopped_when_cancelled(tmp_path, monkeypatch):
     timer = threading.Timer(0.3, cancelled.set)
     timer.start()
     with pytest.raises(RespondToModel, match="Interrupted"):
-        search(tmp_path, "(a+)+$", cwd=tmp_path, rights=Rights(is_cancelled=cancelled.is_set))
+        search(tmp_path, "(a+)+$", cwd=tmp_path, rights=WalkRights(is_cancelled=cancelled.is_set))
     timer.join()
     assert not children_running_pygrep()
 

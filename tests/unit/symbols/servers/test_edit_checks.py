@@ -9,7 +9,7 @@ import pytest
 
 from agent_magics.symbols.servers.edit_checks import EditWatch, errors_of, new_errors
 from agent_magics.symbols.servers.manager import shared_manager
-from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.servers.project import LanguageServers
 from agent_magics.symbols.types import Diagnostic, Position, Range
 from tests.support.language_servers.project import Project, spec
 
@@ -39,7 +39,7 @@ class Engine:
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         self.project = Project(folder, spec(mode), self.spawn(_manager()).result(30))
-        self.servers = ProjectServers({"python": spec(mode)}, self.project.place)
+        self.servers = LanguageServers({"python": spec(mode)}, self.project.place)
 
     def spawn(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)

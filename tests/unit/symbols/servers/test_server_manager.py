@@ -7,7 +7,7 @@ import pytest
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.servers.manager import shared_manager
 from agent_magics.symbols.servers.process import Workplace
-from agent_magics.symbols.servers.project import ProjectServers
+from agent_magics.symbols.servers.project import LanguageServers
 from tests.support.language_servers.project import Project, project, run, spec
 
 TEXT = "def f():\n    pass\n"
@@ -153,7 +153,7 @@ def test_only_servers_that_run_are_asked_for_the_whole_project(tmp_path, monkeyp
 
     async def work():
         place = Workplace((tmp_path.resolve(),), needs_sandbox=False)
-        servers = ProjectServers({"python": spec()}, place)
+        servers = LanguageServers({"python": spec()}, place)
         try:
             assert await servers.providers() == ()
             found = Project(tmp_path, spec(), shared_manager())

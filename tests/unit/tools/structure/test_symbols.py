@@ -9,7 +9,7 @@ import pytest
 from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
-from agent_magics.symbols.types import Call, Definition, Diagnostic, Location, Position, Range
+from agent_magics.symbols.types import Definition, Diagnostic, Location, Position, Range, SymbolCall
 from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
 from agent_magics.tools.structure import names
 from tests.support.contexts import make_context
@@ -299,7 +299,7 @@ def test_a_call_graph_follows_callers_and_stops_at_circles(ctx):
 
     def calls(path, position):
         symbol = second if position == first.selection.start else first
-        return (Call(symbol, (at(shapes, 4).range,)),)
+        return (SymbolCall(symbol, (at(shapes, 4).range,)),)
 
     with_server(ctx, incoming_calls=calls)
     text = read(call_graph, ctx, name_path="Shape/area", path="shapes.py", depth=3)

@@ -243,7 +243,7 @@ def test_a_plan_is_stale_when_something_appears_beside_what_is_hidden(place: str
     if plan.stamps["/tmp"] is None or plan.is_stale():  # others use /tmp too
         plan = landlock.plan_rules(confinement)
     stamps = {path: stamp for path, stamp in plan.stamps.items() if path.startswith(place)}
-    own = landlock.Plan(plan.grants, plan.ports, stamps, plan.roots)
+    own = landlock.RulesetPlan(plan.grants, plan.ports, stamps, plan.roots)
     assert list(stamps) == [place]
     assert not own.is_stale()
     write(f"{place}/outside/new")
@@ -257,7 +257,7 @@ def test_setting_the_clock_of_a_folder_back_does_not_hide_a_change(place: str) -
     settle()
     plan = landlock.plan_rules(confinement_of(place))
     before = os.stat(place)
-    own = landlock.Plan((), (), {place: plan.stamps[place]}, {})
+    own = landlock.RulesetPlan((), (), {place: plan.stamps[place]}, {})
     write(f"{place}/new")
     os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert own.is_stale()
@@ -265,7 +265,7 @@ def test_setting_the_clock_of_a_folder_back_does_not_hide_a_change(place: str) -
 
 def test_a_plan_is_stale_when_a_writable_folder_was_made_anew(place: str) -> None:
     plan = landlock.plan_rules(confinement_of(place))
-    own = landlock.Plan((), (), {}, plan.roots)
+    own = landlock.RulesetPlan((), (), {}, plan.roots)
     assert not own.is_stale()
     os.rename(f"{place}/project", f"{place}/old")
     os.mkdir(f"{place}/project")
@@ -334,4 +334,4 @@ def test_named_devices_answer_controls_as_ever(uid: int, place: str, abi: int) -
 def test_an_older_version_is_imitated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_MAGICS_TEST_ABI", "0")
     with pytest.raises(OSError, match="no Landlock"):
-        landlock.build_ruleset(landlock.Plan((), (), {}, {}))
+        landlock.build_ruleset(landlock.RulesetPlan((), (), {}, {}))
