@@ -68,7 +68,7 @@ def check_kernel(
     *,
     of_program: bool = False,
 ) -> None:
-    """Check that a sub-agent may get the live kernel, where it is to get it.
+    """Check that a sub-agent that is to use the live kernel may use it.
 
     Args:
         kind: its type.
@@ -95,7 +95,7 @@ def check_kernel(
 
 
 def checked_budget(budget: AgentBudget) -> AgentBudget:
-    """Return a budget that can be kept.
+    """Return the requested budget, completed and checked.
 
     Raises:
         RespondToModel: a limit is not above zero.

@@ -84,28 +84,28 @@ class SubAgent:
 
     @property
     def is_over(self) -> bool:
-        """Whether it does not work any more."""
+        """Whether the sub-agent's work has ended."""
         return self.status not in ("queued", "running")
 
     @property
     def path(self) -> str:
-        """The names of its parent and itself."""
+        """The sub-agent's name behind its parent's, as a path."""
         return self.session.agent
 
     @property
     def spending(self) -> Spending:
-        """The tokens and the cost of all its requests."""
+        """The tokens and the cost of all requests of the sub-agent."""
         return self.session.conversation.spending
 
     @property
     def tokens(self) -> int:
-        """The input and output tokens of all its requests."""
+        """The input and output tokens of all requests of the sub-agent."""
         usage = self.spending.usage
         return usage.input_tokens + usage.output_tokens
 
     @property
     def budget_left(self) -> AgentBudget:
-        """What it may still spend."""
+        """The part of the budget that the sub-agent has not spent."""
         budget, spent = self.budget, self.spending
         return replace(
             budget,
@@ -122,7 +122,7 @@ class SubAgent:
         prompt: Content,
         make_session: Callable[[], Session] | None = None,
     ) -> None:
-        """Wait for a place, and work on a prompt to its end, whatever that is.
+        """Wait for a free place, and run a prompt until it succeeds, fails or is stopped.
 
         Args:
             places: the places of its parent's sub-agents.
@@ -175,21 +175,21 @@ class SubAgent:
                 self.end("failed", error)
 
     def add(self, message: str) -> None:
-        """Add a message to the work that is going on."""
+        """Add a message to the running prompt."""
         self.session.submit(Steer(turn_id=self._turn_id, content=message))
 
     def stop(self, reason: str) -> None:
-        """Stop its work; `ended` is done soon after."""
+        """Stop the sub-agent's work; `ended` is done soon after."""
         if self.status == "running":
             self.problem = reason  # the last of several
             self.session.submit(Interrupt(turn_id=self._turn_id, reason=reason))
 
     def end(self, status: str, problem: str) -> None:
-        """Set how its present work has ended."""
+        """Set the status and the message with which the present work has ended."""
         self.status, self.problem, self.doing = status, problem, ""
 
     async def close(self) -> None:
-        """Release its session: its commands, files and threads; the record stays."""
+        """Release the commands, files and threads of the sub-agent's session; the record stays."""
         await asyncio.wrap_future(POOL.submit(self.session.close))
         self.session.outbox.close()  # here, in case the thread has given up waiting for this loop
 
@@ -213,7 +213,7 @@ class SubAgent:
             self._timer = loop.call_later(wait, self.tell)
 
     def tell(self) -> None:
-        """Report its state to the turn that began its work."""
+        """Report the sub-agent's state to the turn that began the work."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -224,7 +224,7 @@ class SubAgent:
 
     @property
     def state(self) -> SubAgentChanged:
-        """Its present state, without its calls."""
+        """The sub-agent's present state, without its calls."""
         return SubAgentChanged(**self._fields())
 
     def _fields(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ _LONGEST = 1e6  # seconds that a timer can wait on every platform
 
 
 class WorkClock:
-    """A time limit that stands still while nothing runs and while questions wait.
+    """A time limit that is paused while no work runs and while questions are open.
 
     Args:
         seconds: the limit.
@@ -33,15 +33,15 @@ class WorkClock:
 
     @property
     def left(self) -> float:
-        """The time that is left, in seconds."""
+        """The seconds until the limit."""
         return self._limit - self.seconds
 
     def worked(self, seconds: float) -> None:
-        """Count time of an earlier kernel."""
+        """Add time that was worked in an earlier kernel."""
         self._worked += seconds
 
     def go_on(self) -> None:
-        """Undo one `stop`."""
+        """Resume after one `stop`."""
         self._stops -= 1
         if self._stops == 0:
             self._began = time.monotonic()
@@ -49,7 +49,7 @@ class WorkClock:
             self._timer = loop.call_later(min(self.left, _LONGEST), self._on_late)
 
     def stop(self) -> None:
-        """Stop, until `go_on` was called as often."""
+        """Pause the clock until `go_on` has been called as often."""
         if self._timer is not None:
             self._worked = self.seconds
             self._timer.cancel()
@@ -58,7 +58,7 @@ class WorkClock:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop inside this context."""
+        """Pause the clock inside this context."""
         self.stop()
         try:
             yield

@@ -33,16 +33,16 @@ class SubAgentHandle:
 
     @property
     def status(self) -> str:
-        """Its state: "queued", "running", "completed", "failed" or "stopped"."""
+        """The sub-agent's state: "queued", "running", "completed", "failed" or "stopped"."""
         return self._agent.status
 
     @property
     def conversation_id(self) -> str:
-        """The id of its own record."""
+        """The id of the sub-agent's own record."""
         return self._agent.id
 
     def result(self, timeout: float | None = None) -> RunResult:
-        """Wait for its end, blocking, and return its result.
+        """Wait for the sub-agent's end, blocking, and return the result.
 
         Args:
             timeout: the most seconds to wait.
@@ -56,7 +56,7 @@ class SubAgentHandle:
         return asyncio.shield(asyncio.wrap_future(self._result)).__await__()
 
     def close(self) -> None:
-        """Stop it; its result then says so."""
+        """Stop the sub-agent; its result then says so."""
         self._engine.post(self._pool.stop, self._agent, "closed by the program")
 
     def __repr__(self) -> str:

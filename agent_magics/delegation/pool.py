@@ -90,7 +90,7 @@ class AgentPool:
         return TurnAgents(self, turn)
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
-        """Take note that a turn has ended; stop the sub-agents where they must not go on."""
+        """Handle the end of a turn: stop the sub-agents that must not outlive it."""
         turn = self._turns.end(turn_id)
         if stopped:
             self.stop_all(f"the agent it works for was stopped ({stopped})")
@@ -239,7 +239,7 @@ class AgentPool:
         return True
 
     def go_on(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
-        """Let a sub-agent that has ended go on with its conversation.
+        """Continue the conversation of a sub-agent that has ended.
 
         Raises:
             RespondToModel: nothing of it is recorded, or its budget is used up.
@@ -269,7 +269,7 @@ class AgentPool:
         )
 
     def redirect(self, agent: SubAgent, turn: ParentTurn, call_id: str, prompt: str) -> None:
-        """Stop what a sub-agent does now, and let it go on with a message.
+        """Stop a sub-agent's present work, and continue its conversation with a message.
 
         Raises:
             RespondToModel: it could not go on; it was not stopped.
@@ -306,7 +306,7 @@ class AgentPool:
             self.stop(agent, reason)
 
     def shut_down(self) -> None:
-        """Stop all sub-agents, and wait a moment for what they release; from any thread."""
+        """Stop all sub-agents, and wait a moment while they clean up; from any thread."""
         with suppress(FatalError, TimeoutError):  # in a forked child there are none
             closing = self._session.engine.spawn(self._close())
             if not self._session.engine.is_current():
@@ -324,7 +324,7 @@ class AgentPool:
 
     @property
     def waiting(self) -> str:
-        """A sentence about those that wait for a place; "" where none does."""
+        """A sentence about the sub-agents that wait for a place; "" where none does."""
         waiting = [agent.name for agent in self._present() if agent.status == "queued"]
         if len(self._present()) <= AT_A_TIME:
             return ""
@@ -333,7 +333,7 @@ class AgentPool:
 
     @property
     def limits(self) -> str:
-        """A sentence about the limits and what of them is taken."""
+        """A sentence about the limits and how much of each is used."""
         return (
             f"{len(self._present())} at work, {AT_A_TIME} at a time; {len(self.names)} started of "
             f"{MOST} in a conversation; depth 1: they have none of their own."

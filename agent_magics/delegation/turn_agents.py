@@ -71,7 +71,7 @@ class TurnAgents:
         return f"{_listed(ended)} ended; what was reported follows.{rest}"
 
     def resume(self, name: str, call_id: str) -> str:
-        """Let a sub-agent that was stopped go on with its task."""
+        """Continue the task of a sub-agent that was stopped."""
         agent = self._find(name)
         if not agent.is_over:
             raise RespondToModel(f"{name} is at work; send_input speaks to it.")

@@ -84,7 +84,7 @@ BUILT_IN = {each.name: each for each in (EXPLORE, WORKER)}
 
 
 def completed(budget: AgentBudget, by: AgentBudget) -> AgentBudget:
-    """Return a budget whose open limits are those of another one."""
+    """Return a budget with its missing limits filled in from another one."""
     return replace(
         budget,
         **{

@@ -56,7 +56,7 @@ NO_FOLDER = (
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A sub-agent as it is sent.
+    """All that a worker needs to make a sub-agent, in a form that can be pickled.
 
     Attributes:
         path: the names of its parent and itself.

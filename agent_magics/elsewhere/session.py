@@ -128,7 +128,7 @@ class SessionElsewhere(Session):
             self._link.send("op", to_json(op))
 
     def close(self) -> None:
-        """Let the worker go, and close the record; on a thread."""
+        """Release the worker, and close the record; on a thread."""
         self._on_engine(self._leave())
         super().close()
 

@@ -153,7 +153,7 @@ async def _listen(link: Link, session: Session, parent: "ParentElsewhere") -> No
 
 
 async def tick(link: Link) -> None:
-    """Show the other side that this one lives."""
+    """Send a sign of life to the kernel at intervals."""
     while True:
         link.send("alive")
         await asyncio.sleep(TICK)
@@ -218,14 +218,14 @@ class SentRecord(Rollout):
         self._link = link
 
     def begin(self) -> None:
-        """Do nothing: the kernel has begun it."""
+        """Do nothing: the kernel has begun the record."""
 
     def write(self, happened: Iterable[Event | Entry]) -> None:
         """Send what happened, in order."""
         self._link.send("happened", [to_json(each) for each in happened])
 
     def sync(self) -> None:
-        """Do nothing: the kernel does."""
+        """Do nothing: the kernel does this."""
 
     def close(self) -> None:
-        """Do nothing: the kernel does."""
+        """Do nothing: the kernel does this."""

@@ -38,7 +38,7 @@ class Delegates(Protocol):
         """Return the sub-agents as the tools of a turn that begins see them."""
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
-        """Take note that a turn has ended.
+        """Handle the end of a turn.
 
         Args:
             turn_id: the turn.

@@ -122,7 +122,7 @@ def _answer_nobody(question: Any) -> Reply:
 
 
 def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:
-    """Return what of such runs the key of an answer holds: limits, rights, and the tools offered.
+    """Return the part of an answer's key that describes the runs: limits, rights, offered tools.
 
     The workspace and its instructions are not in it, so an answer is found again elsewhere.
     """

@@ -62,7 +62,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one question got, after all retries.
+    """The outcome of one question after all retries.
 
     Attributes:
         text: the model's answer; "" where there is none.
@@ -81,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast an asker goes now.
+    """The present speed of an asker, and what limits it.
 
     Attributes:
         in_flight: the number of requests that the server has not answered yet.
@@ -111,7 +111,7 @@ class Asker(Protocol):
         ...
 
     def pace(self) -> Pace:
-        """Return how fast it goes now; called a few times a second."""
+        """Return the present speed; called a few times a second."""
         ...
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ NOT_CHECKED = "the type of the answers failed itself ({error})"
 
 
 class Asked(NamedTuple):
-    """A row as it is asked.
+    """One row with its question.
 
     Attributes:
         position: its place among all rows.
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """What a map asks, of whom, and how far it goes.
+    """The rows, the questions and the limits of a map.
 
     Attributes:
         ask_above: USD from which the person is asked first; None never asks.
@@ -123,11 +123,11 @@ class Job:
 
     @property
     def price_share(self) -> float:
-        """What a row costs after the sample, as a share of what one of the sample did."""
+        """The cost of a row after the sample as a share of the cost of one in the sample."""
         return 1.0
 
     def state(self) -> str:
-        """Return how it goes now, for people: requests at once, and what limits them."""
+        """Return the present speed as text for people: requests at once, and what limits them."""
         pace = self.asker.pace()
         limit = f", limited by {pace.limit}" if pace.limit else ""
         by = f" by {pace.workers:,} worker{'s' * (pace.workers > 1)}" if pace.workers else ""
@@ -136,7 +136,7 @@ class Job:
     # -- control -----------------------------------------------------------------------------------
 
     def stop(self, reason: str = BY_PERSON) -> None:
-        """Ask nothing more, and wait some seconds for what is in flight."""
+        """Ask nothing more, and wait some seconds for the requests in flight."""
         if not self.stopped:
             self.stopped = reason
             asyncio.get_running_loop().call_later(GRACE, self._give_up)
@@ -158,7 +158,7 @@ class Job:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it waits for `go_on`."""
+        """Whether the map is paused until `go_on`."""
         return not self._gate.is_set()
 
     # -- a run -------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class Job:
 
 
 def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Asked:
-    """Return a row as it is asked, also one about which nothing can be asked.
+    """Return a row with its question, or with the error of one that cannot be asked about.
 
     Args:
         position: its place.
@@ -468,7 +468,7 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
 
 
 def digest_of(terms: bytes) -> blake2b:
-    """Return the digest with which that of each question begins."""
+    """Return the digest of what all questions share; the digest of each begins with it."""
     return blake2b(digest_size=16, key=terms)
 
 

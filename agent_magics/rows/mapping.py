@@ -101,21 +101,21 @@ def cache_file() -> Path:
 
 
 class Watcher:
-    """Shows how far a map is; this one shows nothing."""
+    """Shows the progress of a map; this base class shows nothing."""
 
     def begin(self, job: Job) -> None:
         """Take the job that is to be shown; called on the engine's thread."""
 
     def draw(self) -> None:
-        """Show how far it is; called again and again on the thread that waits for the map."""
+        """Show the progress; called again and again on the thread that waits for the map."""
 
     def end(self) -> None:
-        """Show how it ended; called on the thread that waited."""
+        """Show how the map ended; called on the thread that waited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What an agent gives its maps.
+    """The parts of an agent that its maps use.
 
     Attributes:
         settings: its settings.

@@ -38,7 +38,7 @@ NOT_WRITTEN = "{folder}: the answers cannot be written ({error})."
 
 
 class Outcome(NamedTuple):
-    """What became of a row.
+    """The outcome of one row: its answer or its error, and its cost.
 
     Attributes:
         answer: the checked answer as JSON; None where there is none.
@@ -61,7 +61,7 @@ class Sink(Protocol):
     """Takes the outcomes of rows, in any order."""
 
     def put(self, position: int, outcome: Outcome) -> None:
-        """Take the outcome of the row at `position`."""
+        """Store the outcome of the row at `position`."""
         ...
 
     async def has_room(self) -> None:

@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """The seconds that the map has run."""
         return (self.ended or time.monotonic()) - self.began
 
     @property
@@ -72,19 +72,19 @@ class Progress:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds that it will still take at this rate; None where that is not known."""
+        """The seconds that are left at this rate; None where that is not known."""
         if self.total is None or not self.done:
             return None
         return (self.total - self.done) / self.rate
 
     def projected(self, spent: float) -> float | None:
-        """Return what is spent at the end if the rest costs as much a row; None if not known."""
+        """Return the projected cost in all, at the present cost of a row; None if not known."""
         if self.total is None or not self.done:
             return None
         return spent * self.total / self.done
 
     def joined(self, retried: "Progress") -> "Progress":
-        """Return the counts with those of a second map over the rows that failed."""
+        """Return these counts joined with those of a second map over the rows that failed."""
         return replace(
             self,
             failed=retried.failed,

@@ -19,7 +19,7 @@ NOT_HERE = (
 
 
 class MapResult:
-    """What came of one prompt over many rows.
+    """The result of one prompt over many rows.
 
     Attributes:
         progress: the counts: rows, answers, errors, tokens.
@@ -74,7 +74,7 @@ class MapResult:
         return self.progress.usage
 
     def retry(self) -> "MapResult":
-        """Ask about the failed rows again, blocking, and put what comes into this result.
+        """Ask about the failed rows again, blocking, and put the new answers into this result.
 
         Returns:
             This result.
@@ -98,7 +98,7 @@ class MapResult:
         return self
 
     def report(self) -> str:
-        """Return what was done as a few lines of text."""
+        """Return a summary of the map in a few lines of text."""
         progress = self.progress
         rows = progress.total or progress.done
         lines = [

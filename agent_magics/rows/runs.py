@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        """Whether a kernel has said lately how far it is."""
+        """Whether a kernel has noted the map's progress in the last seconds."""
         return self.state == RUNNING and abs(time.time() - self.seen) < 10 * EVERY
 
 
@@ -78,12 +78,12 @@ class Runs:
             file.execute(_SCHEMA)
 
     def all(self) -> list[Run]:
-        """Return the maps that have not ended whole, the oldest first."""
+        """Return the maps that have not asked about all their rows, the oldest first."""
         with open_answers(self._path) as file:
             return [Run(*row) for row in file.execute("SELECT * FROM runs ORDER BY began, name")]
 
     def keep(self, run: Run) -> None:
-        """Note how far a map is."""
+        """Store the progress of a map."""
         with open_answers(self._path) as file:
             file.execute(f"REPLACE INTO runs VALUES ({','.join('?' * len(run))})", run)
 
@@ -93,7 +93,7 @@ class Runs:
             return bool(file.execute("DELETE FROM runs WHERE name = ?", (name,)).rowcount)
 
     def find(self, new: Run) -> Run:
-        """Return the map of this name as it was left; `new` where there is none.
+        """Return the stored map of this name; `new` where there is none.
 
         Raises:
             FatalError: the one of this name asks something else.
@@ -106,7 +106,7 @@ class Runs:
 
 @asynccontextmanager
 async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator[None]:
-    """Note each second how far a map is, until it ends; forget one that has asked about all rows.
+    """Store a map's progress each second until it ends; remove one that has asked about all rows.
 
     Args:
         path: the file of answers.

@@ -63,7 +63,7 @@ class Stored(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What a store holds: answers, bytes on disk, and the time of the oldest (seconds)."""
+    """The size of a store: answers, bytes on disk, and the time of the oldest (seconds)."""
 
     answers: int
     bytes: int
@@ -77,7 +77,7 @@ _Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
 
 @contextmanager
 def open_answers(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file of answers for something short, and make it where it is not there.
+    """Open the file of answers for a short time; a missing one is made.
 
     Raises:
         FatalError: it cannot be used.
@@ -193,7 +193,7 @@ class AnswerStore:
 
 
 class AnswerReader:
-    """Finds answers by their keys, beside who writes them; on any thread, one at a time.
+    """Finds answers by their keys while others write; on any thread, one at a time.
 
     The answers of a map were mostly kept in the order of its rows. So where most of some keys have
     answers, those that were kept next are read ahead: that takes a third of the time of look-ups.
@@ -321,7 +321,7 @@ class AnswerFile:
         self._synced, self.is_unsynced = time.monotonic(), False
 
     def size(self) -> Size:
-        """Return what the file holds."""
+        """Return the size of the file."""
         count, oldest = self._connection.execute("SELECT count(*), min(at) FROM answers").fetchone()
         return Size(count, self._bytes(), oldest)
 

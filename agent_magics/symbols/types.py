@@ -26,7 +26,7 @@ class Range:
     end: Position
 
     def moved(self, lines: int) -> "Range":
-        """Return the range that many lines further down, or up for a negative number."""
+        """Return the range moved down by some lines, or up for a negative number."""
         start = Position(self.start.line + lines, self.start.character)
         return Range(start, Position(self.end.line + lines, self.end.character))
 

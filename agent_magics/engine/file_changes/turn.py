@@ -117,7 +117,7 @@ class DiffTracker:
         self._writers.wrote(self._agent, map(str, paths))  # at once: another may come meanwhile
 
     def saw(self, path: Path) -> None:
-        """Take note that the model has read a file as it is now."""
+        """Record that the model has read a file in its present state."""
         self._writers.saw(self._agent, str(path))
 
     def watch(self) -> "CommandWatch":

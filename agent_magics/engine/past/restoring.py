@@ -191,7 +191,7 @@ def _source_of(kept: ResultKept) -> TextSource | None:
 
 
 def finish(conversation: Conversation, record: Record, namespace: Mapping[str, Any]) -> None:
-    """Answer the calls that the kernel's end left open, and tell the model what went with it.
+    """Answer the calls that the kernel's end left open, and notify the model of what is lost.
 
     What was shown and not yet in the history joins it.
     """

@@ -16,7 +16,7 @@ _NO_SIZE = 1 << 62  # bytes below which a description leaves the size out
 
 
 def outlines(names: Iterable[str], namespace: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what is to be remembered of variables: type, shape, fingerprint of the schema."""
+    """Return outlines of variables: type, shape, fingerprint of the schema."""
     present = [name for name in names if name in namespace][:_MOST]
     return {name: _outline(namespace[name]) for name in present}
 
@@ -27,7 +27,7 @@ def _outline(value: object) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class VariableDifference:
-    """A variable that a conversation knows, beside what is there now.
+    """A variable as a conversation knows it, compared with the namespace.
 
     Attributes:
         what: what it was.
@@ -45,7 +45,7 @@ class VariableDifference:
 def compare(
     known: Mapping[str, Mapping[str, Any]], namespace: Mapping[str, Any]
 ) -> list[VariableDifference]:
-    """Compare what a conversation knows with what is there, which wins; the gone come first."""
+    """Compare the variables that a conversation knows with the namespace; the gone come first."""
     found = []
     now = outlines(known, namespace)
     for name, was in known.items():
@@ -66,7 +66,7 @@ def compare(
 
 
 def tell_differences(differences: Sequence[VariableDifference]) -> str:
-    """Return what the model is told of a namespace that is not as it knows it; "" where it is."""
+    """Return a message to the model on variables that have changed or are gone; "" for none."""
     moved = [each for each in differences if each.state != "same"]
     if not moved:
         return ""

@@ -100,7 +100,7 @@ class MapCell(Watcher):
         self._printed_at = 0.0
 
     async def run(self, prompt: str, rows: Any, **options: Any) -> MapResult:
-        """Run the map, and draw how far it is.
+        """Run the map, and draw its progress.
 
         Raises:
             FatalError: an argument is invalid, or nothing could be asked.
@@ -180,7 +180,7 @@ class MapCell(Watcher):
 
 
 def progress_lines(job: Job) -> list[str]:
-    """Return how far a map is, for a card or a console: the first line says the most."""
+    """Return the lines of a map's progress, for a card or a console, the most important first."""
     progress = job.progress
     of = "" if progress.total is None else f" of {progress.total:,}"
     left = progress.time_left

@@ -62,7 +62,7 @@ class Incoming(asyncio.Protocol):
     # -- from the pipe -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the pipe's transport."""
+        """Store the transport of the pipe, to pause and close it."""
         self._transport = transport  # type: ignore[assignment] # the loop makes it for a pipe
 
     def data_received(self, data: bytes) -> None:
@@ -262,7 +262,7 @@ class Noise(asyncio.Protocol):
         self._transport: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the pipe's transport."""
+        """Store the transport of the pipe, to pause and close it."""
         self._transport = transport  # type: ignore[assignment] # the loop makes it for a pipe
 
     def data_received(self, data: bytes) -> None:

@@ -134,7 +134,7 @@ class BatchApi:
         return _batch(_document(await self._repeat(create)))
 
     async def state(self, batch_id: str) -> Batch:
-        """Return how far a batch is.
+        """Return the present state of a batch.
 
         Raises:
             FatalError: the server does not say.
@@ -145,7 +145,7 @@ class BatchApi:
         return batch
 
     async def seen(self, batch_id: str, token: str) -> Batch | None:
-        """Return how far a batch is, by its id or, where that is "", by `token`.
+        """Return the present state of a batch, by its id or, where that is "", by `token`.
 
         Returns:
             None where the server has none, or none that this key may see.

@@ -138,12 +138,12 @@ class BatchJob(Job):
         return not sent.id or abs(now() - sent.at) > WINDOW_SECONDS
 
     def stop(self, reason: str = BY_PERSON) -> None:
-        """Wait no longer; what was sent goes on at the provider."""
+        """Stop waiting; batches that were sent go on at the provider."""
         super().stop(reason)
         self._wake.set()
 
     def state(self) -> str:
-        """Return what the provider does now, for people."""
+        """Return the progress at the provider, as text for people."""
         seen = list(self._batches.values())
         if not seen:
             return "the rows are being written into batches"
@@ -161,7 +161,7 @@ class BatchJob(Job):
 
     @property
     def price_share(self) -> float:
-        """What the batch API costs, as a share of the price."""
+        """The price of the batch API as a share of the usual price."""
         card = find_model(self.plan.terms.model)
         return (card and card.batch_share) or 1.0
 

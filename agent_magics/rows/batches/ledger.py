@@ -133,5 +133,5 @@ class Ledger:
 
 
 def now() -> int:
-    """Return the time as a ledger writes it."""
+    """Return the present time in whole seconds since the epoch."""
     return int(time.time())

@@ -48,7 +48,7 @@ async def fetch_results(api: BatchApi, ledger: Ledger, token: str, batch: Batch)
 
 
 def read_results(path: Path, wire: Wire, terms: Terms, address: str) -> Iterator[list[Result]]:
-    """Yield the results of a file, some at a time; lines that are none are left out.
+    """Yield the results of a file in lists; malformed lines are left out.
 
     Args:
         path: the file of results, or of errors.

@@ -73,7 +73,7 @@ class Engine(Protocol):
     """Starts tasks in other processes: the seats of a map, or one of another kind."""
 
     def workers(self) -> int:
-        """Return how many there are now; may wait for the cluster."""
+        """Return the present number of workers; may wait for the cluster."""
         ...
 
     async def listen(self, serve: "Serve") -> tuple[asyncio.Server, str]:
@@ -91,7 +91,7 @@ class Engine(Protocol):
     async def start(
         self, task: Callable[..., str], invitation: Invitation, given: Any
     ) -> "asyncio.Future[str]":
-        """Start one task, which lasts, on any worker.
+        """Start one long task on any worker.
 
         Args:
             task: gets `invitation`, `given`, and as `tls` what it connects with.
@@ -107,7 +107,7 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Take back what was started and has not begun."""
+        """Cancel tasks that have not begun."""
         ...
 
 
@@ -129,7 +129,7 @@ class Joined(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A connected worker.
+    """One connected worker.
 
     Attributes:
         link: the connection to it.
@@ -219,7 +219,7 @@ class Coordinator:
         self._dropped: set[int] = set()
 
     async def open(self) -> None:
-        """Let workers come.
+        """Accept connections of workers, and start seats.
 
         Raises:
             FatalError: they cannot.
@@ -287,7 +287,7 @@ class Coordinator:
         return Pace(in_flight, sum(pace.allowed for pace in paces), limit, len(paces))
 
     async def close(self) -> None:
-        """Send the workers away."""
+        """Close the connections to the workers."""
         self._failure = self._failure or FatalError("The connections to the workers were closed.")
         for worker in self._workers:
             worker.link.close()

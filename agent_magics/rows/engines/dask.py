@@ -24,7 +24,7 @@ NO_CLIENT = "The client of the Dask cluster is closed."
 
 
 def run_on_worker(task: Callable[..., str], invitation: Invitation, *given: Any) -> str:
-    """Run a task that lasts and connects to the kernel, such as `sit`, as one of Dask."""
+    """Run a long task that connects to the kernel, such as `sit`, as a task of Dask."""
     from distributed import get_worker, secede  # noqa: PLC0415 - an extra; here it is running
 
     security = get_worker().security

@@ -14,7 +14,7 @@ NO_SEAT = "the worker that holds it has not connected to the kernel"
 
 
 class ReadPart(NamedTuple):
-    """A partition that a worker has read; nothing of its rows but digests.
+    """A partition that a worker has read: digests of its rows, and nothing else of them.
 
     Attributes:
         seat: the number of the worker's seat.

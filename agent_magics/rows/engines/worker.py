@@ -95,7 +95,7 @@ class Assignment:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> "Assignment":
-        """Return what was sent as a dict."""
+        """Return the assignment that was sent as a dict."""
         return cls(Terms(**data["terms"]), ModelSource(**data["source"]), data["minute"])
 
 
@@ -168,7 +168,7 @@ def session_at(place: str, longest: float = CONNECT) -> "Session | None":
 
 
 async def join(invitation: Invitation, tls: ssl.SSLContext | None) -> Link:
-    """Connect to who sent an invitation, and show it.
+    """Connect to the coordinator that sent an invitation, and show the invitation.
 
     Raises:
         FatalError: the place cannot be reached.

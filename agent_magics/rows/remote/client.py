@@ -110,7 +110,7 @@ class RowClient:
             raise self._failure from None
 
     def pace(self) -> Pace:
-        """Return how fast it goes now."""
+        """Return the present speed."""
         if self._server is None:
             return Pace(0, 0)
         gate = self._server.gate

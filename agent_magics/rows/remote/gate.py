@@ -177,7 +177,7 @@ class Gate:
         self._leave()
 
     def limit(self) -> str:
-        """Return what limits the speed now, for people; "" for nothing that is known."""
+        """Return what limits the speed now, as text for people; "" where that is not known."""
         if self._paused_until > time.monotonic() or (self._waiting and self._left < 1):
             return "their rate"
         if self._late > LATE:

@@ -80,7 +80,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a kernel may do now.
+    """What a kernel may send now.
 
     Attributes:
         requests: the number that it may send; infinite where no limit is known.
@@ -275,7 +275,7 @@ def limits_of(address: str, model: str, key: str, minute: float = MINUTE) -> Sha
 
 
 def read_knowledge(data: bytes) -> Knowledge:
-    """Return what a file holds; nothing is known where it is empty or damaged."""
+    """Return the knowledge stored in a file; an empty or damaged one holds none."""
     with suppress(ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         values = json.loads(data)
         known = Knowledge(**{name: float(value) for name, value in values.items()})

@@ -90,7 +90,7 @@ class AnswerColumns:
         return None if self.output is None else self.output.schema
 
     def read(self, text: str) -> bytes:
-        """Return a checked answer as JSON, with what the type adds or converts.
+        """Return a checked answer as JSON, with defaults and conversions of the type applied.
 
         Raises:
             RespondToModel: the answer does not fit the type; the message has all problems.

@@ -56,7 +56,7 @@ class PartFiles:
         return [path for path in self.paths() if _number(path) <= last]
 
     def metadata(self, path: str) -> Mapping[bytes, bytes]:
-        """Return what a file says of itself; nothing where it is no Parquet."""
+        """Return a file's metadata; none where it is no Parquet."""
         from pyarrow.parquet import read_schema  # noqa: PLC0415 - heavy, and an extra
 
         with _told():
@@ -75,7 +75,7 @@ class PartFiles:
             return pq.ParquetDataset(paths, filesystem=self._remote).read()
 
     def write(self, number: int, table: Any) -> None:
-        """Write one file, so that nobody reads half of it."""
+        """Write one file atomically."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and an extra
 
         name = f"part-{number:05}.parquet"

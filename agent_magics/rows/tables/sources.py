@@ -87,7 +87,7 @@ Source: TypeAlias = Held | Stream
 
 
 def open_source(rows: Any) -> Source:
-    """Return the reader of what was given as rows.
+    """Return the reader of the given rows.
 
     Raises:
         FatalError: it is nothing that has rows, or a file cannot be read.

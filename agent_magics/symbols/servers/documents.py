@@ -34,7 +34,7 @@ _Stamp = tuple[int, ...]
 
 @dataclass(slots=True)
 class Document:
-    """A file as the server has it.
+    """The text and version of a file that the server knows.
 
     Attributes:
         source: its text.
@@ -92,7 +92,7 @@ class Documents:
     # -- one file ----------------------------------------------------------------------------------
 
     def open(self, path: Path, given: str | None = None) -> Document:
-        """Bring one file into step, and return it; it is open from now on.
+        """Send the server the present text of a file, which is open from now on; return the file.
 
         Args:
             path: the file.
@@ -181,7 +181,7 @@ class Documents:
         return changed | dict.fromkeys(known.keys() - found.keys(), kinds.Deleted)
 
     def send(self, changes: dict[str, types.FileChangeType]) -> bool:
-        """Send what `look` has found, and bring all open files into step.
+        """Send the changes that `look` has found, and the present texts of all open files.
 
         Returns:
             Whether files came or went.

@@ -106,7 +106,7 @@ def _answer(asked: "Future[Any]", limit: float) -> _Errors:
 def new_errors(
     before: Sequence[tuple[Diagnostic, str]] | None, after: Sequence[tuple[Diagnostic, str]]
 ) -> list[Diagnostic]:
-    """Return the errors of a file that it has more of than before, in order.
+    """Return the errors that a file has more often than before, in order.
 
     Lines may have moved, so errors are the same where rule and message are; of equal ones those in
     lines that had none count as new first.

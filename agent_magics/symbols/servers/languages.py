@@ -30,7 +30,7 @@ _SETTINGS = frozenset(
 
 
 def language_of(path: Path) -> str:
-    """Return the language of a file, such as "python"; "" where it is none that is known."""
+    """Return the language of a file, such as "python"; "" where it is unknown."""
     return _ENDINGS.get(path.suffix, ("", ""))[0]
 
 

@@ -90,7 +90,7 @@ class LanguageServer:
 
     @property
     def state(self) -> ServerState:
-        """What it does now."""
+        """The server's present state."""
         if self._session is not None:
             state = State.READY
         elif self._starting is not None:
@@ -110,11 +110,11 @@ class LanguageServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process of it runs, or is being started."""
+        """Whether the server's process runs, or is being started."""
         return self._process is not None or self._starting is not None
 
     def memory(self) -> int:
-        """Return the bytes of memory that it holds."""
+        """Return the bytes of memory that the server holds."""
         return 0 if self._process is None else memory_of(self._process)
 
     # -- start and end -----------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class LanguageServer:
         self._not_before = time.monotonic() + (_REST if wait is None else wait)
 
     def ended(self, session: "RunningServer") -> None:
-        """Take note that a session has ended by itself."""
+        """Handle the end of a session that ended by itself."""
         if self._session is not session or self._process is None:
             return
         process, self._session = self._process, None
@@ -220,7 +220,7 @@ class LanguageServer:
             self.log.note(f"ended: {describe_exit(process)}" if ended else "its end was not seen")
 
     async def stop(self) -> None:
-        """End it; the next question starts it again."""
+        """End the server; the next question starts it again."""
         starting, self._starting = self._starting, None
         session, self._session = self._session, None
         process, self._process = self._process, None  # at once, so that it counts no more
@@ -232,7 +232,7 @@ class LanguageServer:
         self._problem = ""
 
     def forgive(self) -> None:
-        """Forget its earlier ends, so that it may be started at once."""
+        """Reset the count of the server's ends, so that it may be started at once."""
         self._deaths, self._not_before = Deaths(), 0.0
 
     def _sentence(self, what: str) -> str:

@@ -87,7 +87,7 @@ class RunningServer:
         self._scan_limit = _SCAN_LIMIT  # seconds; 0 where the server has found all files
 
     async def open(self) -> None:
-        """Connect, and shake hands.
+        """Connect, and initialize the server.
 
         Raises:
             RequestFailed: the server refuses.
@@ -121,7 +121,7 @@ class RunningServer:
     # -- documents ---------------------------------------------------------------------------------
 
     def give(self, texts: Mapping[Path, str]) -> None:
-        """Bring the code of notebooks, by file, into step."""
+        """Send the server the code of notebooks, by file."""
         for path, text in texts.items():
             self._documents.open(path, text)
 
@@ -214,7 +214,7 @@ class RunningServer:
         return Definition(places, "".join(map(answers.hover_text, text)))
 
     async def incoming_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
-        """Return the callers; see `ServerProvider`."""
+        """Return the functions that call one; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyIncomingCallsParams(item)
@@ -223,7 +223,7 @@ class RunningServer:
         return self._calls(calls)
 
     async def outgoing_calls(self, path: Path, position: Position) -> tuple[SymbolCall, ...]:
-        """Return what is called; see `ServerProvider`."""
+        """Return the functions that one calls; see `ServerProvider`."""
         calls: list[_FoundCall] = []
         for item in await self._call_items(path, position):
             params = types.CallHierarchyOutgoingCallsParams(item)
