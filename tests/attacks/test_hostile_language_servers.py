@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 from agent_magics.symbols.servers import answers
 from agent_magics.symbols.servers.connection import Connection
 from agent_magics.symbols.text import SourceText

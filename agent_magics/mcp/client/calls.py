@@ -18,7 +18,7 @@ from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl, ValidationError
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.results import result_of, text_of_sampling
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json

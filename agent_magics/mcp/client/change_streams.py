@@ -7,7 +7,7 @@ from typing import Any
 from mcp.client.client import Client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 
 
 class ChangeStream:

@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from agent_magics._version import __version__
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls
 from agent_magics.mcp.client.change_streams import ChangeStream
 from agent_magics.mcp.client.faults import (

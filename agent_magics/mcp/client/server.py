@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_magics.exec.logs import LogRing
-from agent_magics.exec.restarts import Deaths
+from agent_magics.exec.servers import Deaths, LogRing
 from agent_magics.mcp.client.sdk import load_link, load_oauth
 from agent_magics.mcp.client.status import Standing
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import mcp_types as types
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.results import tool_of
 from agent_magics.mcp.client.schemas import MOST_OF_ALL, MOST_TOOLS, why_left_out
 from agent_magics.protocol.mcp import McpServerConfig, McpTool

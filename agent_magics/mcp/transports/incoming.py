@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one message
 _MOST_WAITING = 1024 * 1024  # bytes of queued messages before reading pauses

@@ -16,9 +16,8 @@ import anyio
 
 from agent_magics.config_files.places import state_folder
 from agent_magics.exec.launcher_client import shared_launcher
-from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
-from agent_magics.exec.restarts import describe_exit
+from agent_magics.exec.servers import LogRing, describe_exit
 from agent_magics.mcp.transports.incoming import Incoming, Noise
 from agent_magics.mcp.transports.outgoing import Outgoing
 from agent_magics.protocol.mcp import McpServerConfig

@@ -20,8 +20,8 @@ from pygls.lsp.client import LanguageClient
 from pygls.protocol import LanguageServerProtocol, default_converter
 
 from agent_magics._version import __version__
-from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
+from agent_magics.exec.servers import LogRing
 from agent_magics.files.plain_files import load_json
 from agent_magics.symbols.servers.framing import LONGEST_LINE, MessageTooLarge, read_messages
 from agent_magics.symbols.text import one_line

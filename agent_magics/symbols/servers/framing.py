@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 
 MOST_OF_ONE = 16 << 20  # bytes of one message
 LONGEST_LINE = 64 << 10  # bytes of a line of a header

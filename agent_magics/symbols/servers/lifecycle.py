@@ -12,9 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magics.exec.logs import LogRing
 from agent_magics.exec.process import Process
-from agent_magics.exec.restarts import Deaths, describe_exit
+from agent_magics.exec.servers import Deaths, LogRing, describe_exit
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.symbols.servers.process import Workplace, memory_of, start_process
 from agent_magics.symbols.servers.specs import ServerSpec, client_is_missing

@@ -6,7 +6,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.exec.logs import LogRing
+from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.transports.incoming import Incoming
 
 LINES = st.one_of(
