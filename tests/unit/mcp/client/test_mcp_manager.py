@@ -246,16 +246,16 @@ def test_resources(world):
     assert listed.next_cursor == ""
     templates = world.run(world.manager.server("good").list_resource_templates())
     assert [each.uri for each in templates.items] == ["memo://{name}/page"]
-    read = world.manager.read_resource
-    assert world.run(read("good", "memo://one")) == (
+    read = world.manager.server("good").read_resource
+    assert world.run(read("memo://one")) == (
         McpContents("memo://one", "text/plain", text="remember"),
     )
-    assert world.run(read("good", "memo://picture")) == (
+    assert world.run(read("memo://picture")) == (
         McpContents("memo://picture", "image/png", blob=PIXEL),
     )
-    assert world.run(read("good", "memo://bob/page"))[0].text == "page of bob"
+    assert world.run(read("memo://bob/page"))[0].text == "page of bob"
     with pytest.raises(RespondToModel, match="refused the resource memo://nothing"):
-        world.run(read("good", "memo://nothing"))
+        world.run(read("memo://nothing"))
 
 
 def test_prompts(world):
