@@ -301,6 +301,24 @@ def test_what_is_printed_is_shown_while_the_code_runs(
     assert kernel.value(f"{outputs()}[0]").split()[:2] == ["first", "last"]
 
 
+@pytest.mark.parametrize(
+    ("code", "wrapper"),
+    [
+        (
+            "import asyncio\ntask = asyncio.ensure_future(asyncio.sleep(9))\ntask.cancel()\nawait task",
+            "",
+        ),
+        ("import asyncio\nraise asyncio.CancelledError", ""),
+        ("import asyncio\nraise asyncio.CancelledError", "%%capture\n"),
+    ],
+    ids=["awaits a cancelled task", "raises it", "raises it, blocking"],
+)
+def test_code_that_is_cancelled_by_itself_fails_like_other_code(
+    kernel: Kernel, code: str, wrapper: str
+) -> None:
+    assert "CancelledError" in _run(kernel, code, wrapper=wrapper).told
+
+
 def test_endless_output_is_bounded_and_can_be_interrupted(kernel: Kernel) -> None:
     code = "while True:\n    print(('ag' + 'ain ') * 100)"
     _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))

@@ -112,7 +112,7 @@ class LiveNamespace:
             raise tools.stop
         raised: BaseException | None = result.error_before_exec or result.error_in_exec
         out_of_time = isinstance(raised, Stopped | asyncio.CancelledError) and context.is_late
-        if isinstance(raised, KeyboardInterrupt | asyncio.CancelledError) and not out_of_time:
+        if not out_of_time and (isinstance(raised, KeyboardInterrupt) or _is_cancelling(raised)):
             raise raised
         text = "" if raised is None else describe_error(shell, raised)
         return LiveResult(capture.text, tuple(capture.images), text, tuple(capture.notes))
@@ -172,6 +172,17 @@ class LiveNamespace:
         # cell ends, and not as this call's output.
         self._shell.events.trigger("post_execute")
         return result
+
+
+def _is_cancelling(raised: BaseException | None) -> bool:
+    """Return whether the turn cancels the code; a task that the code cancelled raises the same."""
+    if not isinstance(raised, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs: the code is driven by hand, and stopped otherwise
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 @contextmanager
