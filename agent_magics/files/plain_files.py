@@ -71,14 +71,33 @@ def read_with_status(
     """Read a regular file as `read_plain` does; return its bytes and its status before the
     reading.
     """
-    descriptor = _open(path, folder, links)
+    descriptor = open_plain(path, folder=folder, links=links)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
         return _read(descriptor, status.st_size, most, path), status
     finally:
         os.close(descriptor)
+
+
+def open_plain(
+    path: str | os.PathLike[str], *, folder: int | None = None, links: bool = False
+) -> int:
+    """Open a regular file of any size for reading; the caller closes the descriptor.
+
+    Args:
+        path: the file.
+        folder: descriptor of the folder to which a relative `path` is relative.
+        links: whether a final symlink is followed; only for the person's own files.
+
+    Raises:
+        NotPlain: it is not a regular file; `strerror` says why.
+        OSError: as raised by `os.open`.
+    """
+    descriptor = _open(path, folder, links)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotPlain(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return descriptor
 
 
 def _open(path: str | os.PathLike[str], folder: int | None, links: bool) -> int:

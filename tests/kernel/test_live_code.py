@@ -301,13 +301,18 @@ def test_what_is_printed_is_shown_while_the_code_runs(
     assert kernel.value(f"{outputs()}[0]").split()[:2] == ["first", "last"]
 
 
+AWAITS_A_CANCELLED_TASK = """
+import asyncio
+task = asyncio.ensure_future(asyncio.sleep(60))
+task.cancel()
+await task
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "wrapper"),
     [
-        (
-            "import asyncio\ntask = asyncio.ensure_future(asyncio.sleep(9))\ntask.cancel()\nawait task",
-            "",
-        ),
+        (AWAITS_A_CANCELLED_TASK, ""),
         ("import asyncio\nraise asyncio.CancelledError", ""),
         ("import asyncio\nraise asyncio.CancelledError", "%%capture\n"),
     ],

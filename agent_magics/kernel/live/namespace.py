@@ -112,7 +112,7 @@ class LiveNamespace:
             raise tools.stop
         raised: BaseException | None = result.error_before_exec or result.error_in_exec
         out_of_time = isinstance(raised, Stopped | asyncio.CancelledError) and context.is_late
-        if not out_of_time and (isinstance(raised, KeyboardInterrupt) or _is_cancelling(raised)):
+        if raised is not None and not out_of_time and _ends_turn(raised):
             raise raised
         text = "" if raised is None else describe_error(shell, raised)
         return LiveResult(capture.text, tuple(capture.images), text, tuple(capture.notes))
@@ -174,10 +174,13 @@ class LiveNamespace:
         return result
 
 
-def _is_cancelling(raised: BaseException | None) -> bool:
-    """Return whether the turn cancels the code; a task that the code cancelled raises the same."""
+def _ends_turn(raised: BaseException) -> bool:
+    """Return whether the person interrupted, or the turn cancels the code's task.
+
+    Code that awaits a task which it cancelled itself raises CancelledError as well.
+    """
     if not isinstance(raised, asyncio.CancelledError):
-        return False
+        return isinstance(raised, KeyboardInterrupt)
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs: the code is driven by hand, and stopped otherwise

@@ -8,13 +8,15 @@ import io
 import itertools
 import json
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple, TypeAlias
 
+from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol.errors import FatalError, error_text
 
 BATCH = 500
@@ -73,9 +75,12 @@ def _files_of(path: str) -> list[str]:
     return _of_folder(path, (str(each) for each in Path(path).rglob("*") if each.is_file()))
 
 
-def _open(path: str) -> Any:
-    opener = _COMPRESSED.get(PurePath(path).suffix.lower())
-    return opener(path) if opener else Path(path).open("rb")
+@contextmanager
+def _open(path: str) -> Iterator[IO[bytes]]:
+    """Open a regular file, unpacked; a FIFO that a command put beside the files would block."""
+    unpack = _COMPRESSED.get(PurePath(path).suffix.lower(), nullcontext)
+    with os.fdopen(open_plain(path, links=True), "rb") as file, unpack(file) as unpacked:
+        yield unpacked
 
 
 def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
@@ -188,7 +193,7 @@ _READERS: dict[str, Callable[[IO[bytes]], Rows]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
 }
-_COMPRESSED: dict[str, Callable[[str], Any]] = {
+_COMPRESSED: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,

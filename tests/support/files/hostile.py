@@ -122,7 +122,8 @@ READERS: dict[str, tuple[str, ...]] = {
     ),
     "trusted": (
         "from agent_magics.config_files.trust import TrustedDigest\n"
-        "trusted = TrustedDigest(here, here)\ntrusted._file = here / 'trusted'\ntrusted.read()",
+        "trusted = TrustedDigest(here, here)\n"
+        "(here / 'trusted').rename(trusted._file)\ntrusted.read()",
     ),
 }
 

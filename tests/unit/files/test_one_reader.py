@@ -39,6 +39,7 @@ REASONS = {
         "mcp/transports/stdio.py symbols/servers/process.py tools/code/scratch_process.py"
     ),
     "files of this package": "models/providers/catalog.py render/widgets/page.py",
+    "tables of the person's, opened as regular files by plain_files": "rows/tables/files.py",
     "folders alone, whose files read_plain reads": "project/texts.py",
     "no files": (
         "composition/agent.py engine/session.py kernel/cell/streams.py mcp/client/server.py "

@@ -224,6 +224,13 @@ def test_rows_in_a_cut_file_are_one_sentence(tmp_path):
         open_source(tmp_path / "a.csv.gz")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_a_fifo_among_the_files_of_a_glob_blocks_nothing(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(FatalError, match=rf"{name} cannot be read: .*it is no regular file"):
+        open_source(tmp_path / "a.*")
+
+
 def test_a_table_of_another_library_is_no_list_of_its_columns():
     class Table:
         columns = ("text",)
