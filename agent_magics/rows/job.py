@@ -211,9 +211,16 @@ class Job:
         return self.progress.seconds * (count - SAMPLE) / self.plan.at_once
 
     async def _put(self, quote: Quote) -> None:
-        """Ask the person whether to go on, and stop where they say so."""
+        """Ask the person whether to go on; `go_on` and `stop` answer too."""
         self.pause()
-        decision = await self._ask_person(quote)
+        asking = asyncio.ensure_future(self._ask_person(quote))
+        released = asyncio.ensure_future(self._gate.wait())
+        try:
+            await asyncio.wait({asking, released}, return_when=asyncio.FIRST_COMPLETED)
+            decision = asking.result() if asking.done() else GO_ON
+        finally:
+            asking.cancel()
+            released.cancel()
         if decision != GO_ON:
             self.stop(decision if decision not in CHOICES else BY_PERSON)
         self.go_on()

@@ -360,6 +360,7 @@ class RowMapping:
 
         async def ask(quote: Quote) -> str:
             decided: Future[str] = Future()
+            decided.set_running_or_notify_cancel()  # so that it takes an answer that comes too late
             asked.put((quote, decided))
             return await asyncio.wrap_future(decided)
 

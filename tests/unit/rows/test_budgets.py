@@ -1,5 +1,6 @@
 """The quote before a map: what it then costs."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from agent_magics import Agent
+from agent_magics.rows.mapping import Watcher
 
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
@@ -40,3 +42,31 @@ def test_the_quote_for_the_shipped_rows_is_what_they_cost():
     for seed in range(8):
         _, (quoted,) = mapped(rows.sample(frac=1, random_state=seed), ask_above=1e-9)
         assert quoted == pytest.approx(cost, rel=0.15)
+
+
+class Decides(Watcher):
+    """Presses a button of the map's card while the question of its cost is open."""
+
+    def begin(self, job):
+        self.job = job
+
+
+@pytest.mark.parametrize(("pressed", "answered"), [("go_on", 120), ("stop", 50)])
+def test_the_cards_buttons_answer_the_question_of_the_cost(pressed, answered):
+    card = Decides()
+
+    async def decide(question):
+        agent.session.engine.post(getattr(card.job, pressed))
+        await asyncio.Event().wait()
+
+    rows = pd.read_csv(NOTEBOOKS / "complaints.csv", index_col="id").dropna()[:120]
+    with Agent(replay=NOTEBOOKS / "50_a_column.agent.jsonl", on_question=decide) as agent:
+        mapping = agent.mapping(
+            "Which complaint is this? {{text}}",
+            rows,
+            output=Complaint,
+            options={"ask_above": 1e-9},
+        )
+        done = asyncio.run(mapping.wait(card))
+    assert done.frame["kind"].notna().sum() == answered
+    assert bool(done.stopped) == (pressed == "stop")
