@@ -40,6 +40,7 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     # By the keyboard alone: a button that was pressed keeps the focus under its new name.
     card.get_by_role("button", name="Pause").press("Enter")
     expect(card.get_by_role("button", name="Go on")).to_be_focused()
+    expect(card).to_contain_text("paused, ")
     assert faults(page, "map") == []
     assert unreachable(page) == []
     card.get_by_role("button", name="Go on").press("Enter")

@@ -188,7 +188,8 @@ def progress_lines(job: Job) -> list[str]:
     if left is not None:
         parts.append(f"{duration(left)} left")
     parts.append(_spent(progress))
-    return [", ".join(parts), job.state(), *error_lines(progress)]
+    paused = "paused, " if job.is_paused else ""
+    return [", ".join(parts), f"{paused}{job.state()}", *error_lines(progress)]
 
 
 def _spent(progress: Progress) -> str:
