@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ _VARIABLES = {
     "property_signature": "field",
 }
 _NAME_FIELDS = ("name", "property", "left", "type")
-_PATTERNS = ("object_pattern", "array_pattern", "pattern_list", "tuple_pattern")
+_PATTERNS = ("object_pattern", "array_pattern", "pattern_list", "list_pattern", "tuple_pattern")
 _BOUND = ("identifier", "shorthand_property_identifier_pattern")
 _FUNCTION_VALUES = ("arrow_function", "function_expression", "generator_function")
 _FUNCTIONS = ("statement_block", "block", *_FUNCTION_VALUES)
@@ -81,6 +82,10 @@ _AROUND = (
     "variable_declaration",
 )
 _DEEPEST = 200
+# What is not inside a function, though it has a body.
+_OPEN = ("internal_module", "module", "class_definition")
+_BLOCK = 4096  # bytes
+_CONTINUING = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _LONGEST_DETAIL = 200  # characters
 
 
@@ -126,8 +131,8 @@ def string_lines(suffix: str, text: str) -> set[int]:
 def ends_in_comment(suffix: str, text: str) -> bool:
     """Return whether a definition has a comment at its end."""
     node = _parsed_part(suffix, text)
-    while node.children:
-        node = node.children[-1]
+    while inner := [each for each in node.children if not each.is_missing]:
+        node = inner[-1]
     return "comment" in node.type
 
 
@@ -143,7 +148,11 @@ class _Reader:
 
     def __init__(self, path: Path, source: SourceText) -> None:
         self._path, self._source = path, source
-        self._bytes = b"" if source.text.isascii() else source.text.encode("utf-8", "replace")
+        self._bytes = data = (
+            b"" if source.text.isascii() else source.text.encode("utf-8", "replace")
+        )
+        blocks = (data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK))
+        self._before = [0, *accumulate(map(_characters, blocks))]
         self._assigned = set[str]()  # names that need no declaration; the first time counts
 
     def read(self, node: Any, container: str, depth: int, *, in_function: bool) -> Iterator[Symbol]:
@@ -156,7 +165,7 @@ class _Reader:
             is_pattern = named is not None and named.type in _PATTERNS
             names = [*_bound(named)] if is_pattern else [named] if named else []
             is_function = kind in ("function", "method") or child.type in _FUNCTIONS
-            is_open = kind == "class" or node.type in ("internal_module", "module")
+            is_open = kind == "class" or node.type in _OPEN
             inside = not is_open and (in_function or is_function)
             if is_pattern or not names:
                 yield from self.read(child, container, depth + 1, in_function=inside)
@@ -185,7 +194,14 @@ class _Reader:
         return self._source.range(self._at(first.start_byte), self._at(last.end_byte))
 
     def _at(self, offset: int) -> int:
-        return len(self._bytes[:offset].decode("utf-8", "ignore")) if self._bytes else offset
+        if not self._bytes:
+            return offset
+        number, rest = divmod(offset, _BLOCK)
+        return self._before[number] + _characters(self._bytes[offset - rest : offset])
+
+
+def _characters(data: bytes) -> int:
+    return len(data.translate(None, _CONTINUING))
 
 
 def _kind_of(node: Any, parent: Any, *, in_function: bool) -> str:
@@ -211,12 +227,14 @@ def _bound(pattern: Any) -> Iterator[Any]:
     for child in pattern.named_children:
         if child.type in _BOUND:
             yield child
-        else:
-            inner = child.child_by_field_name("value") or child.child_by_field_name("left")
-            if inner is not None and inner.type in _BOUND:
+        elif child.type not in ("attribute", "subscript"):  # `a.b` and `a[0]` name nothing
+            inner = child
+            while deeper := inner.child_by_field_name("value") or inner.child_by_field_name("left"):
+                inner = deeper
+            if inner.type in _BOUND:
                 yield inner
             else:
-                yield from _bound(inner or child)
+                yield from _bound(inner)
 
 
 def _value_of(node: Any) -> Any:

@@ -99,7 +99,7 @@ async def edit_symbol(
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
-        _check_python(named, edit)
+        await run_on_thread(_check_python, named, edit)
         what = f"{_DONE[action]} {named}."
     patch = await run_on_thread(patch_of, changes)
     if not patch:
@@ -141,8 +141,8 @@ def _check_python(named: NamedSymbol, edit: TextEdit) -> None:
     own = _names_in([named.symbol])
     if lost := _names_in(before) - own - _names_in(after):
         raise RespondToModel(
-            f"Nothing was changed: {', '.join(lost)} would be gone, too, which stands in the same "
-            f"statement as {named}; edit its lines."
+            f"Nothing was changed: with {named} this would also remove {', '.join(lost)} (of the "
+            "same statement, perhaps); edit the lines."
         )
 
 
@@ -150,7 +150,7 @@ def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:
     """Return how often each name path stands in a tree, which may be part of another."""
     names = Counter(f"{each.container}/{each.name}".lstrip("/") for each in symbols)
     for each in symbols:
-        names += _names_in(each.children)
+        names.update(_names_in(each.children))
     return names
 
 

@@ -335,6 +335,12 @@ def test_a_comment_may_not_hide_what_stands_behind():
         ("const a = 1; // kept\n", "const a = '//';", "const a = '//'; // kept\n"),
         ("const a = 1; // old\n", "const a = 2; // new", "const a = 2; // new\n"),
         ("const a = 1; /* kept */\n", "const a = 2;", "const a = 2; /* kept */\n"),
+        ("class C {\n  a() {} // old\n}\n", "a() {} // new", "class C {\n  a() {} // new\n}\n"),
+        (
+            "interface C {\n  a(): void;\n}\n",
+            "a(): string; // new",
+            "interface C {\n  a(): string; // new\n}\n",
+        ),
     ],
 )
 def test_other_languages_keep_it_too(before, text, after):

@@ -62,6 +62,9 @@ NAMES = {
         "class K, field #a, field b, method c",
     ("const {a, b: c, d = 1, ...e} = f, [g, [h]] = i;", "js"): "variable a, variable c, "
         "variable d, variable e, variable g, variable h",
+    ("const { a: b = C, d: {e} = F } = g;", "js"): "variable b, variable e",
+    ("class A:\n    x = 1\nself.a, c = 1, 2\na[i], [d] = e\n(", "py"): "class A, variable x, "
+        "variable c, variable d",
     ("namespace N { const a = 1; if (b) { const c = 1 } }", "ts"): "module N, variable a",
     ("a.b = c = 1\nd: int = 2\nd = 3\ndef e(:\n", "py"): "variable c, variable d, function e(",
     ("def a[T](): ...\nb, (c, *d) = e\n(", "py"): "function a[T](), variable b, variable c, "
