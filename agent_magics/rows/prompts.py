@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from enum import Enum
@@ -28,7 +29,7 @@ NO_COLUMNS = (
     "The prompt names no column, so each row would ask the same: write {{{{column}}}} where a "
     "row's value belongs; there are: {there}."
 )
-TWICE = "The prompt names {name!r}, and the rows have more than one such column: rename one."
+TWICE = "The prompt needs {name!r}, and the rows have more than one such column: rename one."
 IS_MISSING = "{name} is missing ({value})"
 SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
 
@@ -72,13 +73,12 @@ def read_prompt(given: Given, columns: Sequence[str] | None) -> Prompt:
         FatalError: the text names a column that is not there, or there twice, or it names none.
     """
     if callable(given):
+        _check_once(columns or (), columns or ())  # a row is a dict of all
         return FunctionPrompt(given)
     template = Template(given)
     if columns is None:
         return template
-    for name in template.names:
-        if columns.count(name) > 1:
-            raise FatalError(TWICE.format(name=name))
+    _check_once(template.names, columns)
     missing = [name for name in template.names if name not in columns]
     there = ", ".join(map(repr, columns)) or "none"
     if missing:
@@ -131,6 +131,8 @@ class Template:
 
     def _value(self, place: int, value: Any) -> str | InputImage:
         name = self.names[place]
+        if isinstance(value, Enum):
+            value = value.value
         if type(value) is not str:
             if _is_missing(value):
                 raise BadRow(IS_MISSING.format(name=name, value=value))
@@ -181,6 +183,13 @@ def check_text(name: str, text: str) -> None:
         raise BadRow(SURROGATE.format(name=name, place=error.start + 1)) from None
 
 
+def _check_once(names: Sequence[str], columns: Sequence[str]) -> None:
+    counts = Counter(columns)
+    for name in names:
+        if counts[name] > 1:
+            raise FatalError(TWICE.format(name=name))
+
+
 def _is_missing(value: object) -> bool:
     """Return whether a value is None, NaN, or what pandas has for them."""
     if value is None or type(value).__name__ in _MISSING_TYPES:
@@ -198,8 +207,6 @@ def _written(name: str, value: Any) -> str | InputImage:
     Raises:
         BadRow: it is neither.
     """
-    if isinstance(value, Enum):
-        return _written(name, value.value)
     if isinstance(value, PurePath):
         return _of_file(name, value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -56,9 +56,8 @@ class FrameForm:
         """Convert a table to a DataFrame, each column with the dtype of its type.
 
         Integers become ``int64``, or ``Int64`` where values are missing (objects where one has more
-        than 64 bits); booleans likewise ``bool``
-        or ``boolean``; numbers ``float64``; dates and datetimes ``datetime64``; text pandas'
-        default.
+        than 64 bits); booleans likewise ``bool`` or ``boolean``; numbers ``float64``; dates and
+        datetimes ``datetime64`` (in UTC where their zones differ); text pandas' default.
 
         Raises:
             RespondToModel: rows are of the wrong length, or values are not of their column's type.

@@ -14,20 +14,20 @@ from agent_magics.kernel.cell.publishing import (
     text_bundle,
     widget_bundle,
 )
+from agent_magics.kernel.cell.request.options import evaluate
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.questions.ladder import CellHost, NotebookHost, stdin_allowed
 from agent_magics.models.providers.catalog import dollars
-from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.render.markdown import code_span
 from agent_magics.rows.budgets import duration
 from agent_magics.rows.job import BY_PERSON, Job
 from agent_magics.rows.mapping import Watcher
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.result import MapResult
+from agent_magics.rows.tables.files import names_files
 
 # Seconds between lines in a console; for what is in flight at a stop.
 LINES, CLEAN_UP = 10.0, 8.0
-_FILES = (".parquet", ".pq", ".csv", ".jsonl", ".ndjson")
 
 
 def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
@@ -36,9 +36,9 @@ def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
     Raises:
         FatalError: it cannot be evaluated.
     """
-    if expression.endswith(_FILES):
+    if names_files(expression):
         return expression
-    return _value_of("map", expression, namespace, "a variable with rows, or a path")
+    return evaluate("map", expression, namespace, "a variable with rows, or a path")
 
 
 def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,20 +51,8 @@ def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
     given = {"into": options.parts, "ask_above": options.ask_above, "batch": batch}
     if options.engine:
         what = "a variable with a Dask client or an executor"
-        given["engine"] = _value_of("engine", options.engine, namespace, what)
+        given["engine"] = evaluate("engine", options.engine, namespace, what)
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _value_of(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:
-    try:
-        return eval(compile(expression, f"--{option}", "eval"), {**namespace})
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # evaluating the person's expression may raise anything
-        raise FatalError(
-            f"--{option} {expression}: {error_text(error)}; it takes {takes}."
-        ) from None
 
 
 class MapCell(Watcher):

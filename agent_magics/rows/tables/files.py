@@ -50,7 +50,8 @@ def file_batches(pattern: str) -> Rows:
     Raises:
         FatalError: there is no such file, its format is not known, or it cannot be read.
     """
-    files = _by_url(pattern) if "://" in pattern else _local(pattern)
+    place = pattern.removeprefix("file://")  # our own reader waits for no FIFO
+    files = _by_url(place) if "://" in place else _local(place)
     readers = [(path, opened, _reader_of(path)) for path, opened in files]
     return itertools.chain.from_iterable(
         _read(path, opened, reader) for path, opened, reader in readers
@@ -64,15 +65,17 @@ def _local(pattern: str) -> list[tuple[str, _Opened]]:
     pattern = str(Path(pattern).expanduser())
     # `Path.glob` takes no absolute pattern.
     found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
-    paths = itertools.chain.from_iterable(map(_files_of, found))
+    # "**" finds a folder and what is in it: each file is read once.
+    paths = dict.fromkeys(itertools.chain.from_iterable(map(_files_of, found)))
     return [(path, partial(_open, path)) for path in paths]
 
 
 def _files_of(path: str) -> list[str]:
     """Return the files of a folder; a file itself."""
-    if not Path(path).is_dir():
+    # The methods of `Path` raise where a name is too long or a folder may not be looked into.
+    if not os.path.isdir(path):  # noqa: PTH112
         return [path]
-    return _of_folder(path, (str(each) for each in Path(path).rglob("*") if each.is_file()))
+    return _of_folder(path, filter(os.path.isfile, map(str, Path(path).rglob("*"))))
 
 
 @contextmanager
@@ -89,14 +92,15 @@ def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
     except ModuleNotFoundError:
         raise FatalError(NEEDS.format(path=pattern, package="fsspec")) from None
     try:
-        urls: str | list[str] = pattern
         if _format_of(pattern) is None or pattern.endswith("/"):
             system, folder = fsspec.url_to_fs(pattern)
             if system.isdir(folder):
                 found = system.find(folder, detail=True)
                 files = [path for path, about in found.items() if about["type"] == "file"]
-                urls = list(map(system.unstrip_protocol, _of_folder(folder, files)))
-        opened = fsspec.open_files(urls, "rb", compression="infer")
+                # A path alone names neither its host nor the archive around it, and may hold "[".
+                read = partial(system.open, mode="rb", compression="infer")
+                return [(path, partial(read, path)) for path in _of_folder(folder, files)]
+        opened = fsspec.open_files(pattern, "rb", compression="infer")
     except (ImportError, OSError, ValueError) as error:
         raise FatalError(f"{pattern}: {error_text(error)}") from None
     if not opened:
@@ -141,6 +145,11 @@ def _reader_of(path: str) -> Callable[[IO[bytes]], Rows]:
     return reader
 
 
+def names_files(text: str) -> bool:
+    """Return whether a text is the path, glob or URL of files that can be read, or a folder's."""
+    return text.endswith("/") or _format_of(text) is not None
+
+
 def _format_of(path: str) -> Callable[[IO[bytes]], Rows] | None:
     """Return what reads a file of this name; None for another kind of file."""
     name = PurePath(path.lower())
@@ -166,9 +175,11 @@ def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
 
 
 def _check_names(names: Sequence[str]) -> None:
+    seen = set[str]()
     for name in filter(None, names):
-        if names.count(name) > 1:
+        if name in seen:
             raise ValueError(TWICE.format(name=name))
+        seen.add(name)
 
 
 def _read_jsonl(file: IO[bytes]) -> Rows:

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.tables.files import Broken, file_batches
+from agent_magics.rows.tables.files import NEEDS, Broken, file_batches
 
 # Rows that are read at once: enough that a thread is worth its while, few enough to hold.
 BATCH = 500
@@ -243,9 +243,15 @@ def _of_dataset(dataset: Any) -> Stream:
 
 def _of_arrow_stream(rows: Any) -> Stream:
     """Read what exports its rows as Arrow does: record batches, and tables of other libraries."""
-    from pyarrow import RecordBatchReader  # noqa: PLC0415 - heavy, and mostly loaded already
+    kind = type(rows).__name__
+    try:
+        from pyarrow import RecordBatchReader  # noqa: PLC0415 - heavy, and an extra
 
-    reader = RecordBatchReader.from_stream(rows)
+        reader = RecordBatchReader.from_stream(rows)
+    except ModuleNotFoundError:
+        raise FatalError(NEEDS.format(path=f"a {kind}", package="pyarrow")) from None
+    except (ValueError, TypeError, NotImplementedError):  # pyarrow's own errors are of these
+        raise FatalError(NO_ROWS.format(kind=kind)) from None
     batches = (
         batch.slice(start, BATCH).to_pylist()
         for batch in reader

@@ -1,10 +1,14 @@
-"""Parses the options on the first line of a ``%%agent`` cell."""
+"""Parses the options on the first line of a ``%%agent`` cell, and evaluates those that are code."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
+
+from agent_magics.protocol.errors import FatalError, error_text
 
 
 def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
@@ -28,3 +32,23 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
     raise UsageError(f"%%agent has no option {name}{meant} %%agent? lists them.")
+
+
+def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:
+    """Return the value of an option's Python expression, in a copy of the person's namespace.
+
+    Args:
+        option: the option's name, such as "map".
+        expression: what the person wrote.
+        namespace: the person's variables.
+        takes: what the option takes, for the error.
+
+    Raises:
+        FatalError: it raises; the sentence says what the option takes.
+    """
+    try:
+        return eval(compile(expression, f"--{option}", "eval"), {**namespace})
+    except (Exception, SystemExit) as error:  # the person's expression may raise anything
+        raise FatalError(
+            f"--{option} {expression}: {error_text(error)}; it takes {takes}."
+        ) from None

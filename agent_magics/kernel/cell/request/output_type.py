@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent_magics.protocol.errors import FatalError, error_text
+from agent_magics.kernel.cell.request.options import evaluate
+from agent_magics.protocol.errors import FatalError
 
 
 def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
@@ -21,16 +22,8 @@ def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
     source = expression.strip()
     if len(source) > 1 and source[0] == source[-1] and source[0] in "\"'":
         source = source[1:-1]
-    try:
-        kind = eval(compile(source, "--output", "eval"), {**namespace})
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # evaluating the person's expression may raise anything
-        raise FatalError(
-            f"--output {source}: {error_text(error)}; it takes a type as you would "
-            'write it in this notebook, such as "list[Row]".'
-        ) from None
+    takes = 'a type as you would write it in this notebook, such as "list[Row]"'
+    kind = evaluate("output", source, namespace, takes)
     if kind is None:
         raise FatalError(f"--output {source} is no type; leave it out for an answer in words.")
     return kind

@@ -8,6 +8,8 @@ import gzip
 import json
 import lzma
 import os
+import zipfile
+from itertools import product
 from pathlib import Path
 
 import dask.dataframe
@@ -88,6 +90,12 @@ def folder_of_parts(folder):
     return folder
 
 
+def folder_in_a_zip(folder):
+    with zipfile.ZipFile(folder / "x.zip", "w") as archive:
+        archive.write(csv(folder), "f/[a].csv")
+    return f"zip://f::file://{folder / 'x.zip'}"
+
+
 def dask_frame(_):
     frame = pd.DataFrame({"id": range(1203), "text": TEXTS})
     return dask.dataframe.from_pandas(frame, npartitions=3)
@@ -110,7 +118,9 @@ KINDS = {
     "tsv": tsv,
     "folder": folder_of_parts,
     "glob of folders": lambda folder: str(folder_of_parts(folder) / "[ab].parquet"),
-    "url of a folder": lambda folder: f"file://{folder_of_parts(folder)}/",
+    "recursive glob": lambda folder: str(folder_of_parts(folder) / "**/[ab]*.parquet"),
+    "file url of a folder": lambda folder: f"file://{folder_of_parts(folder)}/",
+    "url of a folder": folder_in_a_zip,
     "url of gz": lambda folder: f"file://{packed('.gz', gzip.compress)(folder)}",
     "pandas": lambda _: pd.DataFrame({"id": range(1203), "text": TEXTS}),
     "series": lambda _: pd.Series(TEXTS, name="text"),
@@ -163,16 +173,19 @@ def test_the_answers_are_a_table_of_the_same_kind(kind, module, tmp_path):
     assert list(frame["answer"].to_pylist() if module == "pyarrow" else frame["answer"]) == TEXTS
 
 
+INDEXES = [
+    pd.Index([7, 7]),
+    pd.Index([], dtype=int),
+    pd.CategoricalIndex(["x", "y"]),
+    pd.date_range("2024", periods=2),
+]
+LEVELS = pd.MultiIndex.from_tuples([(1, "p"), (1, "q")])  # of which Dask knows nothing
+
+
 @pytest.mark.parametrize(
-    "index",
-    [pd.Index([7, 7]), pd.MultiIndex.from_tuples([(1, "p"), (1, "q")]), pd.Index([], dtype=int),
-     pd.CategoricalIndex(["x", "y"]), pd.date_range("2024", periods=2)],
-    ids=["twice", "levels", "empty", "categories", "dates"],
-)  # fmt: skip
-@pytest.mark.parametrize("kind", ["pandas", "dask"])
-def test_the_index_is_kept(index, kind):
-    if kind == "dask" and index.nlevels > 1:
-        return  # Dask has no such frames
+    ("kind", "index"), [*product(["pandas", "dask"], INDEXES), ("pandas", LEVELS)]
+)
+def test_the_index_is_kept(kind, index):
     frame = pd.DataFrame({"text": ["a", "b"][: len(index)]}, index=index)
     rows = frame if kind == "pandas" else dask.dataframe.from_pandas(frame, npartitions=1)
     with Agent(Echo()) as agent:
@@ -252,6 +265,7 @@ def test_a_line_that_is_no_json_is_that_rows_error(tmp_path):
     ("rows", "words"),
     [
         ("nothing.csv", "no file nothing.csv"),
+        ("x" * 300, "reads .parquet"),
         ("table.xlsx", "reads .parquet, .csv, .tsv, .jsonl"),
         ({"text": "a"}, "not dict"),
         (7, "not int"),
