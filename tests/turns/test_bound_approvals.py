@@ -68,8 +68,12 @@ def agent_with(answer, **options):
     return scripted(tools=("shell_command", "shell"), on_question=answer, **options)
 
 
+# A shell's own printf sets variables, and runs what stands in a subscript.
+PRINTED = ["printf -v 'a[$(bash x.sh)]' 1", "printf -v PATH . && run", "printf %n PATH && run"]
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, *PRINTED])
 def test_no_lasting_answer_lets_other_content_out(project, form):
     assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
     asked = []

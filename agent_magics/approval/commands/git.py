@@ -15,13 +15,15 @@ from agent_magics.approval.commands.words import Words, is_option
 READ_ONLY_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": "3",
+    "GIT_CONFIG_COUNT": "4",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
     "GIT_CONFIG_VALUE_0": "false",
     "GIT_CONFIG_KEY_1": "core.hooksPath",
     "GIT_CONFIG_VALUE_1": "/dev/null",
     "GIT_CONFIG_KEY_2": "core.pager",
     "GIT_CONFIG_VALUE_2": "cat",
+    "GIT_CONFIG_KEY_3": "log.follow",  # the names that a file had before
+    "GIT_CONFIG_VALUE_3": "false",
 }
 
 _READING = frozenset(

@@ -24,12 +24,13 @@ _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"
 )
 # Programs that start no other one, whatever they are given, and neither run a file's content nor
-# put it anywhere (`cp x ~/.profile`, `uniq x ~/.profile`) nor give it rights (`chmod u+s x`).
+# put it anywhere (`cp x ~/.profile`, `uniq x ~/.profile`) nor give it rights (`chmod u+s x`). Not
+# `printf`: shells set variables with it (-v, %n), and run what stands in a variable's subscript.
 _RUNS_ONLY_ITSELF = frozenset(
     {
         *("basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "date", "df", "dirname", "du"),
         *("echo", "expr", "false", "fold", "free", "grep", "head", "id", "join", "kill", "ls"),
-        *("md5sum", "mkdir", "mkfifo", "nl", "nproc", "od", "paste", "printf", "ps", "pwd"),
+        *("md5sum", "mkdir", "mkfifo", "nl", "nproc", "od", "paste", "ps", "pwd"),
         *("readlink", "realpath", "rev", "rm", "rmdir", "seq", "sha1sum", "sha256sum"),
         *("sha512sum", "sleep", "stat", "sync", "tac", "tail"),
         *("touch", "tr", "true", "truncate", "uname", "uptime", "wc", "whoami"),

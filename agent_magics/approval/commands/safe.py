@@ -46,6 +46,7 @@ _DATE_WORD = re.compile(r"(-u|--utc|-R|-I\w*|--iso-8601(=\w+)?|\+.*)\Z", re.S)
 _FILE_WORD = re.compile(r"(-[bihL]+|--brief|--mime(-type|-encoding)?|[^-].*)\Z", re.S)
 # A shell's built-in printf also has %n, which sets a variable, such as PATH.
 _PRINTF_FORMAT = re.compile(r"(?!-)([^%]|%%|%-?\d*s)*\Z")
+_FOLLOWS = re.compile(r"\+[0-9]*[bcl]?f")  # the old form of `tail -f`
 _SED_LINES = re.compile(r"\d+(,(\d+|\$))?p(;\d+(,(\d+|\$))?p)*\Z")
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin")
 _UNREADABLE = ("/proc", "/sys", "/dev")
@@ -134,6 +135,8 @@ def _reads_files(program: str, words: Words) -> bool:
     if program == "uniq":  # a second operand is an output file
         operands = (at for at, word in enumerate(words) if _ends_options(word))
         return next(operands, len(words)) >= len(words) - 1
+    if program == "tail" and any(map(_FOLLOWS.fullmatch, words)):
+        return False
     forbidden = _FORBIDDEN.get(program)
     return forbidden is not None and not any(is_option(word, *forbidden) for word in words)
 

@@ -1,11 +1,13 @@
 """Law: a git command that counts as reading shows contents of the files that it names alone."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from agent_magics.approval.commands.classification import CommandRisk, classify_command
+from agent_magics.approval.commands.git import READ_ONLY_ENVIRONMENT
 
 OLD = "the-key-of-last-year"
 # Options of git that choose what of a history is shown, or as what.
@@ -55,6 +57,7 @@ def repository(tmp_path_factory) -> Path:
     (top / ".env").write_text(f"KEY={OLD}\n", encoding="utf-8")
     git("add", "-f", ".env")
     git("commit", "-qam", "Both changed")
+    git("config", "log.follow", "true")  # as --follow, for each log of one file
     return top
 
 
@@ -66,14 +69,19 @@ def reads(words: list[str], top: Path) -> bool:
     return verdict.risk is CommandRisk.SAFE
 
 
+def output_of(words: list[str], top: Path) -> str:
+    """Run a command as one that only reads, without its sandbox."""
+    environment = {**os.environ, **READ_ONLY_ENVIRONMENT}
+    return subprocess.run(words, cwd=top, env=environment, capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_no_option_shows_what_was_not_named(repository, form):
     shown = []
     for option in ("", *OPTIONS.split()):
         words = ["git", *form.format(option).split()]
         if reads(words, repository):
-            done = subprocess.run(words, cwd=repository, capture_output=True, text=True)
-            assert OLD not in done.stdout, words
+            assert OLD not in output_of(words, repository), words
             shown.append(words)
     assert shown or form == "show {} HEAD~1"
 
@@ -87,5 +95,4 @@ def test_history_of_a_named_file_is_read_unasked(repository):
 def test_what_is_asked_about_would_show_the_key(repository, option):
     words = ["git", "log", "-p", option, "--", "settings.txt"]
     assert not reads(words, repository)
-    done = subprocess.run(words, cwd=repository, capture_output=True, text=True)
-    assert OLD in done.stdout
+    assert OLD in output_of(words, repository)
