@@ -134,6 +134,8 @@ PASSING_CODES = frozenset(
 )
 # Codes of status 429 for which waiting does not help: the account is empty.
 SPENT_CODES = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
+# Spaces, controls (also those of terminals), and what changes the direction of a text.
+_UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069]+")
 _STATUS = re.compile(r"[1-5][0-9]{2}")
 _SECONDS = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]{0,9})?")
 PASSING_STATUSES = frozenset((408, 409, 425, 429))
@@ -199,10 +201,8 @@ def message_of(body: object) -> str:
 
 
 def brief(text: str) -> str:
-    """Return `text` on one line of at most 500 characters; a server may answer with an HTML
-    page.
-    """
-    line = re.sub(r"\s+", " ", text).strip()
+    """Return a server's text, which may be an HTML page, as one line of at most 500 characters."""
+    line = _UNSHOWN.sub(" ", text).strip()
     return line if len(line) <= 500 else line[:499] + "…"
 
 

@@ -21,17 +21,20 @@ _CLOSERS = {"$$": "$$", "\\[": "\\]"}
 
 # What would end the formula, hide its end, or reach beyond it, in one reader or another.
 _UNSAFE = re.compile(r"\$|`|(?<!\\)%|@@|[^\S \n]|[\x00-\x09\x0b-\x1f\x7f]")
-# Macros that make links, styles and elements, or that change what later formulas mean.
+# Macros that make links, styles and elements, that change what later formulas mean, or by which one
+# lies over what stands beside it.
 _ACTS = re.compile(
     r"\\(?:href|url|class|cssId|style|data|html\w*|require|include\w*|bbox|enclose|texttip|mmlToken"
     r"|action\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\w*newcommand|providecommand"
-    r"|\w*newenvironment|Newextarrow|DeclareMathOperator)(?![a-zA-Z])"
+    r"|\w*newenvironment|Newextarrow|Declare\w+|definecolor|\w*newtagform|usetagform|mathtoolsset"
+    r"|newcolumntype|smash|\w*[rlc]lap|f?colorbox|mathtip|tip|toggle)(?![a-zA-Z])"
 )
 # A length as MathJax reads it: after a macro such as \\kern, or as an argument of one.
 _LENGTH = re.compile(
     r"(?:\\[a-zA-Z]+|[{\[])\s*[-+]?(\d+(?:[.,]\d*)?|[.,]\d+)\s*"
     r"(em|ex|px|pt|pc|in|cm|mm|mu|bp|dd|cc)(?![a-zA-Z])"
 )
+_QUADS = re.compile(r"\\(qq|q)uad(?![a-zA-Z])")  # of 2 em, and of 1
 _EMS = {"em": 1, "ex": 0.43, "px": 0.063, "pt": 0.1, "pc": 1.2, "in": 7.3, "cm": 2.9}
 _EMS |= {"mm": 0.29, "mu": 0.056, "bp": 0.1, "dd": 0.11, "cc": 1.3}
 _MOST_EMS = 40  # of all lengths of a formula; more would lie over what stands beside it
@@ -101,10 +104,8 @@ def write_formula(formula: str, dollars: str, *, in_table: bool) -> str | None:
     """
     if _UNSAFE.search(formula) or _ACTS.search(formula) or not _is_closed(formula):
         return None
-    if (
-        sum(float(n.replace(",", ".")) * _EMS[unit] for n, unit in _LENGTH.findall(formula))
-        > _MOST_EMS
-    ):
+    lengths = (float(n.replace(",", ".")) * _EMS[unit] for n, unit in _LENGTH.findall(formula))
+    if sum(lengths) + sum(map(len, _QUADS.findall(formula))) > _MOST_EMS:
         return None
     formula = _MEANS_MORE.sub(r"\g<0> ", " ".join(formula.split()))
     if in_table:

@@ -72,6 +72,11 @@ def _headline(item: Item) -> str:
     return ", ".join(parts)
 
 
+def _headline_markdown(item: Item) -> str:
+    """Return the headline as Markdown: a note may hold what a server or the model has written."""
+    return harmless_prose(" ".join(_headline(item).split()))
+
+
 def _name(item: Item) -> str:
     """Return the tool's name with unusual characters as "?"; the model chose it."""
     name: str = item["name"]
@@ -81,10 +86,10 @@ def _name(item: Item) -> str:
 def _tool_markdown(item: Item) -> str:
     name = _name(item)
     if item["language"] == "python":
-        parts = [f"**{name}** ({_headline(item)})", fenced(_code(item), "python")]
+        parts = [f"**{name}** ({_headline_markdown(item)})", fenced(_code(item), "python")]
     else:
         title = f" {code_span(item['title'])}" if item["title"] else ""
-        parts = [f"**{name}**{title} ({_headline(item)})"]
+        parts = [f"**{name}**{title} ({_headline_markdown(item)})"]
     output = _plain_output(item)
     if output.strip():
         parts.append(fenced(output.rstrip("\n")))
@@ -97,7 +102,7 @@ def _plain_output(item: Item) -> str:
 
 
 def _patch_markdown(item: Item) -> str:
-    parts = [f"**{_name(item)}** ({_headline(item)})"]
+    parts = [f"**{_name(item)}** ({_headline_markdown(item)})"]
     if item.get("diff"):
         parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
     if item["status"] != "completed" or not item.get("diff"):

@@ -148,6 +148,9 @@ export class Line {
     if (comm !== undefined) {
       this._comm = comm;
       await this._findWay(comm);
+      if (this._comm !== comm) {
+        return; // the kernel has ended meanwhile, or has let in another comm
+      }
       this.send({ type: 'ping' });
       this._heard.emit(welcome);
     }

@@ -20,16 +20,26 @@ const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp|svg\+xml)[;,]/i;
 const CLASS = /^(ͼ|cm-|language-)/;
 // A diagram loads the pictures that it names while it is drawn: it is shown as code.
 const DIAGRAM = /(`{3}|~{3})([^\n]*?)mermaid/gi;
-// Macros that make links, styles and elements, or change what later formulas mean; the same ones
-// as in render/formulas.py.
+// Macros that make links, styles and elements, change what later formulas mean, or lie over what is
+// beside them; the same ones as in render/formulas.py.
 const ACTS = new RegExp(
   '\\\\(?:href|url|class|cssId|style|data|html\\w*|require|include\\w*|bbox|enclose|texttip|mmlToken' +
     '|action\\w*|unicode|char|catcode|csname|[gex]?def|let|futurelet|\\w*newcommand|providecommand' +
-    '|\\w*newenvironment|Newextarrow|DeclareMathOperator)(?![a-zA-Z])'
+    '|\\w*newenvironment|Newextarrow|Declare\\w+|definecolor|\\w*newtagform|usetagform|mathtoolsset' +
+    '|newcolumntype|smash|\\w*[rlc]lap|f?colorbox|mathtip|tip|toggle)(?![a-zA-Z])'
 );
+// Lengths, of which there and here only so much is typeset as does not lie over what is beside it.
+const LENGTH =
+  /(?:\\[a-zA-Z]+|[{[])\s*[-+]?(\d+(?:[.,]\d*)?|[.,]\d+)\s*(em|ex|px|pt|pc|in|cm|mm|mu|bp|dd|cc)(?![a-zA-Z])/g;
+const QUADS = /\\(qq|q)uad(?![a-zA-Z])/g;
+const EMS: Record<string, number> = {
+  em: 1, ex: 0.43, px: 0.063, pt: 0.1, pc: 1.2, in: 7.3, cm: 2.9, mm: 0.29, mu: 0.056, bp: 0.1,
+  dd: 0.11, cc: 1.3
+}; // prettier-ignore
+const MOST_EMS = 40;
 
 // Code first, so that a dollar sign in code is not taken for mathematics.
-const FENCE = /^ {0,3}(?:```|~~~)[\s\S]*?(?:^ {0,3}(?:```|~~~)[ \t]*$|(?![\s\S]))/;
+const FENCE = /^ {0,3}(?<fence>`{3,}|~{3,})[\s\S]*?(?:^ {0,3}\k<fence>[`~]*[ \t]*$|(?![\s\S]))/;
 const SPAN = /(?<ticks>`+)(?!`)[\s\S]*?[^`]\k<ticks>(?!`)/;
 const DISPLAY = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]/;
 const INLINE = /\\\([\s\S]+?\\\)|\$(?![\s$])(?:\\.|[^$\n\\])*?(?:\\\S|[^\s\\$])\$(?!\d)/;
@@ -53,7 +63,7 @@ export async function drawMarkdown(
   }
   // The class brings JupyterLab's own typography for Markdown.
   host.className = 'am-text jp-RenderedHTMLCommon';
-  const [text, math] = takeOutMath(source.replace(DIAGRAM, '$1$2text'));
+  const [text, math] = takeOutMath(source);
   const html = await options.markdownParser.render(text);
   // A template's content is inert: nothing in it is fetched or run before it has been pruned.
   const template = document.createElement('template');
@@ -67,7 +77,7 @@ export async function drawMarkdown(
 /** Markdown would eat the backslashes and underscores of formulas, so they stand aside. */
 export function takeOutMath(source: string): [string, string[]] {
   const math: string[] = [];
-  const clean = source.replace(/[\uE000\uE001]/g, '');
+  const clean = source.replace(/[\uE000\uE001]/g, '').replace(DIAGRAM, '$1$2text');
   const text = clean.replace(CODE_OR_MATH, (all: string, code: string | undefined) => {
     if (code !== undefined) {
       return all;
@@ -96,11 +106,22 @@ function putBackMath(root: DocumentFragment, math: string[]): void {
 }
 
 function drawMath(formula = ''): HTMLElement {
-  const acts = ACTS.test(formula);
+  const acts = ACTS.test(formula) || ems(formula) > MOST_EMS;
   const element = document.createElement(acts ? 'code' : 'span');
   element.className = acts ? '' : 'am-math';
   element.textContent = formula;
   return element;
+}
+
+function ems(formula: string): number {
+  let sum = 0;
+  for (const [, count, unit] of formula.matchAll(LENGTH)) {
+    sum += Number(count.replace(',', '.')) * EMS[unit];
+  }
+  for (const [, quads] of formula.matchAll(QUADS)) {
+    sum += quads.length;
+  }
+  return sum;
 }
 
 function prune(root: DocumentFragment): void {

@@ -80,6 +80,26 @@ test('what a kernel still says while it ends is not heard; the next one is', asy
   assert.deepEqual(heard, ['welcome', 'welcome']);
 });
 
+test('a kernel that ends while it opens a subshell lets nobody in', async () => {
+  const kernel = new BusyKernel();
+  kernel.supportsSubshells = true;
+  let started;
+  const { createComm } = kernel;
+  kernel.createComm = (...given) =>
+    Object.assign(createComm.apply(kernel, given), {
+      subshellStarted: new Promise(resolve => (started = resolve))
+    });
+  const line = new Line(kernel, () => ({}));
+  const heard = [];
+  line.heard.connect((_, { type }) => heard.push(type));
+  await line.begin();
+  kernel.letIn(0);
+  line.forget();
+  started();
+  await new Promise(setImmediate);
+  assert.deepEqual(heard, []);
+});
+
 test('on a comm that was never opened nothing is sent but by the control channel', async () => {
   const kernel = new BusyKernel();
   kernel.info = Promise.reject(new Error('busy'));

@@ -59,6 +59,12 @@ test('a removed line of dashes is no file head', () => {
   assert.deepEqual(kinds, [...file, 'remove', 'add', 'same', ...file, 'remove', 'add']);
 });
 
+test('diagrams are code, also where the word is hidden', () => {
+  for (const word of ['mermaid', 'mer\uE000maid', ' Mermaid x']) {
+    assert.match(takeOutMath(`\`\`\`${word}\nA\n\`\`\``)[0], /^```\s*text/);
+  }
+});
+
 test('formulas stand aside, dollars in code and in prices do not', () => {
   const [text, math] = takeOutMath('$a_b$ `$x$` costs $5 and $6, \\(y\\)\n```\n$z$\n```\n$$w$$');
   assert.deepEqual(math, ['$a_b$', '\\(y\\)', '$$w$$']);
@@ -66,5 +72,8 @@ test('formulas stand aside, dollars in code and in prices do not', () => {
     '$\\{1, 2\\}$',
     '$\\|x\\|$'
   ]);
+  const code = '````python\n```\n$$a$$\n````';
+  assert.deepEqual(takeOutMath(code), [code, []]);
+  assert.deepEqual(takeOutMath('~~~\n```\n$a$\n~~~\n$b$')[1], ['$b$']);
   assert.match(text, /`\$x\$` costs \$5 and \$6, .+\n```\n\$z\$\n```\n/);
 });

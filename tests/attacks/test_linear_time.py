@@ -14,6 +14,7 @@ from agent_magics.exec.protected import tripwire
 from agent_magics.files.search.patterns import refuse_ambiguous, refuse_unsearchable
 from agent_magics.kernel.completion import cells
 from agent_magics.kernel.live.namespace import interpolate
+from agent_magics.mcp.client.schemas import endless_reference
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.protocol.errors import AgentMagicsError
 from agent_magics.rows.prompts import Template
@@ -47,7 +48,10 @@ def refusal(line):
     return list(confinement._paths_in(f"{line} permission denied"))
 
 
+CHAIN = {"a": {str(at): {"$ref": f"#/a/{at + 1}"} for at in range(10_000)}}
+
 ROWS = {
+    "references of a server's schema": (endless_reference, CHAIN),
     "git configuration: empty lines": (git_config, "\n" * 1_000_000),
     "git configuration: open sections": (git_config, "[\n" * N),
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),

@@ -32,6 +32,7 @@ MOST_ALTERNATIVES = 100
 # Characters of JSON; about 5,000 tokens for one tool, in every request.
 MOST_CHARACTERS = 20_000
 _LONGEST_NAME = 64
+_INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 _MOST_PASSES = 5
 
 # Tried in this order until the schema is short enough: (deepest part, longest description).
@@ -294,7 +295,7 @@ class _Cleaner:
             key = part.replace("~1", "/").replace("~0", "~")
             if isinstance(place, Mapping) and key in place:
                 place = place[key]
-            elif isinstance(place, list) and key.isdecimal() and int(key) < len(place):
+            elif isinstance(place, list) and _INDEX.fullmatch(key) and int(key) < len(place):
                 place = place[int(key)]
             else:
                 return None

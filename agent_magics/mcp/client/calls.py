@@ -235,8 +235,12 @@ class Calls:
         """Ask the person to open the addresses that the server requires before the call."""
         data = error.error.data if isinstance(error.error.data, Mapping) else {}
         answers = []
-        for each in data.get("elicitations", ())[:5]:
-            params = types.ElicitRequestURLParams.model_validate(each)
+        listed = data.get("elicitations")
+        for each in listed[:5] if isinstance(listed, list) else ():
+            try:
+                params = types.ElicitRequestURLParams.model_validate(each)
+            except ValidationError:
+                continue
             answers.append((await self._ask(callbacks, params)).action)
         if answers and all(answer == "accept" for answer in answers):
             return (

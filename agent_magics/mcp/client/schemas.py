@@ -5,6 +5,7 @@ Merely unusual schemas are normalised elsewhere; rejected here are those that wo
 normalisation, or a request to a model, take unbounded time.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 MOST_TOOLS = 1_000  # of one server
@@ -13,6 +14,7 @@ MOST_OF_ALL = 8 * 1024 * 1024  # of all tools of one server
 _DEEPEST = 64
 _LONGEST_NAME = 256  # characters
 _PER_PART = 4  # quotes, a comma, a colon
+_INDEX = re.compile(r"[0-9]{1,9}")  # of a list; Python refuses to read much longer numbers
 
 
 def measure(value: object, most: int) -> int | None:
@@ -47,10 +49,11 @@ def endless_reference(schema: object) -> str:
 
     A recursive type is not one: between its references there is an object.
     """
+    fine = set[str]()  # chains of references join, so each is followed once
     for reference in _references(schema):
-        seen = set()
+        seen = set[str]()
         here: object = reference
-        while isinstance(here, str) and here.startswith("#"):
+        while isinstance(here, str) and here.startswith("#") and here not in fine:
             if here in seen:
                 return here
             seen.add(here)
@@ -58,6 +61,7 @@ def endless_reference(schema: object) -> str:
             here = target.get("$ref") if isinstance(target, Mapping) else None
             if isinstance(target, Mapping) and "properties" in target:
                 break
+        fine |= seen
     return ""
 
 
@@ -106,7 +110,7 @@ def _at(schema: object, pointer: str) -> object:
         key = word.replace("~1", "/").replace("~0", "~")
         if isinstance(here, Mapping):
             here = here.get(key)
-        elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
+        elif isinstance(here, list) and _INDEX.fullmatch(key) and int(key) < len(here):
             here = here[int(key)]
         else:
             return None

@@ -18,7 +18,7 @@ from agent_magics.models.base import (
     RetryWait,
     TextChunk,
 )
-from agent_magics.models.faults import Fault, UnsupportedWire, retry_after, stated_fault
+from agent_magics.models.faults import Fault, UnsupportedWire, brief, retry_after, stated_fault
 from agent_magics.models.provider import open_model
 from agent_magics.models.providers.endpoints import forget_wires
 from agent_magics.models.recordings.scripted import SeenHistory
@@ -125,6 +125,11 @@ def test_a_wait_of_an_hour_is_told_instead(wire):
         said = str(failure(wire, server))
         assert len(server.requests) == 1
     assert "Spent for now." in said and "about 60 minutes" in said
+
+
+def test_a_servers_words_do_nothing_in_a_terminal():
+    words = "no\x1b]8;;http://x\x07 click\x1b]8;;\x07 \u202egnp\n\x9b2J"
+    assert brief(words) == "no ]8;;http://x click ]8;; gnp 2J"
 
 
 def test_tries_end(wire):

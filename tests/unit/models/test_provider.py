@@ -24,7 +24,7 @@ from agent_magics.models.recordings.recorder import RecordingModel
 from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.models.recordings.scripted import SeenHistory
 from agent_magics.models.retry import RetryPolicy
-from agent_magics.models.wires.chat.model import ChatModel
+from agent_magics.models.wires.chat.model import ChatModel, _with_enums
 from agent_magics.models.wires.schema_forms import RULES
 from agent_magics.models.wires.transforms import CALL_ID_FORMS
 from agent_magics.protocol.errors import FatalError
@@ -273,6 +273,11 @@ def test_numbers_that_gemini_writes_as_text_are_numbers_again():
     assert sent["properties"]["level"] == {"type": "string", "enum": ["1", "2"]}
     (call,) = items_of(events)
     assert json.loads(call.arguments) == {"level": 2}
+
+
+def test_arguments_for_gemini_that_are_nested_too_deep_stay_as_they_are():
+    deep = '{"level": "2", "x": ' + "[" * 20_000 + "]" * 20_000 + "}"
+    assert _with_enums(SET.spec, deep) == deep
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])

@@ -146,9 +146,9 @@ def evil_items(words):
     return [
         {"kind": "text", "text": words},
         {"kind": "notice", "level": "info", "text": words},
-        tool_item(title=words.replace("\n", " "), output=words, note=""),
-        tool_item(language="python", arguments=words, title="", output=words),
-        tool_item(kind="patch", diff=words, output=words, status="failed"),
+        tool_item(title=words.replace("\n", " "), output=words, note=words),
+        tool_item(language="python", arguments=words, title="", output=words, note=words),
+        tool_item(kind="patch", diff=words, output=words, note=words, status="failed"),
         {
             "kind": "plan",
             "explanation": words,

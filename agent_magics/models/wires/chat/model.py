@@ -264,9 +264,9 @@ def _with_enums(spec: FunctionToolSpec, arguments: str) -> str:
         return arguments
     try:
         given = json.loads(arguments)
-    except ValueError:
+        return json.dumps(restore_enums(resolve_references(spec.parameters), given))
+    except (ValueError, RecursionError):  # the check of the arguments says what is wrong
         return arguments
-    return json.dumps(restore_enums(resolve_references(spec.parameters), given))
 
 
 # -- sending -------------------------------------------------------------------------------------

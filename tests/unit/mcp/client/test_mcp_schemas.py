@@ -51,6 +51,7 @@ def test_too_deep():
         ({"$ref": "#/$defs/gone"}, False),
         ({"anyOf": [{"$ref": "#/anyOf/1"}, {"$ref": "#/anyOf/0"}]}, True),
         ({"$ref": 7}, False),
+        ({"$ref": f"#/anyOf/{'9' * 5000}", "anyOf": []}, False),
     ],
 )
 def test_references_without_end(schema, found):
