@@ -75,7 +75,7 @@ class Scanner:
                 command: files that it adds to .gitignore must not appear as removed.
 
         Raises:
-            TooLarge: there are too many entries.
+            WorkspaceTooLarge: there are too many entries.
             OSError: the root cannot be read.
         """
         tree: Tree = {}

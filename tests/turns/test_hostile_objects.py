@@ -13,7 +13,7 @@ from agent_magics import Call, FatalError, ToolContext, tool
 from agent_magics.kernel.live.displayed import read_display
 from agent_magics.kernel.live.namespace import interpolate
 from agent_magics.protocol.codec import to_json
-from agent_magics.protocol.items import InputText
+from agent_magics.protocol.items import InputImage, InputText
 from agent_magics.protocol.tools import ToolOutput
 from tests.support.turns import outputs, scripted
 
@@ -65,8 +65,8 @@ def tools_around(values: list[Any]) -> list[Any]:
 
     @tool
     def part() -> Any:
-        """Return it as the text of a part."""
-        return ToolOutput((InputText(values[-1]),))
+        """Return it as the text of a part, and as the address of a picture."""
+        return [InputText(values[-1]), InputImage(values[-1], values[-1])]
 
     @tool
     def details() -> Any:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_magics import Agent, FatalError, ScriptedModel
+from agent_magics.engine.context.history import History
 from agent_magics.models.providers.endpoints import Dialect
 from agent_magics.models.wires.chat.messages import ChatForm
 from agent_magics.models.wires.responses.items import ResponsesTranscript
@@ -121,11 +122,11 @@ def written(lines) -> str:
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
 
-def go_on(text: str) -> list[str]:
+def go_on(text: str) -> History | None:
     """Resume a record, and run a turn; only a sentence for the person may come of it.
 
     Returns:
-        The texts of the history after it; none where the record was refused.
+        The history after it; None where the record was refused.
     """
     path = rollout_folder() / "2026/01/01" / f"{ID}.jsonl"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,14 +135,14 @@ def go_on(text: str) -> list[str]:
     try:
         resumed = Agent.resume(ID, ScriptedModel(["Here."]), [look], cwd=os.getcwd())
     except FatalError:
-        return []
+        return None
     with resumed:
         assert_valid(resumed)
         history = resumed.session.conversation.history
         json.loads(b"[%s]" % history.encoded(ResponsesTranscript))
         json.loads(b"[%s]" % history.encoded(ChatForm(Dialect())))
         assert resumed.run_sync("Go on.").text == "Here."
-        return list(map(str, history.items))
+        return history
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -157,12 +158,26 @@ def test_unchanged_it_goes_on():
 @pytest.mark.parametrize("at", range(1, len(LINES)))
 def test_a_record_that_lacks_a_line_goes_on_with_the_others(at):
     lines = [*LINES[:at], *LINES[at + 1 :]]
-    assert len(go_on(written(lines))) >= len(go_on(written(LINES))) - 2  # a call and its output
+    without = len(go_on(written(lines)).items)
+    assert without >= len(go_on(written(LINES)).items) - 2  # a call and its output
+
+
+def without_a_call():
+    """Return the lines without that of a call."""
+    return [line for line in LINES if line.get("item", {}).get("name") != "apply_patch"]
 
 
 def test_an_output_whose_call_is_missing_is_left_out_alone():
-    lines = [line for line in LINES if line.get("item", {}).get("name") != "apply_patch"]
+    lines = without_a_call()
     assert len(lines) == len(LINES) - 1
-    texts = go_on(written(lines))
+    texts = [str(item) for item in go_on(written(lines)).items]
     assert any("Seen." in text for text in texts)
     assert not any("'c1'" in text for text in texts)
+
+
+def test_what_was_shortened_stays_so_where_a_call_is_missing():
+    at = NOUNS.index(next(each for each in NOUNS if isinstance(each, records.HistoryShortened)))
+    lines = without_a_call()
+    lines[at - 1] = {**lines[at - 1], "replaced": ITEMS.index(ITEMS[-1])}  # all but the last
+    first, second, *_ = map(str, go_on(written(lines)).sent)
+    assert "Before: looked." in first and "Seen." in second

@@ -5,7 +5,7 @@ shown is named instead.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from agent_magics.dispatch.results.cutting import fit_text, has_cut
 from agent_magics.dispatch.results.json_text import PLAIN_TYPES, encoded_text, json_text
@@ -146,7 +146,10 @@ def _plain_part(part: Any) -> ContentPart:
     if type(part) is InputText:
         return InputText(plain_text(part.text))
     if type(part) is InputImage:
-        return InputImage(plain_text(part.image_url), part.detail)
+        detail: Any = plain_text(part.detail)
+        if detail not in get_args(InputImage.__annotations__["detail"]):
+            raise ValueError(f"{detail!r} is no detail of an image")
+        return InputImage(plain_text(part.image_url), detail)
     raise TypeError(f"content is a str or InputText and InputImage, not {type_name(part)}")
 
 
@@ -156,7 +159,7 @@ def _plain_part(part: Any) -> ContentPart:
 def _content_of(value: Any) -> Content:
     kind = type(value)
     if kind in _PARTS:
-        return (value,)
+        return (_plain_part(value),)
     if defines(kind, "__dataclass_fields__"):  # the common case, before the searches below
         return json_text(value)
     if kind in _BYTES:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from agent_magics.dispatch.results.stored import StoredText, TextSource
@@ -88,18 +89,26 @@ def _restore(conversation: Conversation, record: Record) -> None:
 
 
 def _answered(entries: Iterable[Done]) -> Iterator[Done]:
-    """Yield the entries without outputs whose call is missing."""
+    """Yield the entries without outputs whose call is missing; later counts of items follow."""
     open_calls = Counter[str]()
+    count, lost = 0, list[int]()  # items, missing ones too; the places of outputs that are left out
     for done in entries:
         item = done.item if isinstance(done, ItemAdded) else None
+        count += item is not None
         if isinstance(item, CALL_TYPES):
             open_calls[item.call_id or ""] += 1
         elif isinstance(item, ToolCallOutput) and item.call_id:
             open_calls[item.call_id] -= 1
             if open_calls[item.call_id] < 0:
                 open_calls[item.call_id] = 0
+                count += 1  # its call
+                lost.append(count)
                 continue
-        yield done
+        if isinstance(done, HistoryShortened):
+            gone = 2 * sum(place <= done.replaced for place in lost)
+            yield replace(done, replaced=max(0, done.replaced - gone))
+        else:
+            yield done
 
 
 def _check_answers(items: Iterable[Item]) -> None:

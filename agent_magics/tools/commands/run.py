@@ -320,7 +320,7 @@ class WholeOutput:
         spool = self.process.output
         if spool.size > self.in_memory:
             return f"{spool.total:,} characters"
-        lines = len(spool.text().removesuffix("\n").split("\n"))  # cleaning removes none
+        lines = len("".join(self.pieces()).removesuffix("\n").split("\n"))
         return "1 line" if lines == 1 else f"{lines:,} lines"
 
 
