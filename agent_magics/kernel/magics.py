@@ -137,6 +137,7 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
             shell.user_ns,
             shell.user_ns_hidden,
             Path(self.cwd or "."),
+            tuple(self.agents) if "notebook" in vars(self) else (),
         )
         return found
 

@@ -184,7 +184,7 @@ export function removeAt(panel: NotebookPanel, index: number): { above: string; 
 }
 
 /** Keep a change apart from what the person did a moment before, and does after. */
-function asOneStep(history: UndoManager | null | undefined, change: () => void): void {
+export function asOneStep(history: UndoManager | null | undefined, change: () => void): void {
   history?.stopCapturing();
   change();
   history?.stopCapturing();

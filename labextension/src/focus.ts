@@ -8,9 +8,9 @@ import { OPEN_QUESTION } from './elements.js';
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
 const KEEPS_KEYS =
-  ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark)[data-lm-suppress-shortcuts]';
+  ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark, .am-bar-choice)[data-lm-suppress-shortcuts]';
 /** Those without a field, in which nothing is typed. */
-const BUTTONS = '.am-stop, .am-review, .am-mark';
+const BUTTONS = '.am-stop, .am-review, .am-mark, .am-bar-choice';
 
 interface Place {
   panel: NotebookPanel;

@@ -13,6 +13,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { IAgentMagics, PageTools } from './api.js';
 import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
+import { Bar } from './bar.js';
 import { addCommands, FIX, goToCell, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
 import { CHANGES, STOP_AGENT } from './draw.js';
@@ -208,6 +209,35 @@ const prompts: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const bar: JupyterFrontEndPlugin<void> = {
+  id: 'agent-magics:bar',
+  description: 'Shows the options of the active agent cell in a bar that writes them.',
+  autoStart: true,
+  requires: [INotebookTracker, ISettingRegistry, IAgentMagics],
+  activate: async (
+    _: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    registry: ISettingRegistry
+  ): Promise<void> => {
+    const loaded = await registry.load(bar.id);
+    const { schema } = await registry.load(settings.id);
+    const bars = new Set<Bar>();
+    const add = (panel: NotebookPanel): void => {
+      const made = new Bar(
+        panel,
+        () => [...links].find(link => link.panel === panel),
+        () => loaded.composite.bar === true,
+        schema.properties?.approval?.enum ?? []
+      );
+      bars.add(made);
+      panel.disposed.connect(() => bars.delete(made));
+    };
+    tracker.forEach(add);
+    tracker.widgetAdded.connect((_, panel) => add(panel));
+    loaded.changed.connect(() => bars.forEach(each => each.update()));
+  }
+};
+
 /** The names of the variables in a notebook's kernel, as a prompt can show them. */
 async function variablesOf(panel: NotebookPanel): Promise<string[]> {
   const code = '%%agent\n{{';
@@ -240,4 +270,4 @@ function followKernel(panel: NotebookPanel, tools: PageTools): void {
   renew();
 }
 
-export default [link, commands, prompts, settings, panel];
+export default [link, commands, prompts, bar, settings, panel];

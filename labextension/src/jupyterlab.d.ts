@@ -128,6 +128,9 @@ declare module '@jupyterlab/settingregistry' {
     load(plugin: string): Promise<{
       /** What the person has set, without defaults. */
       readonly user: { [name: string]: Json };
+      /** With defaults. */
+      readonly composite: { [name: string]: Json };
+      readonly schema: { properties?: { [name: string]: { enum?: string[] } } };
       readonly changed: ISignal<unknown, unknown>;
     }>;
   }
@@ -199,6 +202,10 @@ declare module '@jupyterlab/notebook' {
     readonly cell_type: string;
     getSource(): string;
     updateSource(start: number, end: number, value: string): void;
+    readonly changed: ISignal<
+      unknown,
+      { readonly sourceChange?: unknown; readonly metadataChange?: unknown }
+    >;
     getMetadata(key: string): unknown;
     toJSON(): CellJson;
     readonly undoManager?: UndoManager | null;
@@ -310,8 +317,10 @@ declare module '@jupyterlab/notebook' {
     };
     readonly content: {
       readonly widgets: readonly { readonly model: CellModel; readonly node: HTMLElement }[];
+      readonly activeCellChanged: ISignal<unknown, unknown>;
       readonly activeCell: {
         readonly model: CellModel;
+        readonly node: HTMLElement;
         readonly ready: Promise<void>;
         readonly editor: {
           setCursorPosition(position: { line: number; column: number }): void;

@@ -9,12 +9,24 @@ export interface Piece {
 
 /** Cell magics such as %%time may stand above; an agent's is then below them. */
 const FIRST = /^\s*(?:%%(?!agent\b)\w[^\n]*\n)*(%%agent(?!\S)[^\n]*)/;
-const WORDS = /"[^"]*"|'[^']*'|\S+/g;
+/** As the kernel divides the line: a space of another kind is part of a word. */
+const WORDS = /"[^"]*"|'[^']*'|[^ \t\r]+/g;
 const EXPRESSION = /(\\?)\{\{([\s\S]+?)\}\}/g;
 
 /** Whether a cell of this text is an agent's: its text is prose then. */
 export function isPrompt(source: string): boolean {
   return FIRST.test(source);
+}
+
+/** Where the words of an agent cell's first line stand, `%%agent` first; none in other cells. */
+export function wordsOf(source: string): { from: number; to: number; text: string }[] {
+  const first = FIRST.exec(source);
+  const line = first === null ? 0 : first[0].length - first[1]!.length;
+  return [...(first?.[1] ?? '').matchAll(WORDS)].map(({ 0: text, index }) => ({
+    from: line + index,
+    to: line + index + text.length,
+    text
+  }));
 }
 
 /** The pieces of an agent cell's text that are code, in order. */
@@ -24,13 +36,10 @@ export function codePieces(source: string): Piece[] {
     return [];
   }
   const end = first[0].length;
-  const line = end - first[1]!.length;
-  const pieces: Piece[] = [];
-  for (const word of first[1]!.matchAll(WORDS)) {
-    const from = line + word.index;
-    const kind = from === line ? 'magic' : word[0].startsWith('-') ? 'option' : 'value';
-    pieces.push({ from, to: from + word[0].length, kind });
-  }
+  const pieces = wordsOf(source).map(({ from, to, text }, index): Piece => {
+    const kind = index === 0 ? 'magic' : text.startsWith('-') ? 'option' : 'value';
+    return { from, to, kind };
+  });
   for (const found of source.slice(end).matchAll(EXPRESSION)) {
     if (found[1] === '') {
       const from = end + found.index;

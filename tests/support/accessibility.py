@@ -7,7 +7,7 @@ from tests.support.lab import NotebookPage
 LIGHT = "JupyterLab Light"
 THEMES = (LIGHT, "JupyterLab Dark", "JupyterLab Dark High Contrast")
 OURS = (
-    *(".am-item", ".am-mark", ".am-foot", ".am-panel", ".am-status-item", ".am-follow"),
+    *(".am-item", ".am-mark", ".am-foot", ".am-panel", ".am-status-item", ".am-follow", ".am-bar"),
     *(".agm-question", ".agm-live"),
 )
 _AXE = Path(__file__).parents[2] / "labextension/node_modules/axe-core/axe.min.js"

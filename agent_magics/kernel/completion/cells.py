@@ -34,6 +34,7 @@ def complete_cell(
     namespace: Mapping[str, object],
     hidden: Iterable[str] = (),
     workspace: Path = Path(),
+    agents: Iterable[str] = (),
 ) -> Completions:
     """Return the completions at the cursor of a cell; none where it is not an agent's place.
 
@@ -44,11 +45,12 @@ def complete_cell(
         namespace: the variables of the kernel.
         hidden: names of variables that are not the person's.
         workspace: the folder of the agent, for its files and prompts.
+        agents: the names of the agents.
     """
     before = code[:offset]
     line = before.rpartition("\n")[2]
     if ours := _LINE.fullmatch(line):
-        begun, words = complete_line(ours[1], parser, namespace, workspace)
+        begun, words = complete_line(ours[1], parser, namespace, workspace, agents)
         return Completions(offset - len(begun), tuple(map(Candidate, words)))
     if prompt := _PROMPT.match(before):
         begun, found = complete_mention(before[prompt.end() :], namespace, hidden, workspace)

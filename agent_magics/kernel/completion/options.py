@@ -41,6 +41,7 @@ def complete_line(
     parser: argparse.ArgumentParser,
     namespace: Mapping[str, object],
     workspace: Path = Path(),
+    agents: Iterable[str] = (),
 ) -> tuple[str, list[str]]:
     """Return the begun word at the end of `line`, and what it may become.
 
@@ -49,12 +50,13 @@ def complete_line(
         parser: the options of ``%%agent`` with their choices.
         namespace: the person's variables, for their own tools.
         workspace: the folder of the agent, for its prompts.
+        agents: the names of the agents.
     """
     *words, begun = re.split(r"[\s=,]+", line)
     if words[0] == "%agent":
         fitting = WORDS if len(words) == 1 else _MORE.get(words[1], ())
     else:
-        fitting = _fitting_options(words, begun, parser, namespace)
+        fitting = _fitting_options(words, begun, parser, namespace, agents)
         if "--prompt" in words:
             fitting = [*_fitting_prompts(words, workspace), *fitting]
     return begun, [word for word in fitting if word.startswith(begun)]
@@ -71,7 +73,11 @@ def _fitting_prompts(words: list[str], workspace: Path) -> Iterable[str]:
 
 
 def _fitting_options(
-    words: list[str], begun: str, parser: argparse.ArgumentParser, namespace: Mapping[str, Any]
+    words: list[str],
+    begun: str,
+    parser: argparse.ArgumentParser,
+    namespace: Mapping[str, Any],
+    agents: Iterable[str],
 ) -> Iterable[str]:
     options = {name: action for action in parser._actions for name in action.option_strings}
     last = next((word for word in reversed(words) if word.startswith("--")), "")
@@ -79,7 +85,7 @@ def _fitting_options(
         own = [fn.tool_options.name for fn in own_tools(namespace)]
         return [*builtin.TOOL_SETS, *builtin.__all__, *own]
     if last == words[-1] and (action := options.get(last)) and not begun.startswith("-"):
-        return list(action.choices or _values_of(last, namespace))
+        return list(action.choices or (agents if last == "--name" else _values_of(last, namespace)))
     return [name for name in options if name.startswith("--")]
 
 
