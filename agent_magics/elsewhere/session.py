@@ -100,6 +100,7 @@ class SessionElsewhere(Session):
         super().__init__(engine, description.path, folder, begin)
         self._place, self._description = place, description
         self._link: Link | None = None
+        self._visiting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._reason = ""
@@ -113,17 +114,20 @@ class SessionElsewhere(Session):
     ) -> None:
         """Start the turn in a worker; see `Session.begin`."""
         self.outbox.listen(op.turn_id, listener, setup.secrets, after)
-        self._task = asyncio.create_task(self._work(op, setup), name=f"elsewhere {self.agent}")
+        engine = self._place.engine(self.agent)
+        # Only this is cancelled: the worker is released whatever happens.
+        self._visiting = asyncio.create_task(self._visit(engine, op, setup))
+        self._task = asyncio.create_task(self._work(engine, op), name=f"elsewhere {self.agent}")
 
     def submit(self, op: Op) -> None:
         """Send an operation to the worker; a stop also ends the wait for one."""
         self.engine.post(self._send, op)
 
     def _send(self, op: Op) -> None:
-        if isinstance(op, Interrupt) and self._task is not None:
+        if isinstance(op, Interrupt) and self._visiting is not None:
             self._reason = op.reason
             wait = STOPPING if self._link is not None else 0.0
-            asyncio.get_running_loop().call_later(wait, self._task.cancel)
+            asyncio.get_running_loop().call_later(wait, self._visiting.cancel)
         if self._link is not None:
             self._link.send("op", to_json(op))
 
@@ -133,19 +137,19 @@ class SessionElsewhere(Session):
         super().close()
 
     async def _leave(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self._task is not None and self._visiting is not None:
+            self._visiting.cancel()
             await asyncio.wait({self._task})
 
     # -- its turn ----------------------------------------------------------------------------------
 
-    async def _work(self, op: StartTurn | CallTool | Compact, setup: TurnConfig) -> None:
+    async def _work(self, engine: Engine, op: StartTurn | CallTool | Compact) -> None:
         """Run the turn, and emit its end where the worker does not."""
         kind: type[Event] | None = None
         words: dict[str, str] = {}
-        engine = self._place.engine(self.agent)
+        assert self._visiting is not None
         try:
-            await self._visit(engine, op, setup)
+            await self._visiting
         except asyncio.CancelledError:
             kind, words = TurnAborted, {"reason": self._reason or "the agent was closed"}
         except Exception as error:  # also a bug of ours must not leave the turn without an end

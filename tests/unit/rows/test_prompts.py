@@ -50,8 +50,8 @@ def test_a_prompt_without_a_column_is_refused():
 
 
 MISSING = [
-    *(None, math.nan, pd.NA, pd.NaT, np.float32("nan"), np.datetime64("NaT")),
-    *(np.timedelta64("NaT"), decimal.Decimal("NaN")),
+    *(None, math.nan, pd.NA, pd.NaT, np.float32("nan"), np.datetime64("NaT", "ns")),
+    *(np.timedelta64("NaT", "ns"), decimal.Decimal("NaN")),
 ]
 
 
