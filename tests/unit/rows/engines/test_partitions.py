@@ -98,8 +98,11 @@ def test_answers_that_do_not_fit_are_asked_for_again(client):
     errors = there["error"].dropna()
     assert 0 < there["text"].notna().sum() == 60 - len(errors)
     assert set(done.progress.errors) <= {"bad row", "does not fit"}
-    # Of two equal rows the one that was read first shows what both took.
-    assert str(there["long"].dtype) == "boolean" and (there["tokens"] > 0).sum() == 58
+    assert str(there["long"].dtype) == "boolean"
+    # Of two equal rows the one that was read first shows what both took; what does not fit is not
+    # kept, so then the other one may be asked about again.
+    failed = pd.notna(there["error"].iloc[0]) or pd.notna(there["error"].iloc[-2])
+    assert (there["tokens"] > 0).sum() in ((58, 59) if failed else (58,))
 
 
 def test_parts_are_written_by_partition(client, tmp_path):
