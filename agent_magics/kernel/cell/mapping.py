@@ -128,6 +128,8 @@ class MapCell(Watcher):
         job = self._job
         if job is None:
             return
+        if not job.is_paused:  # so no question waits any more, whatever has answered it
+            self._open.close_all()
         lines = progress_lines(job)
         if self._is_console:
             if job.progress.seconds - self._printed_at > LINES:

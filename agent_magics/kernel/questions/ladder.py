@@ -235,9 +235,6 @@ class CellHost:
                 return self._otherwise(question)
             self._notebook.widgets_seen = True
             return clicked_answer(question, *await clicked)
-        except asyncio.CancelledError:
-            self._close(question)
-            raise
         finally:
             self._notebook.lab.hear_question(question.question_id, None)
 
