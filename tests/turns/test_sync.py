@@ -497,6 +497,6 @@ def test_a_generator_without_end_is_stopped_and_shown_now_and_then(generator, ru
     [(_, output)] = outputs(agent)
     assert "longer than 0.5 s" in output
     news = of_kind(result, ToolCallUpdated)
-    assert 100 <= len(news) < 1_000  # of some hundred thousand
+    assert 10 <= len(news) < 1_000  # of some hundred thousand; a busy machine draws fewer
     assert all(len(event.title or "") <= 500 for event in news)
     assert result.text == "Ok."
