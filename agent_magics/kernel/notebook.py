@@ -5,15 +5,17 @@ import atexit
 import keyword
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from IPython.core.error import UsageError
 
 from agent_magics.app import Agent
+from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
@@ -25,8 +27,10 @@ from agent_magics.kernel.cell.request.setup import CellSetup
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.earlier_conversation import EarlierConversation
 from agent_magics.kernel.lab.cell_reviews import CellReviews
+from agent_magics.kernel.lab.cell_ways import CellWay
 from agent_magics.kernel.lab.document import LabDocument
 from agent_magics.kernel.lab.reviews import answer_review
+from agent_magics.kernel.live.changes import Change
 from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
@@ -42,8 +46,14 @@ from agent_magics.settings.sources import Source
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.proposal import RUN_PROMPT
 
-if TYPE_CHECKING:  # which stands above
-    from agent_magics.kernel.commands.conversations.rewinding import WayForth
+
+@dataclass(slots=True)
+class WayForth:
+    """What `%agent redo` needs to revert a rewind."""
+
+    way: Rewind
+    cells: Sequence[CellWay] = ()
+    variables: Sequence[Change] = ()
 
 
 class NotebookAgents:

@@ -5,20 +5,19 @@ Law: an edit starts no server, and waits for one no longer than the limits here.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_magics.files.paths import shown_path
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.symbols.servers.manager import any_ready
+from agent_magics.symbols.servers.project import LanguageServers, Spawn
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Diagnostic
-
-if TYPE_CHECKING:
-    from agent_magics.symbols.servers.project import LanguageServers
 
 BEFORE_LIMIT = 1.0  # seconds that an edit waits for what was reported before it
 AFTER_LIMIT = 1.5  # seconds that its answer waits for what is reported now
@@ -27,9 +26,19 @@ _MOST_FILES = 20  # of one edit that are looked at
 _MOST_BYTES = 4 << 20  # of a file whose lines are compared
 
 _LOG = logging.getLogger("agent_magics")
-Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 # A file's errors with their lines; None where the server did not answer.
 _Errors = Mapping[Path, Sequence[tuple[Diagnostic, str]] | None]
+
+
+def watch_edit(project: LanguageServers, paths: Sequence[Path]) -> "EditWatch | None":
+    """Take note of the errors of files that will be edited; on a thread, not on the event loop.
+
+    Returns:
+        What finds the new ones; None where no server runs.
+    """
+    if project.spawn is None or not any_ready():
+        return None
+    return EditWatch(project, project.spawn, paths)
 
 
 class EditWatch:
@@ -41,7 +50,7 @@ class EditWatch:
         paths: the files that will be edited.
     """
 
-    def __init__(self, project: "LanguageServers", spawn: Spawn, paths: Sequence[Path]) -> None:
+    def __init__(self, project: LanguageServers, spawn: Spawn, paths: Sequence[Path]) -> None:
         self._project, self._spawn = project, spawn
         self._paths = tuple(dict.fromkeys(paths))[:_MOST_FILES]
         self._before: _Errors = {}
@@ -129,7 +138,7 @@ def new_errors(
     return new
 
 
-async def errors_of(project: "LanguageServers", paths: Sequence[Path]) -> _Errors:
+async def errors_of(project: LanguageServers, paths: Sequence[Path]) -> _Errors:
     """Return the errors of the files whose server is ready, with the text of their lines."""
     found: dict[Path, Sequence[tuple[Diagnostic, str]] | None] = {}
     for path in paths:

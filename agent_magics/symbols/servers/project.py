@@ -1,14 +1,14 @@
 """The language servers of one project, as symbol tools and edits ask them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.servers.edit_checks import EditWatch, Spawn
 from agent_magics.symbols.servers.languages import language_of
-from agent_magics.symbols.servers.manager import ServerManager, any_ready, shared_manager
+from agent_magics.symbols.servers.manager import ServerManager, shared_manager
 from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.specs import (
     ServerSpec,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_magics.symbols.servers.session import RunningServer
 
 Answer = TypeVar("Answer")
+Spawn = Callable[[Coroutine[Any, Any, Any]], "Future[Any]"]
 ANSWER_LIMIT = 60.0  # seconds for the start of a server and its answer
 
 
@@ -139,7 +140,7 @@ class LanguageServers:
     ) -> None:
         self._table = table
         self._place = place
-        self._spawn = spawn
+        self.spawn = spawn
 
     async def provider_for(self, path: Path) -> ServerProvider | None:
         """Return the provider of a file; None where its language has no server.
@@ -173,16 +174,6 @@ class LanguageServers:
         if find_server(language, self._table) is None:
             return what_is_missing(language)
         return client_is_missing()
-
-    def check_edit(self, paths: Sequence[Path]) -> EditWatch | None:
-        """Take note of the errors of files that will be edited; on a thread, not on the event loop.
-
-        Returns:
-            What finds the new ones; None where no server runs.
-        """
-        if self._spawn is None or not any_ready():
-            return None
-        return EditWatch(self, self._spawn, paths)
 
     def _provider(self, language: str, root: Path) -> ServerProvider | None:
         spec = find_server(language, self._table) if language else None

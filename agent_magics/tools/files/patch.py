@@ -37,7 +37,7 @@ from agent_magics.patch.plan import (
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd
-from agent_magics.symbols.servers.edit_checks import EditWatch
+from agent_magics.symbols.servers.edit_checks import EditWatch, watch_edit
 from agent_magics.tools.files.access import judge_of
 
 _CHECKED = "paths of patches as they were checked"
@@ -300,4 +300,4 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
 def _error_check(paths: Sequence[Path], ctx: ToolContext) -> EditWatch | None:
     """Return what finds the errors that an edit brings; None where that is off or not possible."""
     symbols = ctx.turn.symbols
-    return symbols.check_edit(paths) if symbols and ctx.config.check_edits else None
+    return watch_edit(symbols, paths) if symbols and ctx.config.check_edits else None

@@ -1,7 +1,6 @@
 """``%agent rewind``: restores conversation, files, cells and variables before a turn, if wanted."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent_magics.engine.past.rewind import Rewind
@@ -9,10 +8,10 @@ from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.conversations.cells import NotebookCells
-from agent_magics.kernel.lab.cell_ways import CellWay, ways_of
+from agent_magics.kernel.lab.cell_ways import ways_of
 from agent_magics.kernel.lab.link import asker_of
 from agent_magics.kernel.live.changes import Change
-from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.kernel.notebook import NotebookAgents, WayForth
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
@@ -28,15 +27,6 @@ _LOOK_AGAIN = (
     "you know them. Read a cell again before you change it."
 )
 _MOST_NAMED = 20
-
-
-@dataclass(slots=True)
-class WayForth:
-    """What `%agent redo` needs to revert a rewind."""
-
-    way: Rewind
-    cells: Sequence[CellWay] = ()
-    variables: Sequence[Change] = ()
 
 
 def rewind(notebook: NotebookAgents, arguments: Sequence[str]) -> str:

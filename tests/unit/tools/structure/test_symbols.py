@@ -194,14 +194,13 @@ class Server:
 
 
 class Servers:
+    spawn = None
+
     def __init__(self, server):
         self.server = server
 
     async def provider_for(self, path):
         return self.server if path.suffix != ".none" else None
-
-    def check_edit(self, paths):
-        return None
 
     def missing(self, path):
         return ""
