@@ -17,7 +17,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
-from agent_magics.kernel.cell.request.options import parse_options
+from agent_magics.kernel.cell.request.options import parse_options, usage_errors
 from agent_magics.kernel.lab.link import Data, LabLink, asker_of
 from agent_magics.kernel.setting_traits import SettingTraits, add_options
 from agent_magics.kernel.transform import AwaitTopLevelCell
@@ -83,18 +83,21 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         The model's words, its tool calls and their outputs appear below the cell. `_agent` is the
         result. `{{expression}}` in the text is replaced by its value.
         """
-        self.notebook.run_blocking(parse_options(self.agent.parser, line), cell)
+        with usage_errors():
+            self.notebook.run_blocking(parse_options(self.agent.parser, line), cell)
 
     async def run_awaiting(self, line: str, cell: str) -> None:
         """Run a top-level ``%%agent`` cell, which awaits this; see ``transform``."""
-        await self.notebook.run_awaiting(parse_options(self.agent.parser, line), cell)
+        with usage_errors():
+            await self.notebook.run_awaiting(parse_options(self.agent.parser, line), cell)
 
     @no_var_expand
     @line_magic("agent")
     def agent_line(self, line: str) -> Any:
         """Look at and steer the agent: ``%agent help`` lists the words."""
         control = importlib.import_module("agent_magics.kernel.commands.control")
-        return control.perform(self.notebook, line)
+        with usage_errors():
+            return control.perform(self.notebook, line)
 
     @context_matcher(priority=10)
     def complete(self, context: CompletionContext) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from IPython.core.error import UsageError
-
 from agent_magics.app import Agent
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult
@@ -119,10 +117,10 @@ class NotebookAgents:
             self._map_blocking(options, cell)
             return
         if options.background:
-            raise UsageError("--background needs a cell of its own at the top level of a notebook.")
+            raise FatalError("--background needs a cell of its own at the top level of a notebook.")
         run, prompt = self._prepare(options, cell)
         if run.agent.session.busy:
-            raise UsageError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
+            raise FatalError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
         setup = self._begin(run, options, prompt)
         with self._binding_interrupted(run, options):
             result = run.run_blocking(prompt, setup)
@@ -138,7 +136,7 @@ class NotebookAgents:
         run, prompt = self._prepare(options, cell)
         order = self._orders.setdefault(run.agent.name, asyncio.Lock())
         if run.agent.session.busy and not order.locked():
-            raise UsageError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
+            raise FatalError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
         setup = None if order.locked() else self._begin(run, options, prompt)
         running = self._run_in_order(run, prompt, options, order, setup)
         if options.background:
@@ -181,45 +179,33 @@ class NotebookAgents:
     def _map_blocking(self, options: Any, cell: str) -> None:
         """Run a ``%%agent --map`` cell that blocks."""
         run, asked = self._prepare_map(options, cell, blocks=True)
-        try:
-            self._bind_map(run.run_blocking(**asked), options)
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+        self._bind_map(run.run_blocking(**asked), options)
 
     async def _map(self, options: Any, cell: str) -> None:
         """Run a ``%%agent --map`` cell that awaits; its agent stays free for other cells."""
         run, asked = self._prepare_map(options, cell)
 
         async def work() -> None:
-            try:
-                self._bind_map(await run.run(**asked), options)
-            except FatalError as error:
-                raise UsageError(str(error)) from None
+            self._bind_map(await run.run(**asked), options)
 
-        if not options.background:
+        if options.background:
+            self._go_on_behind(run.agent, work())
+        else:
             await work()
-            return
-        tasks = self.background.setdefault(run.agent.name, [])
-        task = asyncio.get_running_loop().create_task(work(), name="background map")
-        tasks.append(task)
-        task.add_done_callback(tasks.remove)
 
     def _prepare_map(
         self, options: Any, cell: str, *, blocks: bool = False
     ) -> tuple[MapCell, dict[str, Any]]:
         _check_into(options)
         namespace = self.shell.user_ns
-        try:
-            agent = self.agent_named(options.name)
-            asked = {
-                "prompt": cell.strip(),
-                "rows": read_rows(options.map, namespace),
-                "output": read_type(options.output, namespace),
-                "cell": self._cell_setup.settings_of(options),
-                "options": map_options(options, namespace),
-            }
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+        agent = self.agent_named(options.name)
+        asked = {
+            "prompt": cell.strip(),
+            "rows": read_rows(options.map, namespace),
+            "output": read_type(options.output, namespace),
+            "cell": self._cell_setup.settings_of(options),
+            "options": map_options(options, namespace),
+        }
         return MapCell(self.shell, self.host, agent, blocks=blocks), asked
 
     def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
@@ -236,14 +222,9 @@ class NotebookAgents:
 
     def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str]:
         _check_into(options)
-        try:
-            prompt = self._cell_setup.prompt(options, cell)
-            agent = self.agent_named(options.name, new=options.new)
-            pictures = self._pictures(agent, options, cell)
-        except FatalError as error:
-            raise UsageError(str(error)) from None
-        run = CellRun(self.shell, self.host, agent)
-        run.pictures = pictures
+        prompt = self._cell_setup.prompt(options, cell)
+        agent = self.agent_named(options.name, new=options.new)
+        run = CellRun(self.shell, self.host, agent, self._pictures(agent, options, cell))
         self._runs[id(run)] = run
         return run, prompt
 
@@ -263,18 +244,12 @@ class NotebookAgents:
     def _run_plan(self, run: CellRun, options: Any) -> TurnConfig:
         """Return the configuration of the turn that carries a plan out: of an ordinary one."""
         options.plan = False
-        try:
-            return self._setup(run.agent, options)[0]
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+        return self._setup(run.agent, options)[0]
 
     def _begin(self, run: CellRun, options: Any, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
-        try:
-            setup, notes = self._setup(agent, options, prompt)
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+        setup, notes = self._setup(agent, options, prompt)
         if not (notes or options.record or self.settings.record):
             run.name_conversation()
         for note in notes:
@@ -360,9 +335,9 @@ class NotebookAgents:
         self.shell.user_ns["_agent"] = result
         self._settle(options, result)
         if result.status == "failed":
-            raise UsageError(result.error)
+            raise FatalError(result.error)
         if result.status == "aborted":
-            raise UsageError("The agent was stopped; Run All ends here.")
+            raise FatalError("The agent was stopped; Run All ends here.")
         self._bind(result, options)
 
     def _bind(self, result: RunResult, options: Any) -> None:
@@ -374,12 +349,8 @@ class NotebookAgents:
 
     def _settle(self, options: Any, result: RunResult | None) -> None:
         """Keep the new recording of a cell, or discard it where the cell did not succeed."""
-        name = options.name or self.settings.name
-        try:
-            ended_well = result is not None and result.status == "completed"
-            self.rerecording.settle(name, ended_well=ended_well)
-        except FatalError as error:
-            raise UsageError(str(error)) from None
+        ended_well = result is not None and result.status == "completed"
+        self.rerecording.settle(options.name or self.settings.name, ended_well=ended_well)
 
     def _start_background(
         self, run: CellRun, running: Coroutine[Any, Any, RunResult], options: Any
@@ -390,16 +361,20 @@ class NotebookAgents:
                 self._settle(options, result)
             except KeyboardInterrupt:
                 return
-            except UsageError as error:  # no cell is left to end with it
+            except FatalError as error:  # no cell is left to end with it
                 run.note(str(error), "error")
                 return
             self.shell.user_ns["_agent"] = result
             if result.status == "completed":
                 self._bind(result, options)
 
-        name = run.agent.name
-        task = asyncio.get_running_loop().create_task(work(), name=f"background agent {name}")
-        tasks = self.background.setdefault(name, [])
+        self._go_on_behind(run.agent, work())
+
+    def _go_on_behind(self, agent: Agent, work: Coroutine[Any, Any, None]) -> None:
+        """Let the rest of a cell go on while other cells run."""
+        name = f"background agent {agent.name}"
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        tasks = self.background.setdefault(agent.name, [])
         tasks.append(task)
         task.add_done_callback(tasks.remove)
 
@@ -431,9 +406,6 @@ def _at_work(agent: Agent) -> str:
 
 
 def _check_into(options: Any) -> None:
-    if options.into is not None and not _is_name(options.into):
-        raise UsageError(f"--into {options.into}: not a variable's name.")
-
-
-def _is_name(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text)
+    name = options.into
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise FatalError(f"--into {name}: not a variable's name.")

@@ -61,15 +61,21 @@ class CellRun:
         shell: the IPython shell.
         host: answers questions in this kernel.
         agent: the agent that runs.
+        pictures: what is sent with the prompt.
 
     Attributes:
         agent: the agent that runs.
         view: the blocks of the turn.
         interrupted: the result until the interrupt, where the person interrupted the run.
-        pictures: what is sent with the prompt.
     """
 
-    def __init__(self, shell: object, host: NotebookHost, agent: Agent) -> None:
+    def __init__(
+        self,
+        shell: object,
+        host: NotebookHost,
+        agent: Agent,
+        pictures: tuple[InputImage, ...] = (),
+    ) -> None:
         self._host = host
         self.agent = agent
         self._live = is_watched(shell)
@@ -90,7 +96,7 @@ class CellRun:
         self._in_background = False
         self._foot: CellFoot | None = None
         self.interrupted: RunResult | None = None
-        self.pictures: tuple[InputImage, ...] = ()
+        self._pictures = pictures
 
     def name_conversation(self) -> None:
         """Write the conversation's id into the saved cell's metadata."""
@@ -191,7 +197,7 @@ class CellRun:
         cell = self._asker.cell if self._live else ""
         self._foot = CellFoot(self._lab, cell, self.agent.session, stop)
         self._foot.begin()
-        return StartTurn(turn_id=self._turn_id, content=with_pictures(prompt, self.pictures))
+        return StartTurn(turn_id=self._turn_id, content=with_pictures(prompt, self._pictures))
 
     def _clean_up(self) -> None:
         self._lab.askers.pop(self._turn_id, None)

@@ -5,8 +5,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from IPython.core.error import UsageError
-
 from agent_magics.app import Agent
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.publishing import publish_text, redraw
@@ -68,18 +66,15 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     """Run a ``%agent`` line, and return the value that it asks for, if any.
 
     Raises:
-        UsageError: the word is not known, its arguments do not fit, or it failed.
+        FatalError: the word is not known, its arguments do not fit, or it failed.
     """
     word, *arguments = line.split() or [_word_alone(notebook)]
     action = WORDS.get(word)
     if action is None:
         near = difflib.get_close_matches(word, WORDS, n=1)
         others = f"did you mean {near[0]}?" if near else f"there are: {', '.join(WORDS)}."
-        raise UsageError(f"%agent {word} is not known; {others}")
-    try:
-        found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
-    except FatalError as error:
-        raise UsageError(str(error)) from None
+        raise FatalError(f"%agent {word} is not known; {others}")
+    found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
     if isinstance(found, Returned):
         return found.value
     if found:

@@ -1,7 +1,8 @@
 """Parses the options on the first line of a ``%%agent`` cell, and evaluates those that are code."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -11,11 +12,20 @@ from IPython.utils.process import arg_split
 from agent_magics.protocol.errors import FatalError, error_text
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn errors for the person into those that IPython shows as one sentence."""
+    try:
+        yield
+    except FatalError as error:
+        raise UsageError(str(error)) from None
+
+
 def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     """Return the options of a cell's first line.
 
     Raises:
-        UsageError: a word of it is no option; the message says which one may be meant, or where a
+        FatalError: a word of it is no option; the message says which one may be meant, or where a
             prompt belongs.
     """
     options: argparse.Namespace
@@ -26,12 +36,12 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
 
     words = " ".join(unknown)
     if not unknown[0].startswith("-"):
-        raise UsageError(f"Write the prompt below %%agent, which takes only options: {words}")
+        raise FatalError(f"Write the prompt below %%agent, which takes only options: {words}")
     name = unknown[0].partition("=")[0]
     names = [flag for action in parser._actions for flag in action.option_strings]
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]}?" if near else "."
-    raise UsageError(f"%%agent has no option {name}{meant} %%agent? lists them.")
+    raise FatalError(f"%%agent has no option {name}{meant} %%agent? lists them.")
 
 
 def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:
