@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.front_end import FRONT_ENDS
+from agent_magics.project.digests import usable
 from agent_magics.project.instructions import (
     InstructionFile,
     describe_instructions,
@@ -13,7 +14,7 @@ from agent_magics.project.instructions import (
     render_instructions,
 )
 from agent_magics.project.memory import describe_untrusted, list_contents
-from agent_magics.project.skills import render_skills, usable
+from agent_magics.project.skills import render_skills
 from agent_magics.protocol.config import Settings
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.proposal import INSTRUCTIONS as PLAN_FIRST

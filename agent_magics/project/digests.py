@@ -1,28 +1,74 @@
-"""Trusts what a project has for agents, one by one or together, by digests that people saw."""
+"""Texts that a project has for agents, and the trust in each, by digests that people saw."""
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from agent_magics.config_files.places import trust_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST, TrustedDigest, check_length, digest_of
+from agent_magics.files.paths import printable
 from agent_magics.protocol.errors import FatalError
 
 
-class Digested(Protocol):
-    """What trust binds to: a file or folder with the digest of its content."""
+@dataclass(frozen=True, slots=True)
+class ProjectText:
+    """A skill or a prompt, as its files are now.
+
+    Attributes:
+        name: by which it is used.
+        place: the absolute path of its file or folder, to which trust is bound.
+        description: what it is for, on one line.
+        text: what it says, below its front matter.
+        digest: SHA-256 of all that trust covers.
+        is_own: whether it stands in the person's own folder for agent-magics.
+        is_trusted: whether the person has trusted this very content.
+        problem: why it cannot be used; "" where it can.
+    """
+
+    kind: ClassVar[str]
+
+    name: str
+    place: Path
+    description: str = ""
+    text: str = ""
+    digest: str = ""
+    is_own: bool = False
+    is_trusted: bool = False
+    problem: str = ""
 
     @property
-    def place(self) -> Path:
-        """The absolute path of the file or folder."""
+    def is_usable(self) -> bool:
+        """Whether it may be used."""
+        return not self.problem and (self.is_own or self.is_trusted)
 
     @property
-    def digest(self) -> str:
-        """The SHA-256 digest of all that trust covers."""
+    def waits(self) -> bool:
+        """Whether trust would change something."""
+        return not (self.problem or self.is_trusted or self.is_own)
 
 
-_Each = TypeVar("_Each", bound=Digested)
+_Each = TypeVar("_Each", bound=ProjectText)
+
+
+def usable(found: Iterable[_Each]) -> list[_Each]:
+    """Return those that may be used: of each name the first one."""
+    first: dict[str, _Each] = {}
+    for each in found:
+        if each.is_usable:
+            first.setdefault(each.name, each)
+    return list(first.values())
+
+
+def untrusted(found: Iterable[_Each]) -> list[_Each]:
+    """Return those that wait for trust."""
+    return [each for each in found if each.waits]
+
+
+def describe_problem(one: ProjectText) -> str:
+    """Return a sentence that says why one cannot be used."""
+    return f"The {one.kind} in {printable(str(one.place))} is left out: {one.problem}."
 
 
 def is_trusted(what: str, place: Path, digest: str) -> bool:
@@ -36,7 +82,7 @@ def is_trusted(what: str, place: Path, digest: str) -> bool:
     return TrustedDigest(place, trust_folder(what)).read() == digest
 
 
-def digest_of_all(each: Iterable[Digested]) -> str:
+def digest_of_all(each: Iterable[ProjectText]) -> str:
     """Return one digest for several files or folders, by which they are trusted together."""
     return digest_of((os.fspath(one.place), one.digest.encode()) for one in each)
 

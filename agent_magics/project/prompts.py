@@ -6,14 +6,21 @@ file is evaluated.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
-from agent_magics.project.digests import is_trusted, trust
+from agent_magics.project.digests import (
+    ProjectText,
+    describe_problem,
+    is_trusted,
+    trust,
+    untrusted,
+    usable,
+)
 from agent_magics.project.front_matter import split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import decode_text, names_in, opened, read_file, reason_of
@@ -25,33 +32,10 @@ _LARGEST = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFile:
-    """One prompt, as its file is now.
+class PromptFile(ProjectText):
+    """One prompt; its name is the file's without ``.md``."""
 
-    Attributes:
-        name: the file's name without ``.md``.
-        place: the absolute path of the file.
-        text: the prompt, below its front matter.
-        description: what it is for, where its front matter says so.
-        digest: SHA-256 of the file.
-        is_own: whether it stands in the person's own folder.
-        is_trusted: whether the person has trusted this very content.
-        problem: why it cannot be used; "" where it can.
-    """
-
-    name: str
-    place: Path
-    text: str = ""
-    description: str = ""
-    digest: str = ""
-    is_own: bool = False
-    is_trusted: bool = False
-    problem: str = ""
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether a cell may use it."""
-        return not self.problem and (self.is_own or self.is_trusted)
+    kind = "prompt"
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -71,15 +55,6 @@ def find_prompts(workspace: Path) -> list[PromptFile]:
     return [*found, *(replace(prompt, is_own=True) for prompt in own)]
 
 
-def usable_prompts(prompts: Iterable[PromptFile]) -> dict[str, PromptFile]:
-    """Return the prompts that a cell may use, by name: of each name the first one."""
-    first: dict[str, PromptFile] = {}
-    for prompt in prompts:
-        if prompt.is_usable:
-            first.setdefault(prompt.name, prompt)
-    return first
-
-
 def fill_prompt(workspace: Path, name: str, values: Mapping[str, str]) -> str:
     """Return the text of a prompt with its fields filled in.
 
@@ -92,7 +67,7 @@ def fill_prompt(workspace: Path, name: str, values: Mapping[str, str]) -> str:
         FatalError: there is no such prompt, or it has other fields.
     """
     prompts = find_prompts(workspace)
-    prompt = usable_prompts(prompts).get(name)
+    prompt = next((each for each in usable(prompts) if each.name == name), None)
     if prompt is None:
         raise FatalError(_missing(prompts, name))
     lacking = [field for field in prompt.fields if field not in values]
@@ -110,29 +85,22 @@ def trust_prompts(workspace: Path, digest: str) -> list[PromptFile]:
     Raises:
         FatalError: no prompt has this digest (any more), or the trust cannot be kept.
     """
-    return trust("prompts", untrusted_prompts(find_prompts(workspace)), digest)
+    return trust("prompts", untrusted(find_prompts(workspace)), digest)
 
 
-def untrusted_prompts(prompts: Iterable[PromptFile]) -> list[PromptFile]:
-    """Return the prompts that wait for trust."""
-    return [each for each in prompts if not (each.problem or each.is_own or each.is_trusted)]
-
-
-def describe_prompt_problem(prompt: PromptFile) -> str:
-    """Return a sentence that says why a prompt cannot be used."""
-    return f"The prompt in {printable(str(prompt.place))} is left out: {prompt.problem}."
-
-
-def _missing(prompts: Iterable[PromptFile], name: str) -> str:
+def _missing(prompts: Sequence[PromptFile], name: str) -> str:
     for prompt in prompts:
         if prompt.name == name:
             return (
-                describe_prompt_problem(prompt)
+                describe_problem(prompt)
                 if prompt.problem
                 else f"You have not trusted the prompt {name} (or it has changed since): "
                 "%agent prompts trust shows it."
             )
-    known = ", ".join(usable_prompts(prompts)) or "none; %agent prompts says where they stand"
+    known = (
+        ", ".join(each.name for each in usable(prompts))
+        or "none; %agent prompts says where they stand"
+    )
     return f"There is no prompt {name!r}; there are: {known}."
 
 
@@ -168,8 +136,8 @@ def _read(path: Path, folder: int, links: bool) -> PromptFile:
     return PromptFile(
         name,
         path,
-        text.strip(),
         description,
+        text.strip(),
         digest,
         is_trusted=is_trusted("prompts", path, digest),
     )

@@ -17,7 +17,13 @@ from typing import Any
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
-from agent_magics.project.digests import is_trusted, trust
+from agent_magics.project.digests import (
+    ProjectText,
+    describe_problem,
+    is_trusted,
+    trust,
+    untrusted,
+)
 from agent_magics.project.front_matter import Value, split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import (
@@ -48,42 +54,24 @@ before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
-    """One skill, as its files are now.
+class Skill(ProjectText):
+    """One skill; its text is the instructions in its ``SKILL.md``.
 
     Attributes:
-        name: as it is read by `read_skill`.
-        description: what it is for, on one line.
-        folder: the absolute path of its folder.
-        text: the instructions in its ``SKILL.md``.
         files: the paths of its other files, relative to its folder.
         tools: names and contents of its files of `@tool` functions.
-        digest: SHA-256 of all its files.
-        is_own: whether it stands in the person's own folder for agent-magics.
-        is_trusted: whether the person has trusted this very content.
-        problem: why it cannot be used; "" where it can.
     """
 
-    name: str
-    folder: Path
-    description: str = ""
-    text: str = ""
+    kind = "skill"
+
     files: tuple[str, ...] = ()
     tools: tuple[tuple[str, bytes], ...] = ()
-    digest: str = ""
-    is_own: bool = False
-    is_trusted: bool = False
-    problem: str = ""
 
     @property
-    def place(self) -> Path:
-        """The folder, to which trust is bound."""
-        return self.folder
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether a model may read it."""
-        return not self.problem and (self.is_own or self.is_trusted)
+    def waits(self) -> bool:
+        """Whether trust would change something: it is not used yet, or its tools are not."""
+        is_used = self.is_own and not self.tools
+        return not (self.problem or self.is_trusted or is_used)
 
     @property
     def line(self) -> str:
@@ -112,17 +100,8 @@ def find_skills(workspace: Path) -> list[Skill]:
     )
     own = (replace(e, is_own=True) for e in _skills_in(config_folder(), "skills", links=True))
     of_others = (e for place in _OF_OTHERS for e in _skills_in(Path.home(), place, links=True))
-    found = {skill.folder: skill for skill in chain(of_project, own, of_others)}
+    found = {skill.place: skill for skill in chain(of_project, own, of_others)}
     return list(found.values())
-
-
-def usable(skills: Iterable[Skill]) -> list[Skill]:
-    """Return the skills that a model may read: of each name the first one that may be used."""
-    first: dict[str, Skill] = {}
-    for skill in skills:
-        if skill.is_usable:
-            first.setdefault(skill.name, skill)
-    return list(first.values())
 
 
 def render_skills(skills: Sequence[Skill]) -> str:
@@ -146,7 +125,7 @@ def describe_problems(skills: Iterable[Skill]) -> list[str]:
 
     Only of agent-magics' own places: what other agents keep is listed by ``%agent skills``.
     """
-    ours = [skill for skill in skills if skill.is_own or FOLDER in skill.folder.parts[-3:]]
+    ours = [skill for skill in skills if skill.is_own or FOLDER in skill.place.parts[-3:]]
     told = [describe_problem(each) for each in ours if each.problem]
     if waiting := ", ".join(each.name for each in untrusted(ours)):
         told.append(
@@ -156,14 +135,6 @@ def describe_problems(skills: Iterable[Skill]) -> list[str]:
     return told
 
 
-def describe_problem(skill: Skill) -> str:
-    """Return a sentence that says why a skill cannot be used."""
-    return f"The skill in {printable(str(skill.folder))} is left out: {skill.problem}."
-
-
-# -- trust -----------------------------------------------------------------------------------------
-
-
 def trust_skills(workspace: Path, digest: str) -> list[Skill]:
     """Trust the skill, or all untrusted skills together, that have a digest; return them.
 
@@ -171,15 +142,6 @@ def trust_skills(workspace: Path, digest: str) -> list[Skill]:
         FatalError: no skill has this digest (any more), or the trust cannot be kept.
     """
     return trust("skills", untrusted(find_skills(workspace)), digest)
-
-
-def untrusted(skills: Iterable[Skill]) -> list[Skill]:
-    """Return the skills that trust would change: not used yet, or with tools that are not."""
-    return [
-        each
-        for each in skills
-        if not (each.problem or each.is_trusted) and (not each.is_own or each.tools)
-    ]
 
 
 # -- reading ---------------------------------------------------------------------------------------

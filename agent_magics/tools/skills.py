@@ -7,7 +7,8 @@ from agent_magics.dispatch.catalog.ranking import Ranking, words_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import printable
-from agent_magics.project.skills import Skill, find_skills, usable
+from agent_magics.project.digests import usable
+from agent_magics.project.skills import Skill, find_skills
 from agent_magics.protocol.errors import RespondToModel
 
 _MOST_FOUND = 8
@@ -28,7 +29,7 @@ def read_skill(name: str, *, ctx: ToolContext | None = None) -> str:
 
 def _render(skill: Skill) -> str:
     """Return a skill's text; the digest lets a recording tell that the skill has changed."""
-    head = f"Skill {skill.name} ({skill.digest[:SHOWN_DIGEST]}), in {printable(str(skill.folder))}"
+    head = f"Skill {skill.name} ({skill.digest[:SHOWN_DIGEST]}), in {printable(str(skill.place))}"
     files = f"\nIts other files: {', '.join(skill.files)}" if skill.files else ""
     return f"{head}{files}\n\n{skill.text}"
 

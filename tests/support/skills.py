@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.project.digests import digest_of_all
-from agent_magics.project.skills import find_skills, trust_skills, untrusted
+from agent_magics.project.digests import digest_of_all, untrusted
+from agent_magics.project.skills import find_skills, trust_skills
 
 TOOL = """
 from agent_magics import tool

@@ -15,7 +15,8 @@ from agent_magics.dispatch.results.values import describe_value, kind_of
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.files.folders import FolderWalk, WalkRights
 from agent_magics.files.paths import read_judge
-from agent_magics.project.prompts import find_prompts, usable_prompts
+from agent_magics.project.digests import usable
+from agent_magics.project.prompts import find_prompts
 from agent_magics.protocol.errors import RespondToModel
 
 _MENTION = re.compile(r"(?:^|(?<=[\s(\[\"'`,;:]))@([^\s@{}()\[\]\"'`]*)\Z")
@@ -135,6 +136,6 @@ def _quoted(path: str) -> str:
 
 
 def _prompts(begun: str, workspace: Path) -> Iterator[Candidate]:
-    for name, prompt in usable_prompts(find_prompts(workspace)).items():
-        if f"/{name}".startswith(begun):
-            yield Candidate(f"/{name}", prompt.description or "prompt")
+    for prompt in usable(find_prompts(workspace)):
+        if f"/{prompt.name}".startswith(begun):
+            yield Candidate(f"/{prompt.name}", prompt.description or "prompt")

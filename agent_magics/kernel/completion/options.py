@@ -19,7 +19,8 @@ from agent_magics.kernel.commands.serving import SERVE_WORDS
 from agent_magics.kernel.commands.tool_list import TOOL_WORDS
 from agent_magics.kernel.live.namespace import own_tools
 from agent_magics.models.providers.catalog import known_models
-from agent_magics.project.prompts import find_prompts, usable_prompts
+from agent_magics.project.digests import usable
+from agent_magics.project.prompts import find_prompts
 from agent_magics.protocol.ops import DECISIONS
 
 _MORE: dict[str, Iterable[str]] = {
@@ -65,11 +66,10 @@ def complete_line(
 def _fitting_prompts(words: list[str], workspace: Path) -> Iterable[str]:
     """Return the names of the prompts; after a name, the fields that are not given yet."""
     _, *given = words[words.index("--prompt") :]
-    prompts = usable_prompts(find_prompts(workspace))
+    prompts = {each.name: each.fields for each in usable(find_prompts(workspace))}
     if not given:
         return prompts
-    fields = prompts[given[0]].fields if given[0] in prompts else ()
-    return [f"{field}=" for field in fields if field not in given]
+    return [f"{field}=" for field in prompts.get(given[0], ()) if field not in given]
 
 
 def _fitting_options(

@@ -13,7 +13,8 @@ from agent_magics.dispatch.handlers.registrations import ToolRegistrations, join
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry, ToolRegistryBuilder
 from agent_magics.dispatch.tool import Tool, offered_specs
 from agent_magics.models.providers.families import ToolsConfig
-from agent_magics.project.skills import Skill, describe_problems, find_skills, usable
+from agent_magics.project.digests import usable
+from agent_magics.project.skills import Skill, describe_problems, find_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, DynamicToolSpec, WebSearchSpec
 from agent_magics.symbols.parsing import holds_source

@@ -20,7 +20,8 @@ from agent_magics.config_files.places import FOLDER, trust_folder, user_tools_fo
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.dispatch.tool import Tool, as_tool, is_tool
 from agent_magics.files.plain_files import read_plain
-from agent_magics.project.skills import Skill, find_skills, usable
+from agent_magics.project.digests import usable
+from agent_magics.project.skills import Skill, find_skills
 from agent_magics.protocol.errors import AgentMagicsError, FatalError, error_text
 
 GROUP = "agent_magics.tools"
@@ -120,8 +121,8 @@ class Discovery:
         """Return the tools of a skill, whose code runs only where that was trusted."""
         if not skill.is_trusted:
             return Discovered()
-        files = [ToolFile(skill.folder / path, content) for path, content in skill.tools]
-        return self._look(skill.folder, skill.digest, partial(load_files, files))
+        files = [ToolFile(skill.place / path, content) for path, content in skill.tools]
+        return self._look(skill.place, skill.digest, partial(load_files, files))
 
     def _load_project(self) -> Discovered:
         files = self.project.read()

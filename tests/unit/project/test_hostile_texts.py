@@ -14,16 +14,14 @@ import pytest
 
 from agent_magics import Agent, ScriptedModel
 from agent_magics.approval.rules import RuleBook
-from agent_magics.project.digests import digest_of_all
+from agent_magics.project.digests import describe_problem, digest_of_all, untrusted
 from agent_magics.project.instructions import describe_problems as instruction_problems
 from agent_magics.project.instructions import read_instructions
 from agent_magics.project.prompts import (
-    describe_prompt_problem,
     find_prompts,
     trust_prompts,
-    untrusted_prompts,
 )
-from agent_magics.project.skills import describe_problem, find_skills
+from agent_magics.project.skills import find_skills
 from tests.support.skills import home, trust_all, write_skill
 
 pytestmark = pytest.mark.soak
@@ -123,7 +121,7 @@ def told(workspace: Path) -> list[str]:
     return [
         *instruction_problems(read_instructions(workspace)),
         *(describe_problem(each) for each in find_skills(workspace) if each.problem),
-        *(describe_prompt_problem(each) for each in find_prompts(workspace) if each.problem),
+        *(describe_problem(each) for each in find_prompts(workspace) if each.problem),
     ]
 
 
@@ -180,7 +178,7 @@ def trust_what_there_is(workspace: Path) -> None:
     """Trust the files, so that they are used as far as they can be."""
     if any(not each.problem for each in find_skills(workspace)):
         trust_all(workspace)
-    waiting = untrusted_prompts(find_prompts(workspace))
+    waiting = untrusted(find_prompts(workspace))
     if waiting:
         trust_prompts(workspace, digest_of_all(waiting))
 

@@ -4,12 +4,11 @@ import pytest
 
 from agent_magics import FatalError
 from agent_magics.config_files.places import config_folder
-from agent_magics.project.digests import digest_of_all
+from agent_magics.project.digests import digest_of_all, untrusted
 from agent_magics.project.prompts import (
     fill_prompt,
     find_prompts,
     trust_prompts,
-    untrusted_prompts,
 )
 from tests.support.skills import home
 
@@ -28,7 +27,7 @@ def write(folder, name, text):
 
 
 def trust_all(workspace):
-    waiting = untrusted_prompts(find_prompts(workspace))
+    waiting = untrusted(find_prompts(workspace))
     return trust_prompts(workspace, digest_of_all(waiting))
 
 

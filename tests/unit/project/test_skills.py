@@ -6,14 +6,8 @@ import pytest
 
 from agent_magics import FatalError
 from agent_magics.config_files.places import config_folder
-from agent_magics.project.skills import (
-    describe_problems,
-    find_skills,
-    render_skills,
-    trust_skills,
-    untrusted,
-    usable,
-)
+from agent_magics.project.digests import untrusted, usable
+from agent_magics.project.skills import describe_problems, find_skills, render_skills, trust_skills
 from tests.support.skills import TOOL, home, trust_all, write_skill
 
 __all__ = ["home"]
@@ -102,8 +96,8 @@ def test_a_link_to_a_skill_is_followed_in_the_persons_own_folders_alone(reposito
         folder.mkdir(parents=True)
         (folder / "linked").symlink_to(real)
     first, second = find_skills(repository)
-    assert first.problem == "it is a symbolic link" and first.folder.is_relative_to(repository)
-    assert second.is_usable and second.folder == own_folder() / "linked"
+    assert first.problem == "it is a symbolic link" and first.place.is_relative_to(repository)
+    assert second.is_usable and second.place == own_folder() / "linked"
 
 
 def test_at_most_two_thousand_tokens_are_listed(repository):

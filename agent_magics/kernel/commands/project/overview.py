@@ -10,12 +10,12 @@ from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_lengt
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
-from agent_magics.project.digests import digest_of_all
+from agent_magics.project.digests import ProjectText, digest_of_all, untrusted
 from agent_magics.project.instructions import describe_problems, read_instructions
 from agent_magics.project.memory import note_folders
-from agent_magics.project.prompts import find_prompts, trust_prompts, untrusted_prompts
+from agent_magics.project.prompts import find_prompts, trust_prompts
 from agent_magics.project.root import find_root
-from agent_magics.project.skills import find_skills, trust_skills, untrusted
+from agent_magics.project.skills import find_skills, trust_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.settings.files import ProjectSettings
@@ -115,8 +115,8 @@ def _trust(parts: Sequence[_Part], digest: str) -> None:
 def _parts(workspace: Path) -> list[_Part]:
     return [
         _instructions(workspace),
-        _skills(workspace),
-        _prompts(workspace),
+        _texts("Skills", find_skills(workspace), lambda digest: trust_skills(workspace, digest)),
+        _texts("Prompts", find_prompts(workspace), lambda digest: trust_prompts(workspace, digest)),
         _memory(workspace),
         _rules(workspace),
         _of_files("Settings", ProjectSettings(workspace), "settings trust"),
@@ -131,28 +131,10 @@ def _instructions(workspace: Path) -> _Part:
     return _Part("Instructions", " ".join([*names, *describe_problems(files)]) or "none", "status")
 
 
-def _skills(workspace: Path) -> _Part:
-    skills = find_skills(workspace)
-    waiting = untrusted(skills)
-    return _Part(
-        "Skills",
-        ", ".join(code_span(each.name) for each in skills) or "none",
-        "skills",
-        digest_of_all(waiting) if waiting else "",
-        lambda digest: trust_skills(workspace, digest),
-    )
-
-
-def _prompts(workspace: Path) -> _Part:
-    prompts = find_prompts(workspace)
-    waiting = untrusted_prompts(prompts)
-    return _Part(
-        "Prompts",
-        ", ".join(code_span(each.name) for each in prompts) or "none",
-        "prompts",
-        digest_of_all(waiting) if waiting else "",
-        lambda digest: trust_prompts(workspace, digest),
-    )
+def _texts(name: str, found: Sequence[ProjectText], trust: Callable[[str], Any]) -> _Part:
+    names = ", ".join(code_span(each.name) for each in found) or "none"
+    waiting = untrusted(found)
+    return _Part(name, names, name.lower(), digest_of_all(waiting) if waiting else "", trust)
 
 
 def _memory(workspace: Path) -> _Part:

@@ -5,15 +5,8 @@ from collections.abc import Sequence
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.project.digests import digest_of_all
-from agent_magics.project.prompts import (
-    PromptFile,
-    describe_prompt_problem,
-    find_prompts,
-    trust_prompts,
-    untrusted_prompts,
-    usable_prompts,
-)
+from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
+from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -35,7 +28,7 @@ def show_prompts(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
         case ["show", name]:
             return _shown(prompts, name)
         case ["trust"]:
-            return _waiting_text(untrusted_prompts(prompts))
+            return _waiting_text(untrusted(prompts))
         case ["trust", digest]:
             names = ", ".join(code_span(each.name) for each in trust_prompts(workspace, digest))
             return f"You may use: {names}."
@@ -49,7 +42,7 @@ def _listing(prompts: Sequence[PromptFile]) -> str:
             "There are no prompts: a prompt is a Markdown file in .agent_magics/prompts of the "
             "project, or in agent-magics/prompts of your configuration folder."
         )
-    used = usable_prompts(prompts).values()
+    used = usable(prompts)
     rows = [
         (
             code_span(" ".join([each.name, *(f"{field}=" for field in each.fields)])),
@@ -63,11 +56,8 @@ def _listing(prompts: Sequence[PromptFile]) -> str:
     return "\n\n".join(
         [
             table(("--prompt", "What it is for", "Used", "Where"), rows),
-            *(describe_prompt_problem(each) for each in prompts if each.problem),
-            *(
-                ["`%agent prompts trust` shows what waits for your trust."]
-                * bool(untrusted_prompts(prompts))
-            ),
+            *(describe_problem(each) for each in prompts if each.problem),
+            *["`%agent prompts trust` shows what waits for your trust."] * bool(untrusted(prompts)),
         ]
     )
 
@@ -82,7 +72,7 @@ def _shown(prompts: Sequence[PromptFile], name: str) -> str:
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
         raise FatalError(f"There is no prompt {name!r}; %agent prompts lists those that there are.")
-    return describe_prompt_problem(prompt) if prompt.problem else _as_written(prompt)
+    return describe_problem(prompt) if prompt.problem else _as_written(prompt)
 
 
 def _as_written(prompt: PromptFile) -> str:

@@ -43,7 +43,7 @@ def run_skill_test(agent: Agent, name: str) -> tuple[bool, str]:
     if importlib.util.find_spec("nbval") is None:
         raise FatalError("Tests of skills need the package nbval: pip install nbval.")
     process = agent.session.conversation.processes.start(
-        _command(skill), cwd=skill.folder, env=_environment(skill.folder / TEST)
+        _command(skill), cwd=skill.place, env=_environment(skill.place / TEST)
     )
     try:
         process.wait(None)
@@ -87,7 +87,7 @@ def _command(skill: Skill) -> list[str]:
         "-p",
         "no:cacheprovider",
     ]
-    limits = ["--noconftest", "-c", os.devnull, f"--rootdir={skill.folder}"]
+    limits = ["--noconftest", "-c", os.devnull, f"--rootdir={skill.place}"]
     nbval = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={_CELL_SECONDS}"]
     return [*pytest, *limits, *nbval, *sanitize, TEST]
 

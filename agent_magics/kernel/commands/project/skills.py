@@ -7,15 +7,8 @@ from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.project.digests import digest_of_all
-from agent_magics.project.skills import (
-    Skill,
-    describe_problem,
-    find_skills,
-    trust_skills,
-    untrusted,
-    usable,
-)
+from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
+from agent_magics.project.skills import Skill, find_skills, trust_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -62,7 +55,12 @@ def _listing(skills: Sequence[Skill]) -> str:
         )
     used = usable(skills)
     rows = [
-        (code_span(each.name), code_span(each.description), _state(each, used), _place(each))
+        (
+            code_span(each.name),
+            code_span(each.description),
+            _state(each, used),
+            code_span(str(each.place)),
+        )
         for each in skills
         if not each.problem
     ]
@@ -83,10 +81,6 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
     return "yes, its tools are not trusted" if skill.tools and not skill.is_trusted else "yes"
 
 
-def _place(skill: Skill) -> str:
-    return code_span(str(skill.folder))
-
-
 def _shown(skills: Sequence[Skill], name: str) -> str:
     skill = next((each for each in skills if each.name == name), None)
     if skill is None:
@@ -105,7 +99,7 @@ def _waiting_text(waiting: Sequence[Skill]) -> str:
     rows = [
         (
             code_span(each.name),
-            _place(each),
+            code_span(str(each.place)),
             str(len(each.files) + 1),
             ", ".join(code_span(path) for path, _ in each.tools) or "none",
             code_span(each.digest[:SHOWN_DIGEST]),
