@@ -22,6 +22,8 @@ class McpServerConfig:
         bearer_token_env_var: the environment variable that holds a token for the server.
         oauth_client_id: how the server's login knows us, where a person registered us beforehand.
         oauth_client_secret_env_var: the environment variable that holds the secret of that.
+        oauth_issuer: the address of the login server that this secret may be sent to; None is one
+            at the address of `url`.
         oauth_callback_port: the port on loopback to which that login returns; None is any.
         required: whether a run fails, with one sentence, if the server does not start.
         enabled_tools, disabled_tools: names of tools; None means all of them.
@@ -44,6 +46,7 @@ class McpServerConfig:
     bearer_token_env_var: str | None = None
     oauth_client_id: str | None = None
     oauth_client_secret_env_var: str | None = None
+    oauth_issuer: str | None = None
     oauth_callback_port: int | None = None
     enabled: bool = True
     required: bool = False

@@ -17,7 +17,7 @@ from agent_magics.protocol.mcp import McpServerConfig
 
 _STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
 _OAUTH_KEYS = ("oauth_client_id", "oauth_client_secret_env_var", "oauth_callback_port")
-_HTTP_KEYS = ("url", "headers", "bearer_token_env_var", *_OAUTH_KEYS)
+_HTTP_KEYS = ("url", "headers", "bearer_token_env_var", "oauth_issuer", *_OAUTH_KEYS)
 _COMMON_KEYS = (
     *("transport", "enabled", "required", "enabled_tools", "disabled_tools"),
     *("startup_timeout_sec", "tool_timeout_sec", "timeout_seconds"),
@@ -68,12 +68,13 @@ class TableReader:
             env=self._text_table("env"),
             env_vars=self._variables("env_vars"),
             cwd=self._cwd(),
-            url=self._url(),
+            url=self._url("url"),
             transport=transport,
             headers=self._headers(),
             bearer_token_env_var=self._variable("bearer_token_env_var"),
             oauth_client_id=self._text("oauth_client_id"),
             oauth_client_secret_env_var=self._variable("oauth_client_secret_env_var"),
+            oauth_issuer=self._url("oauth_issuer"),
             oauth_callback_port=self._port("oauth_callback_port"),
             enabled=self._switch("enabled", default=True),
             required=self._switch("required"),
@@ -215,8 +216,8 @@ class TableReader:
                 self.refuse("headers", f"{name!r} in headers cannot be sent as a header")
         return headers
 
-    def _url(self) -> str | None:
-        url = self._text("url")
+    def _url(self, key: str) -> str | None:
+        url = self._text(key)
         if url is None:
             return None
         try:
@@ -226,10 +227,10 @@ class TableReader:
         except ValueError:
             usable = False
         if not usable:
-            self.refuse("url", "url must be an address such as https://example.org/mcp")
+            self.refuse(key, f"{key} must be an address such as https://example.org/mcp")
         if parts.username or parts.password:
             self.refuse(
-                "url", "url holds a user or a password; name a variable in bearer_token_env_var"
+                key, f"{key} holds a user or a password; name a variable in bearer_token_env_var"
             )
         return url
 

@@ -11,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from agent_magics.mcp.environment import McpEnvironment
 from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import MOST_OF_ONE, PLAIN, limit_body
 from agent_magics.mcp.transports.oauth import Tokens
 from agent_magics.protocol.errors import RespondToModel
@@ -111,7 +112,10 @@ class HttpTransport:
             headers={**PLAIN, **self._headers},
             auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT, read=None),
-            event_hooks={"request": [_hurry_farewell], "response": [self._look_at]},
+            event_hooks={
+                "request": [LoginAddresses(self._config).check_request, _hurry_farewell],
+                "response": [self._look_at],
+            },
         )
 
     async def _look_at(self, response: httpx2.Response) -> None:

@@ -14,6 +14,7 @@ from mcp.client.auth import (
     OAuthRegistrationError,
     OAuthTokenError,
 )
+from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -27,6 +28,7 @@ from pydantic import AnyUrl, ValidationError
 from agent_magics.mcp.endings import LoginNeeded
 from agent_magics.mcp.environment import SecretStore
 from agent_magics.mcp.redaction import Redactor
+from agent_magics.mcp.transports.addresses import LoginAddresses
 from agent_magics.mcp.transports.bodies import PLAIN, limit_body
 from agent_magics.mcp.transports.receiver import RedirectReceiver
 from agent_magics.protocol.errors import FatalError
@@ -97,7 +99,8 @@ class Tokens:
         async with RedirectReceiver(config.oauth_callback_port or 0) as receiver:
 
             async def hand_out(address: str) -> None:
-                self._choose_method()
+                await LoginAddresses(config).check(httpx2.URL(address))
+                self._add_secret()
                 receiver.expect(_state_of(address))
                 show(address)
 
@@ -120,6 +123,7 @@ class Tokens:
                 OAuthTokenError,
                 ValidationError,
                 httpx2.HTTPError,
+                httpx2.InvalidURL,
                 OSError,
             ) as error:
                 message = self._redact(" ".join(str(error).split()))[:300].rstrip(".")
@@ -156,12 +160,15 @@ class Tokens:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return our registration at the authorization server: the person's, or one of our own."""
         if self._config.oauth_client_id:
-            return OAuthClientInformationFull(
+            client = OAuthClientInformationFull(
                 client_id=self._config.oauth_client_id,
-                client_secret=self._client_secret,
                 redirect_uris=self._context.client_metadata.redirect_uris,
                 token_endpoint_auth_method=self._kept.get("method", "none"),
             )
+            issuer = self._kept.get("metadata", {}).get("issuer", self._origin)
+            if "method" in self._kept and self._is_configured(issuer):
+                client.client_secret, client.issuer = self._client_secret, issuer
+            return client
         client = self._kept.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
@@ -170,18 +177,39 @@ class Tokens:
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
         self._hide()
 
-    def _choose_method(self) -> None:
-        """Send the secret of a person's registration as the authorization server wants it.
+    def _add_secret(self) -> None:
+        """Send the secret of a person's registration, in the way that the login server wants.
 
         Source: RFC 8414, section 2: what names no methods takes ``client_secret_basic``.
+
+        Raises:
+            OAuthFlowError: the person did not configure this login server for it.
         """
         if not self._client_secret:
             return
-        metadata = self._context.oauth_metadata
+        metadata, client = self._context.oauth_metadata, self._context.client_info
+        issuer = str(metadata.issuer) if metadata else self._origin
+        if not self._is_configured(issuer):
+            raise OAuthFlowError(
+                f"its login is at {issuer}, which the client's secret is not for; if it is right, "
+                "set oauth_issuer to it"
+            )
         offered = metadata and metadata.token_endpoint_auth_methods_supported
         basic = "client_secret_basic" in (offered or ["client_secret_basic"])
         self._kept["method"] = "client_secret_basic" if basic else "client_secret_post"
-        self._context.client_info.token_endpoint_auth_method = self._kept["method"]
+        client.token_endpoint_auth_method = self._kept["method"]
+        # With its issuer the SDK sends it to no other one, whatever the server says later.
+        client.client_secret, client.issuer = self._client_secret, issuer
+
+    def _is_configured(self, issuer: str) -> bool:
+        """Tell whether an issuer is the person's, or without one at the server's address."""
+        if self._config.oauth_issuer:
+            return issuers_match(issuer, self._config.oauth_issuer)
+        return str(httpx2.URL(issuer).join("/")) == self._origin
+
+    @property
+    def _origin(self) -> str:
+        return str(httpx2.URL(self._config.url or "").join("/"))
 
     async def _keep(self) -> None:
         self._hide()
@@ -226,7 +254,7 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
     }
     timeout = httpx2.Timeout(_TIMEOUT)
     headers = {**PLAIN, **config.headers, "Accept": "application/json, text/event-stream"}
-    hooks = {"response": [limit_body]}
+    hooks = {"request": [LoginAddresses(config).check_request], "response": [limit_body]}
     async with httpx2.AsyncClient(
         auth=auth, headers=headers, timeout=timeout, event_hooks=hooks
     ) as client:

@@ -9,6 +9,7 @@ import sys
 import threading
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 from agent_magics.mcp.elicitation.answers import accepted
 from agent_magics.protocol.errors import FatalError, RespondToModel
@@ -88,6 +89,14 @@ def call(world: McpWorld, tool: str) -> Any:
     return None
 
 
+def issuer_of(address: str) -> str:
+    """Return where the server's login is, as a person reads it in the server's manual."""
+    parts = urlsplit(address)
+    place = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}"
+    with urllib.request.urlopen(place, timeout=LIMIT) as answer:
+        return str(json.load(answer)["authorization_servers"][0])
+
+
 def main(address: str) -> int:
     """Connect, log in and call the tools."""
     client = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -100,6 +109,7 @@ def main(address: str) -> int:
         tool_timeout_sec=LIMIT,
         oauth_client_id=client.get("client_id"),
         oauth_client_secret_env_var="SECRET" if environment["SECRET"] else None,
+        oauth_issuer=issuer_of(address) if environment["SECRET"] else None,
     )
     with McpWorld(config, environment=environment, secrets=Store()) as world:
         try:

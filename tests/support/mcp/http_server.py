@@ -127,6 +127,10 @@ class Guard:
         refuse: whether the person refuses the login.
         client: the only client, as (id, secret); None lets clients register.
         methods: how a client may send its secret.
+        named: the addresses that it names instead of its own: "challenge", "issuer", "authorize",
+            "token", "register".
+        redirects: responses given in place of these steps.
+        resource: the MCP server that it guards.
     """
 
     def __init__(self, server: HttpServer, lifetime: int = 3600) -> None:
@@ -138,6 +142,9 @@ class Guard:
         self.refuse = False
         self.client: tuple[str, str] | None = None
         self.methods: list[str] | None = ["none"]
+        self.named: dict[str, str] = {}
+        self.redirects: dict[str, Any] = {}
+        self.resource = f"{self.base}/mcp"
         self._codes: dict[str, str] = {}
         server.gate = self
 
@@ -151,12 +158,13 @@ class Guard:
             if token in self.valid:
                 return None
             where = f"{self.base}/.well-known/oauth-protected-resource/mcp"
+            where = self.named.get("challenge", where)
             return 401, {"www-authenticate": f'Bearer resource_metadata="{where}"'}, ""
         if place.startswith("/.well-known/oauth-protected-resource"):
-            resource = {
-                "resource": f"{self.base}/mcp",
-                "authorization_servers": [f"{self.base}/auth"],
-            }
+            if "challenge" in self.redirects:
+                return self.redirects["challenge"]
+            issuer = self.named.get("issuer", f"{self.base}/auth")
+            resource = {"resource": self.resource, "authorization_servers": [issuer]}
             return _json(resource)
         if place.startswith("/.well-known/oauth-authorization-server"):
             return _json(self._metadata())
@@ -167,12 +175,14 @@ class Guard:
         }
         if place == "/auth/token" and not self._knows(headers, fields):
             return _json({"error": "invalid_client"}, 401)
+        if place.removeprefix("/auth/") in self.redirects:
+            return self.redirects[place.removeprefix("/auth/")]
         found = answers.get(place)
         return (404, {}, "") if found is None else found(fields, body)
 
     def _metadata(self) -> dict[str, Any]:
         auth = f"{self.base}/auth"
-        metadata = {
+        metadata: dict[str, Any] = {
             "issuer": auth,
             "authorization_endpoint": f"{auth}/authorize",
             "token_endpoint": f"{auth}/token",
@@ -183,6 +193,9 @@ class Guard:
             metadata["registration_endpoint"] = f"{auth}/register"
         if self.methods is not None:
             metadata["token_endpoint_auth_methods_supported"] = self.methods
+        steps = {"authorize": "authorization", "token": "token", "register": "registration"}
+        for step in steps.keys() & self.named.keys():
+            metadata[f"{steps[step]}_endpoint"] = self.named[step]
         return metadata
 
     def _knows(self, headers: Mapping[str, str], fields: dict[str, str]) -> bool:

@@ -130,6 +130,11 @@ def test_an_absolute_folder_and_ones_home():
             "oauth_callback_port is only for a server with oauth_client_id",
         ),
         (
+            {"url": "https://a/b", "oauth_issuer": "login"},
+            "oauth_issuer",
+            "oauth_issuer must be an address",
+        ),
+        (
             {"url": "https://a/b", "oauth_client_id": "x", "oauth_callback_port": 0},
             "oauth_callback_port",
             "must be a port, from 1 to 65535",

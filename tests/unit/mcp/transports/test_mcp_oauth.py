@@ -1,11 +1,13 @@
 """Logging in to a server: the whole way with a real authorization server, but for the browser."""
 
+import base64
 import json
 import os
 import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
@@ -176,6 +178,118 @@ def test_a_client_that_a_person_registered_is_used(guarded, methods):
         assert words_of(world.call("add", a=1, b=2)) == "3"
     assert guard.refreshed == 1
     assert not any("/auth/register" in path for _, path, _, _ in server.seen)
+
+
+@pytest.fixture
+def elsewhere():
+    """A server at another address, which nobody configured; tells what it was asked."""
+    with HttpServer() as other:
+        other.gate = lambda request: (404, {}, "")
+        yield other
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.2", "https://localhost"])
+@pytest.mark.parametrize("place", ["challenge", "issuer", "authorize", "token", "register"])
+def test_a_login_leads_into_no_network_that_is_closed_to_the_server(
+    guarded, elsewhere, place, origin
+):
+    server, guard = guarded
+    guard.named[place] = f"{origin}:{elsewhere.port}/x"
+    browser = Browser()
+    with McpWorld(config(server), secrets=Store()) as world:
+        world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
+        with pytest.raises(FatalError, match=r"The login to 'small' failed"):
+            world.run(world.manager.server("small").login(browser, LIMIT))
+        browser.join()
+    assert not elsewhere.seen
+    assert not any(address.startswith(origin) for address in browser.addresses)
+
+
+@pytest.mark.parametrize("place", ["challenge", "token", "register"])
+def test_a_login_follows_no_redirect(guarded, elsewhere, place):
+    server, guard = guarded
+    guard.redirects[place] = (307, {"location": elsewhere.base}, "")
+    with McpWorld(config(server), secrets=Store()) as world:
+        world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
+        browser = Browser()
+        with pytest.raises(FatalError):
+            world.run(world.manager.server("small").login(browser, LIMIT))
+        browser.join()
+    assert not elsewhere.seen
+
+
+@pytest.mark.parametrize("named", [None, "other"])
+def test_a_secret_goes_only_to_the_issuer_that_the_person_configured(guarded, named):
+    """The hostile server names an issuer at another port, which then asks for the secret."""
+    server, _ = guarded
+    with HttpServer() as hostile:
+        thief = Guard(hostile)
+        thief.client, thief.methods = ("ours", "sesame-123"), ["client_secret_post"]
+        thief.resource = server.address
+        Guard(server).named["challenge"] = (
+            f"{hostile.base}/.well-known/oauth-protected-resource/mcp"
+        )
+        given = replace(
+            config(server),
+            oauth_client_id="ours",
+            oauth_client_secret_env_var="SECRET_OF_OURS",
+            oauth_issuer=named and f"{server.base}/auth",
+        )
+        environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
+        with McpWorld(given, environment=environment, secrets=Store()) as world:
+            world.until(lambda state: state.status in (McpStatus.NEEDS_LOGIN, McpStatus.FAILED))
+            with pytest.raises(FatalError, match="secret is not for"):
+                world.run(world.manager.server("small").login(Browser(), LIMIT))
+        sent = repr(hostile.seen)
+        assert "sesame" not in sent
+        assert base64.b64encode(b"ours:sesame-123").decode() not in sent
+
+
+def test_a_secret_goes_to_a_configured_issuer_elsewhere(guarded):
+    server, _ = guarded
+    with HttpServer() as home:
+        right = Guard(home)
+        right.client, right.methods = ("ours", "sesame-123"), ["client_secret_post"]
+        right.resource = server.address
+        gate = Guard(server)
+        gate.named["challenge"] = f"{home.base}/.well-known/oauth-protected-resource/mcp"
+        gate.valid = right.valid
+        given = replace(
+            config(server),
+            oauth_client_id="ours",
+            oauth_client_secret_env_var="SECRET_OF_OURS",
+            oauth_issuer=f"{home.base}/auth",
+        )
+        environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
+        with McpWorld(given, environment=environment, secrets=Store()) as world:
+            world.until_status(McpStatus.NEEDS_LOGIN)
+            log_in(world, Browser())
+            assert words_of(world.call("add", a=1, b=2)) == "3"
+
+
+def test_a_server_that_changes_its_issuer_gets_neither_tokens_nor_secret(guarded):
+    """A server that was honest at the login names another issuer when its token is renewed."""
+    server, guard = guarded
+    guard.client, guard.methods = ("ours", "sesame-123"), ["client_secret_post"]
+    given = replace(
+        config(server), oauth_client_id="ours", oauth_client_secret_env_var="SECRET_OF_OURS"
+    )
+    environment = {**os.environ, "SECRET_OF_OURS": "sesame-123"}
+    store = Store()
+    with HttpServer() as hostile, McpWorld(given, environment=environment, secrets=store) as world:
+        world.until_status(McpStatus.NEEDS_LOGIN)
+        log_in(world, Browser())
+        world.ready()
+        thief = Guard(hostile)
+        thief.client, thief.resource = guard.client, server.address
+        guard.named["challenge"] = f"{hostile.base}/.well-known/oauth-protected-resource/mcp"
+        guard.valid.clear()
+        for _ in range(3):
+            with suppress(RespondToModel, FatalError):
+                world.call("add", a=1, b=2)
+        assert hostile.seen
+        assert "sesame" not in repr(hostile.seen)
+        assert not any(renewal in repr(hostile.seen) for renewal in guard.renewals)
 
 
 def test_what_a_login_of_a_registered_client_lacks_is_one_sentence(guarded):
