@@ -160,15 +160,15 @@ class Tokens:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return our registration at the authorization server: the person's, or one of our own."""
         if self._config.oauth_client_id:
-            client = OAuthClientInformationFull(
+            ours = OAuthClientInformationFull(
                 client_id=self._config.oauth_client_id,
                 redirect_uris=self._context.client_metadata.redirect_uris,
                 token_endpoint_auth_method=self._kept.get("method", "none"),
             )
             issuer = self._kept.get("metadata", {}).get("issuer", self._origin)
             if "method" in self._kept and self._is_configured(issuer):
-                client.client_secret, client.issuer = self._client_secret, issuer
-            return client
+                ours.client_secret, ours.issuer = self._client_secret, issuer
+            return ours
         client = self._kept.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
@@ -254,7 +254,7 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
     }
     timeout = httpx2.Timeout(_TIMEOUT)
     headers = {**PLAIN, **config.headers, "Accept": "application/json, text/event-stream"}
-    hooks = {"request": [LoginAddresses(config).check_request], "response": [limit_body]}
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [LoginAddresses(config).check_request], "response": [limit_body]}
     async with httpx2.AsyncClient(
         auth=auth, headers=headers, timeout=timeout, event_hooks=hooks
     ) as client:

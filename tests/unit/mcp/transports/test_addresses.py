@@ -14,7 +14,12 @@ CLOSED = [
     *("https://192.168.1.1", "https://172.16.0.1", "https://100.64.0.1", "https://0.0.0.0"),
     *("https://224.0.0.1", "https://255.255.255.255", "https://[::]", "https://[fc00::1]"),
     *("https://[::ffff:127.0.0.1]", "https://[64:ff9b::7f00:1]", "https://[2002:7f00:1::]"),
-    *("https://[2001:0:7f00:1::80ff:fffe]", "https://2130706433", "https://0x7f.1", "https://127.1"),
+    *(
+        "https://[2001:0:7f00:1::80ff:fffe]",
+        "https://2130706433",
+        "https://0x7f.1",
+        "https://127.1",
+    ),
     *("http://8.8.8.8", "http://login.example.com", "https://nobody.invalid", "ftp://8.8.8.8"),
     *("file:///etc/passwd", "javascript:alert(1)", "//8.8.8.8/x", "", "https://" + "a" * 300),
     *("https://mcp.example.com.evil.invalid", "http://mcp.example.com:80@127.0.0.1"),
