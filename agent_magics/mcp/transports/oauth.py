@@ -254,7 +254,10 @@ async def _request_login(config: McpServerConfig, auth: httpx2.Auth) -> None:
     }
     timeout = httpx2.Timeout(_TIMEOUT)
     headers = {**PLAIN, **config.headers, "Accept": "application/json, text/event-stream"}
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [LoginAddresses(config).check_request], "response": [limit_body]}
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [LoginAddresses(config).check_request],
+        "response": [limit_body],
+    }
     async with httpx2.AsyncClient(
         auth=auth, headers=headers, timeout=timeout, event_hooks=hooks
     ) as client:
