@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from agent_magics.dispatch.hooks import Abort, Block
     from agent_magics.dispatch.results.output_guard import OutputGuard
     from agent_magics.dispatch.tool import tool
+    from agent_magics.dispatch.turn.agents import AgentBudget
     from agent_magics.models.recordings.scripted import Call, ScriptedModel
     from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
+    from agent_magics.protocol.items import InputImage, InputText
     from agent_magics.protocol.tools import DynamicToolSpec
 
 _HOMES = {
     "Abort": "dispatch.hooks",
     "Agent": "app",
+    "AgentBudget": "dispatch.turn.agents",
     "AgentMagicsError": "protocol.errors",
     "Block": "dispatch.hooks",
     "Call": "models.recordings.scripted",
     "DynamicToolSpec": "protocol.tools",
     "FatalError": "protocol.errors",
+    "InputImage": "protocol.items",
+    "InputText": "protocol.items",
     "OutputGuard": "dispatch.results.output_guard",
     "RespondToModel": "protocol.errors",
     "ScriptedModel": "models.recordings.scripted",
@@ -39,11 +44,14 @@ _HOMES = {
 __all__ = [
     "Abort",
     "Agent",
+    "AgentBudget",
     "AgentMagicsError",
     "Block",
     "Call",
     "DynamicToolSpec",
     "FatalError",
+    "InputImage",
+    "InputText",
     "OutputGuard",
     "RespondToModel",
     "ScriptedModel",

@@ -1,7 +1,7 @@
 """Defines `Agent`, as programs use it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from agent_magics.composition.agent import ComposedAgent
 from agent_magics.delegation.handle import SubAgentHandle
@@ -15,9 +15,10 @@ from agent_magics.engine.results.run import RunResult, output_of, summarise
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.models.base import Model
+from agent_magics.protocol.checked import check, checked
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.events import QueuedPrompt, TurnFailed
-from agent_magics.protocol.items import Content
+from agent_magics.protocol.items import Content, ContentPart, text_of
 from agent_magics.protocol.ops import CallTool, StartTurn, new_turn_id
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.records.index import RecordedConversation, list_conversations
@@ -28,9 +29,11 @@ from agent_magics.tools.catalog.sources import ToolList
 
 if TYPE_CHECKING:
     from agent_magics.rows.mapping import MapOptions
-    from agent_magics.rows.prompts import Given as Prompt
+    from agent_magics.rows.prompts import Given as RowPrompt
     from agent_magics.rows.result import MapResult
     from agent_magics.serve.loopback import Serving
+
+Prompt: TypeAlias = str | Sequence[ContentPart]
 
 
 class Agent(ComposedAgent):
@@ -101,6 +104,7 @@ class Agent(ComposedAgent):
     # -- its conversation --------------------------------------------------------------------------
 
     @classmethod
+    @checked
     def resume(
         cls,
         conversation_id: str,
@@ -145,6 +149,7 @@ class Agent(ComposedAgent):
             )
         return agent
 
+    @checked
     def fork(self, turn: int | None = None, *, name: str = "") -> "Agent":
         """Return an agent with a new conversation that shares this one's past.
 
@@ -202,7 +207,7 @@ class Agent(ComposedAgent):
 
     # -- running -----------------------------------------------------------------------------------
 
-    async def run(self, prompt: Content, *, output: Any = None) -> RunResult:
+    async def run(self, prompt: Prompt, *, output: Any = None) -> RunResult:
         """Run the tool loop on `prompt` until the model's final answer.
 
         Args:
@@ -218,14 +223,14 @@ class Agent(ComposedAgent):
         Raises:
             asyncio.CancelledError: the waiting task was cancelled; the turn has been stopped.
         """
-        op = StartTurn(turn_id=new_turn_id(), content=prompt)
         try:
+            op = StartTurn(turn_id=new_turn_id(), content=_content(prompt))
             setup = self.setup(output=output)
             return summarise(await self.foreground().wait(op, setup), setup.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
-    def run_sync(self, prompt: Content, *, output: Any = None) -> RunResult:
+    def run_sync(self, prompt: Prompt, *, output: Any = None) -> RunResult:
         """Do the same as `run`, blocking; also where a loop is already running on this thread.
 
         Args:
@@ -238,15 +243,15 @@ class Agent(ComposedAgent):
         Raises:
             KeyboardInterrupt: the person interrupted; the turn has been stopped.
         """
-        op = StartTurn(turn_id=new_turn_id(), content=prompt)
         try:
+            op = StartTurn(turn_id=new_turn_id(), content=_content(prompt))
             setup = self.setup(output=output)
             return summarise(self.foreground().wait_sync(op, setup), setup.output)
         except FatalError as error:
             return summarise([TurnFailed(error=str(error))])
 
     async def map(
-        self, prompt: "Prompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
+        self, prompt: "RowPrompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
     ) -> "MapResult":
         """Ask the model the same about each of many rows, apart from the conversation.
 
@@ -276,7 +281,7 @@ class Agent(ComposedAgent):
         return await self.mapping(prompt, rows, output=output, options=options).wait()
 
     def map_sync(
-        self, prompt: "Prompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
+        self, prompt: "RowPrompt", rows: Any, *, output: Any = None, **options: "Unpack[MapOptions]"
     ) -> "MapResult":
         """Do the same as `map`, blocking; also where a loop is already running on this thread.
 
@@ -292,6 +297,7 @@ class Agent(ComposedAgent):
         """
         return self.mapping(prompt, rows, output=output, options=options).wait_sync()
 
+    @checked
     def spawn(
         self,
         task: str,
@@ -352,7 +358,7 @@ class Agent(ComposedAgent):
         except RespondToModel as refusal:
             raise FatalError(str(refusal)) from None
 
-    def steer(self, text: Content) -> None:
+    def steer(self, text: Prompt) -> None:
         """Send a message to the model while it works on a prompt; thread-safe.
 
         Running calls end first; those of the same response that have not begun are answered with
@@ -364,9 +370,9 @@ class Agent(ComposedAgent):
         Raises:
             FatalError: no prompt is running.
         """
-        self.session.additions.steer(text)
+        self.session.additions.steer(_content(text))
 
-    def queue(self, text: Content) -> str:
+    def queue(self, text: Prompt) -> str:
         """Add a prompt that the present run continues with after the model's final answer.
 
         Prompts that are still queued when the run fails or is stopped are reported in a warning.
@@ -381,9 +387,10 @@ class Agent(ComposedAgent):
             FatalError: no prompt is running.
         """
         prompt_id = new_turn_id()
-        self.session.additions.queue(prompt_id, text)
+        self.session.additions.queue(prompt_id, _content(text))
         return prompt_id
 
+    @checked
     def unqueue(self, prompt_id: str) -> bool:
         """Remove a queued prompt; return False where there is none, because it has begun."""
         return self.session.additions.drop(prompt_id)
@@ -453,6 +460,7 @@ class Agent(ComposedAgent):
         self.catalog.register(tool, callback, timeout)
         return tool
 
+    @checked
     def unregister(self, name: str) -> None:
         """Remove a tool from the next turn on, wherever it comes from; thread-safe.
 
@@ -468,6 +476,7 @@ class Agent(ComposedAgent):
                 raise FatalError(f"Agent {self.name!r} has no tool named {name!r} to take away.")
             self.session.registrations.hide(name)
 
+    @checked
     def serve(self, port: int = 0, tools: Sequence[str] | None = None) -> "Serving":
         """Serve this agent's tools to clients of the Model Context Protocol on this machine.
 
@@ -499,6 +508,7 @@ class Agent(ComposedAgent):
 
     # -- what turns changed in files ---------------------------------------------------------------
 
+    @checked
     def diff(self, turn: int = 1) -> str:
         """Return a turn's changes in files as a unified diff.
 
@@ -510,6 +520,7 @@ class Agent(ComposedAgent):
         """
         return self.session.conversation.files.diff(turn, self.config.cwd)
 
+    @checked
     def undo(
         self, turns: int = 1, *, force: bool = False, sessions: bool = False, sub_agent: str = ""
     ) -> UndoResult:
@@ -550,6 +561,7 @@ class Agent(ComposedAgent):
             raise FatalError("No turn of this conversation changed files.")
         return review
 
+    @checked
     def way_back(self, turn: int | None = None) -> Rewind:
         """Return the undo of a turn and all later ones, to preview it before it is done.
 
@@ -561,6 +573,7 @@ class Agent(ComposedAgent):
         """
         return Rewind(self.session.at_rest(), self.config.cwd, turn)
 
+    @checked
     def rewind(
         self, turn: int | None = None, *, conversation: bool = True, files: bool = True
     ) -> Rewind:
@@ -610,7 +623,21 @@ def conversations() -> list[RecordedConversation]:
     return list_conversations(rollout_folder())
 
 
+def _content(prompt: Prompt) -> Content:
+    """Return a prompt as the content of a message.
+
+    Raises:
+        FatalError: it is of another type, or empty.
+    """
+    check("prompt", prompt, Prompt)
+    content = prompt if isinstance(prompt, str) else tuple(prompt)
+    if not text_of(content).strip():
+        raise FatalError("The prompt is empty: write what the agent should do.")
+    return content
+
+
 def _call_op(name: str, arguments: Mapping[str, Any] | str | None) -> CallTool:
+    check("call: name", name, str)
     text = arguments if isinstance(arguments, str) else None
     fields = None if isinstance(arguments, str) else arguments
     return CallTool(turn_id=new_turn_id(), name=name, arguments=fields, text=text)
@@ -630,4 +657,4 @@ def _named(model: Any, tools: Any) -> dict[str, Any]:
             f"model={model!r} is neither a model's name nor a model (no stream method)."
         )
     name = model if isinstance(model, str) else getattr(model, "name", None)
-    return {**given, "model": name} if name else given
+    return {**given, "model": name} if name or isinstance(model, str) else given

@@ -5,7 +5,15 @@ import json
 import pytest
 
 import agent_magics
-from agent_magics import Agent, FatalError, ScriptedModel
+from agent_magics import (
+    Agent,
+    AgentBudget,
+    DynamicToolSpec,
+    FatalError,
+    InputText,
+    ScriptedModel,
+    tool,
+)
 from agent_magics.models.base import ItemDone, ResponseDone
 from agent_magics.protocol.items import AssistantMessage
 from agent_magics.tools import list_dir, read_file, shell
@@ -121,6 +129,13 @@ MORE_WRONG = [
     ("max_cost", float("nan"), "max_cost=nan"),
     ("approval", None, "approval=None"),
     ("model", object(), "no stream method"),
+    ("model", "", "model='' must not be empty"),
+    ("name", "", "name='' must not be empty"),
+    ("name", b"x", "name=b'x' must be text"),
+    ("base_url", b"x", "base_url=b'x' must be text"),
+    ("language_servers", 5, "language_servers=5"),
+    ("language_servers", {"python": {"command": "pylsp", "args": 5}}, "['args']=5"),
+    ("language_servers", {"python": {"command": "pylsp", "env": "x"}}, "['env']='x'"),
 ]
 
 
@@ -133,6 +148,49 @@ def test_a_wrong_argument_is_refused_in_one_sentence_that_names_it(option, value
     assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert refusal.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda agent: agent.fork("2"), "turn='2'"),
+        (lambda agent: agent.rewind("2"), "turn='2'"),
+        (lambda agent: agent.way_back([]), "turn=[]"),
+        (lambda agent: agent.undo(None), "turns=None"),
+        (lambda agent: agent.diff("1"), "turn='1'"),
+        (lambda agent: agent.spawn("Look.", tools="read_file"), "tools='read_file'"),
+        (lambda agent: agent.spawn("Look.", share=[5]), "share=[5]"),
+        (lambda agent: agent.spawn("Look.", budget=5), "budget=5"),
+        (lambda agent: agent.spawn("Look.", budget=AgentBudget(tokens="5")), "tokens='5'"),
+        (lambda agent: agent.spawn(None), "task=None"),
+        (lambda agent: agent.serve(tools=5), "tools=5"),
+        (lambda agent: agent.call_sync(5), "name=5"),
+        (lambda agent: agent.unregister(None), "name=None"),
+        (lambda agent: agent.steer(5), "prompt=5"),
+        (lambda agent: agent.queue(""), "The prompt is empty"),
+        (lambda agent: agent.map_sync(5, ["a"]), "prompt=5"),
+        (lambda agent: agent.map_sync("{{text}}", ["a"], into=5), "into=5"),
+        (lambda agent: agent.map_sync("{{text}}", ["a"], cache=None), "cache=None"),
+        (lambda agent: agent.map_sync("{{text}}", ""), "rows=''"),
+        (lambda agent: agent.register(DynamicToolSpec("t", "T.", 5)), "input_schema=5"),
+        (lambda agent: agent.register(DynamicToolSpec("t", 5, {})), "description=5"),
+        (lambda agent: Agent.resume(5), "conversation_id=5"),
+        (lambda agent: ScriptedModel("Hello."), "turns='Hello.'"),
+        (lambda agent: tool(mutating="no")(list_dir), "mutating='no'"),
+    ],
+)
+def test_a_wrong_argument_of_a_call_is_refused_in_one_sentence_that_names_it(call, says):
+    with Agent(ScriptedModel([]), []) as agent, pytest.raises(FatalError) as refusal:
+        call(agent)
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("prompt", [5, None, b"x", [5], {"a": 5}, "", " \n", [], [InputText(5)]])
+def test_a_prompt_that_is_none_fails_and_the_agent_goes_on(prompt):
+    with Agent(ScriptedModel(["Hello."]), []) as agent:
+        assert "prompt" in agent.run_sync(prompt).error
+        assert agent.run_sync([InputText("Hi.")]).text == "Hello."
 
 
 class PlainModel:

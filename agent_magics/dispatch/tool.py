@@ -19,6 +19,7 @@ from agent_magics.dispatch.preparation import Preparation
 from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.dispatch.schema.generation import derive_parameters, find_optional
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
     FreeformToolSpec,
@@ -77,9 +78,9 @@ class ToolOptions:
 
 
 # Those that the person gives, in order.
-_TO_GIVE = dict.fromkeys(
-    each.name for each in fields(ToolOptions) if each.name not in ("own", "number")
-)
+_TO_GIVE = {
+    each.name: each.type for each in fields(ToolOptions) if each.name not in ("own", "number")
+}
 
 
 class Tool(Protocol):
@@ -197,10 +198,11 @@ def tool(fn: Any = None, **options: Any) -> Any:
     _check_timeout(fn, options.get("timeout"))
     if options.get("init") is not None:
         options["init"] = _prepared(fn, options["init"])
-    own = (fn.__module__ or "").startswith("agent_magics.tools.")
+    own = (getattr(fn, "__module__", "") or "").startswith("agent_magics.tools.")
     options.setdefault("timeout", None if own else DEFAULT_TIMEOUT)
+    name = options.pop("name", None)
     settings = ToolOptions(
-        name=checked_name(options.pop("name", None) or fn.__name__),
+        name=checked_name(fn.__name__ if name is None else name),
         own=own,
         number=next(_NUMBERS),
         **options,
@@ -221,6 +223,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if unknown:
         public = ", ".join(name for name in _TO_GIVE if name != "in_own_words")
         raise FatalError(f"@tool has no option {unknown[0]!r}; there are: {public}.")
+    for name, value in options.items():
+        if name not in ("name", "timeout", "init"):  # which are checked where they are used
+            check(f"@tool: {name}", value, _TO_GIVE[name])
 
 
 def _check_timeout(fn: Any, seconds: Any) -> None:

@@ -11,7 +11,7 @@ from enum import Flag, StrEnum, auto
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, MinLen
 
 DEFAULT_MODEL = "gpt-5.5"
 
@@ -120,6 +120,7 @@ class RunConfig:
 
     model: Annotated[
         str,
+        MinLen(1),
         Setting(help="The model's name at the provider.", where=CELL, option="--model -m"),
     ] = DEFAULT_MODEL
     cwd: Annotated[
@@ -243,6 +244,7 @@ class Settings(RunConfig):
 
     name: Annotated[
         str,
+        MinLen(1),
         Setting(help="Which agent; each has its own conversation.", where=NOTEBOOK | Where.CELL),
     ] = "default"
     tools: Annotated[

@@ -25,6 +25,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import ApprovalRequested
@@ -134,6 +135,18 @@ class Asking:
     watcher: Callable[[bool], Watcher] = lambda blocks: Watcher()
 
 
+def _check_types(prompt: Given, options: MapOptions) -> None:
+    """Refuse options that are not known, and types that no other check refuses."""
+    kinds = MapOptions.__annotations__
+    unknown = set(options) - set(kinds)
+    if unknown:
+        there = ", ".join(kinds)
+        raise FatalError(f"map has no option {min(unknown)!r}; there are: {there}.")
+    check("map: prompt", prompt, Given)
+    for name in {"into", "cache", "name", "batch"} & set(options):
+        check(f"map: {name}", options.get(name), kinds[name])
+
+
 class RowMapping:
     """One call of `Agent.map`.
 
@@ -151,10 +164,7 @@ class RowMapping:
         settings = asking.settings
         self._asking, self._given, self._options = asking, (prompt, output), options
         self._ended = threading.Event()
-        unknown = set(options) - set(MapOptions.__annotations__)
-        if unknown:
-            there = ", ".join(MapOptions.__annotations__)
-            raise FatalError(f"map has no option {min(unknown)!r}; there are: {there}.")
+        _check_types(prompt, options)
         columns = AnswerColumns(output)
         terms = _terms(settings, columns)
         self._engine = self._engine_of(options.get("engine"), terms.model)
@@ -317,7 +327,7 @@ class RowMapping:
         cache = self._options.get("cache", True)
         if isinstance(cache, bool):
             return cache_file() if cache and self._is_live else None
-        return Path(cache).expanduser()
+        return Path(cache).expanduser().absolute()
 
     @property
     def _is_live(self) -> bool:

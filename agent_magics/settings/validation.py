@@ -72,6 +72,7 @@ def _adapter(name: str) -> Any:
         CheckedByUser: unchecked(),
         LoopLimits: Annotated[LoopLimits, pydantic.BeforeValidator(_limits)],
         bool: Annotated[bool, strict],
+        str: Annotated[str, strict],
         int: Annotated[int, strict],
         float: Annotated[float, strict, pydantic.AllowInfNan(False)],
     }
@@ -88,7 +89,7 @@ def _with_checks(kind: Kind, checks: Mapping[Kind, object]) -> Kind:
         return Annotated[(base, *kept)] if kept else base
     if origin is tuple:
         return GenericAlias(tuple, (_with_checks(get_args(kind)[0], checks), ...))
-    if kind in (int | None, float | None):
+    if kind in (int | None, float | None, str | None):
         return _with_checks(get_args(kind)[0], checks) | None
     return checks.get(kind, kind)
 
@@ -132,6 +133,7 @@ _PROBLEMS: Mapping[str, str] = {
     "enum": "is not one of: {choices}.",
     "literal_error": "is not one of: {choices}.",
     "string_type": "must be text.",
+    "string_too_short": "must not be empty.",
     "callable_type": "must be a function.",
     "tuple_type": "must be a list of folders.",
     "value_error": "{error}",

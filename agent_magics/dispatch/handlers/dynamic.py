@@ -17,6 +17,7 @@ from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.tool import Tool, ToolOptions, checked_name, tool
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import join_parts
 from agent_magics.protocol.tools import (
@@ -55,6 +56,9 @@ class DynamicTool:
     ) -> None:
         if callback is not None and not callable(callback):
             raise FatalError(f"The callback of tool {spec.name!r} is no function: {callback!r}.")
+        check(f"Tool {spec.name!r}: timeout", timeout, float | None)
+        check(f"Tool {spec.name!r}: description", spec.description, str)
+        check(f"Tool {spec.name!r}: input_schema", spec.input_schema, Mapping)
         self.given = spec
         self.callback = callback
         limit = CLIENT_LIMIT if timeout is None and callback is None else timeout

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from agent_magics.models.base import Encoded, ModelEvent, ModelRequest, TranscriptMaker
 from agent_magics.models.recordings.handwritten import arguments_text, write_reply
 from agent_magics.models.wire_capture import WireCapture
 from agent_magics.models.wires.responses.model import decode_stream
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, FunctionCall, Item, JsonMapping
 
@@ -32,6 +33,7 @@ class Call:
 
 
 Piece: TypeAlias = str | Call | Item
+_PIECES: tuple[type, ...] = (str, Call, *get_args(Item))
 Reply: TypeAlias = Piece | Sequence[Piece] | bytes
 ScriptedTurn: TypeAlias = Reply | Callable[[ModelRequest], Reply]
 
@@ -74,6 +76,7 @@ class ScriptedModel:
     source = "script"
 
     def __init__(self, turns: Sequence[ScriptedTurn]) -> None:
+        check("ScriptedModel: turns", turns, Sequence)
         self._turns = list(turns)
         self._call_numbers = itertools.count(1)
         self.requests: list[ModelRequest] = []
@@ -121,6 +124,11 @@ class ScriptedModel:
         return [self._item(reply)]
 
     def _item(self, piece: Piece) -> Item:
+        if not isinstance(piece, _PIECES):
+            raise FatalError(
+                f"Answer {len(self.requests)} of the script holds {piece!r}; it may hold texts, "
+                "calls (Call), and items of a conversation."
+            )
         if isinstance(piece, str):
             return AssistantMessage(piece)
         if isinstance(piece, Call):

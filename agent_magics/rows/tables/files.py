@@ -62,6 +62,8 @@ _Opened: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 def _local(pattern: str) -> list[tuple[str, _Opened]]:
+    if not pattern:
+        raise FatalError("rows='': an empty path names no files.")
     pattern = str(Path(pattern).expanduser())
     # `Path.glob` takes no absolute pattern.
     found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata, util
@@ -16,6 +16,7 @@ from typing import Any
 
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.files.trusted_imports import is_trusted
+from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 
 _GROUP = "jupyter_lsp_spec_v1"  # jupyter-lsp's entry points
@@ -72,6 +73,7 @@ def read_table(table: Mapping[str, object] | None) -> dict[str, ServerSpec | Non
     Raises:
         FatalError: the table is invalid; the sentence says where.
     """
+    check("language_servers", table, Mapping | None)
     return {str(name): _of_setting(str(name), value) for name, value in (table or {}).items()}
 
 
@@ -87,8 +89,9 @@ def _of_setting(language: str, value: object) -> ServerSpec | None:
     if unknown := ", ".join(sorted(set(map(str, value)) - set(_KEYS))):
         raise FatalError(f"{where} has {unknown}; known are {', '.join(_KEYS)}.")
     command, args = value["command"], value.get("args", ())
-    if isinstance(args, str) or not all(isinstance(arg, str) for arg in args):
-        raise FatalError(f"{where}['args'] must be a list of texts.")
+    check(f"{where}['args']", args, Sequence[str])
+    for key in ("env", "settings"):
+        check(f"{where}[{key!r}]", value.get(key), Mapping | None)
     return ServerSpec(
         Path(command).name,
         (command, *args),

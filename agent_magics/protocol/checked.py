@@ -1,0 +1,89 @@
+"""Refuses arguments of a wrong type where programs call this package, in one sentence."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin
+
+from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.errors import FatalError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SHOWN = 80  # characters of a value
+_WORDS: Mapping[Any, str] = {
+    bool: "True or False",
+    float: "a number",
+    int: "a whole number",
+    str: "text",
+    NoneType: "None",
+    Mapping: "a dict",
+    Callable: "a function",
+}
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function raise a `FatalError` where an argument has another type than it declares.
+
+    A type that is declared as text, or as `Any`, takes everything.
+    """
+    signature = inspect.signature(function)
+    kinds = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if each.annotation is not each.empty
+    }
+
+    @functools.wraps(function)
+    def checking(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            given = {}  # the call itself says best what is missing or too much
+        for name in given.keys() & kinds.keys():
+            check(f"{function.__name__}: {name}", given[name], kinds[name])
+        return function(*args, **kwargs)
+
+    return checking
+
+
+def check(what: str, value: object, kind: Any) -> None:
+    """Raise a `FatalError` that begins with `what` where a value is not of a type.
+
+    Types are classes (of dataclasses the fields count, too), unions, `Sequence[...]`, which is no
+    text, `Mapping[...]` and `Callable[...]`.
+    """
+    if not _fits(value, kind):
+        shown = brief_line(repr(value), _SHOWN)
+        raise FatalError(f"{what}={shown} does not fit; it takes {_words(kind)}.")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    base = get_origin(kind) or kind
+    if base is UnionType:
+        return any(_fits(value, each) for each in get_args(kind))
+    if base is float:
+        base = (int, float)
+    elif base is Any or not isinstance(base, type):
+        return True
+    if isinstance(value, bool):  # which is an int to Python, and nearly never meant so
+        return base is bool
+    if base is Sequence:
+        (of,) = get_args(kind) or (Any,)
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            return False
+        return all(_fits(each, of) for each in value)
+    parts = fields(base) if is_dataclass(base) else ()
+    return isinstance(value, base) and all(_fits(getattr(value, f.name), f.type) for f in parts)
+
+
+def _words(kind: Any) -> str:
+    base = get_origin(kind) or kind
+    if base is UnionType:
+        return " or ".join(map(_words, get_args(kind)))
+    if base is Sequence:
+        return " of ".join(["a list", *map(_words, get_args(kind))])
+    return _WORDS.get(base) or base.__name__
