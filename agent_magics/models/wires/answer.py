@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from agent_magics.models.base import CallChunk, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
 from agent_magics.models.bounds import EVENT_BYTES, MOST_PARTS, TEXT_LENGTH, bounded, too_large
-from agent_magics.models.faults import Fault, Garbled
+from agent_magics.models.faults import Fault, Garbled, cut_short
 from agent_magics.models.wires.sse import SseDecoder, SseEvent, gather_reads
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonObject
@@ -21,70 +22,6 @@ AFTER_THE_END = 1.0
 AFTER_THE_FINISH = 5.0
 
 WHITE = b" \t\r\n"
-
-
-class AnswerDecoder(Protocol):
-    """Decodes the bytes of one answer into model events; no I/O.
-
-    Attributes:
-        done: the answer's end, once it was received.
-        finished: whether the answer is complete, even if its usage may still follow.
-    """
-
-    done: ResponseDone | None
-    finished: bool
-
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return the events in `data`."""
-
-    def close(self) -> list[ModelEvent]:
-        """Return the events left at the end of the bytes."""
-
-    def unfinished(self) -> FatalError:
-        """Return the error for bytes that ended before the answer did."""
-
-
-async def read_answer(
-    chunks: AsyncGenerator[bytes, None], decoder: AnswerDecoder
-) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the model events of one answer's bytes, `ResponseDone` last.
-
-    Raises:
-        FatalError: the provider reported a failure, or the bytes ended too early.
-    """
-    async with aclosing(gather_reads(bounded(chunks))) as reads:
-        while decoder.done is None:
-            data = await _next_read(reads, decoder)
-            for event in decoder.close() if data is None else decoder.feed(data):
-                yield event
-            if data is None:
-                break
-        else:
-            await _read_out(reads)
-    if decoder.done is None:
-        raise decoder.unfinished()
-    yield decoder.done
-
-
-async def _next_read(reads: AsyncIterator[bytes], decoder: AnswerDecoder) -> bytes | None:
-    """Return the next bytes, None at their end or soon after a finished answer."""
-    if not decoder.finished:
-        return await anext(reads, None)
-    try:
-        async with asyncio.timeout(AFTER_THE_FINISH):
-            return await anext(reads, None)
-    except (TimeoutError, Fault):
-        return None
-
-
-async def _read_out(reads: AsyncIterator[bytes]) -> None:
-    """Read to the end, so that the connection can be reused; give up after a short wait."""
-    try:
-        async with asyncio.timeout(AFTER_THE_END):
-            async for _ in reads:
-                pass
-    except (TimeoutError, FatalError):
-        return  # The answer is whole; only the connection is lost.
 
 
 class EventReader:
@@ -166,6 +103,87 @@ class ChunkBuffer:
         self._texts.clear()
         if text:
             self._events.append(self._kind(text))
+
+
+class AnswerDecoder(ABC):
+    """Decodes the bytes of one answer into model events; no I/O.
+
+    Attributes:
+        NOT_A_STREAM: says of an answer without any event what may be wrong.
+        done: the answer's end, once it was received.
+        finished: whether the answer is complete, even if its usage may still follow.
+    """
+
+    NOT_A_STREAM: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.done: ResponseDone | None = None
+        self.finished = False
+        self._reader = EventReader()
+        self._events = ChunkBuffer()
+        self._received_any = False
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
+        self._decode(self._reader.feed(data))
+        return self._events.take()
+
+    def close(self) -> list[ModelEvent]:
+        """Return the events left at the end of the bytes."""
+        with suppress(Garbled):  # the connection broke in the middle of an event
+            self._decode(self._reader.close())
+        return self._events.take()
+
+    def unfinished(self) -> FatalError:
+        """Return the error for bytes that ended before the answer did."""
+        return cut_short() if self._received_any else Fault(self.NOT_A_STREAM)
+
+    @abstractmethod
+    def _decode(self, received: Sequence[SseEvent]) -> None:
+        """Add the model events of what was received to `_events`."""
+
+
+async def read_answer(
+    chunks: AsyncGenerator[bytes, None], decoder: AnswerDecoder
+) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the model events of one answer's bytes, `ResponseDone` last.
+
+    Raises:
+        FatalError: the provider reported a failure, or the bytes ended too early.
+    """
+    async with aclosing(gather_reads(bounded(chunks))) as reads:
+        while decoder.done is None:
+            data = await _next_read(reads, decoder)
+            for event in decoder.close() if data is None else decoder.feed(data):
+                yield event
+            if data is None:
+                break
+        else:
+            await _read_out(reads)
+    if decoder.done is None:
+        raise decoder.unfinished()
+    yield decoder.done
+
+
+async def _next_read(reads: AsyncIterator[bytes], decoder: AnswerDecoder) -> bytes | None:
+    """Return the next bytes, None at their end or soon after a finished answer."""
+    if not decoder.finished:
+        return await anext(reads, None)
+    try:
+        async with asyncio.timeout(AFTER_THE_FINISH):
+            return await anext(reads, None)
+    except (TimeoutError, Fault):
+        return None
+
+
+async def _read_out(reads: AsyncIterator[bytes]) -> None:
+    """Read to the end, so that the connection can be reused; give up after a short wait."""
+    try:
+        async with asyncio.timeout(AFTER_THE_END):
+            async for _ in reads:
+                pass
+    except (TimeoutError, FatalError):
+        return  # The answer is whole; only the connection is lost.
 
 
 def parse_event(data: bytes) -> JsonObject:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from agent_magics.models.base import (
     Finish,
@@ -14,9 +13,9 @@ from agent_magics.models.base import (
     ResponseDone,
     TextChunk,
 )
-from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
+from agent_magics.models.faults import cut_short, stated_fault
 from agent_magics.models.providers.endpoints import Dialect, WireName, dialect_of
-from agent_magics.models.wires.answer import ChunkBuffer, EventReader, parse_event
+from agent_magics.models.wires.answer import AnswerDecoder, parse_event
 from agent_magics.models.wires.answer_schema import chat_format, fitted
 from agent_magics.models.wires.bodies import FrameCache, compact
 from agent_magics.models.wires.chat.calls import CallAssembler, CallDraft
@@ -31,7 +30,6 @@ from agent_magics.models.wires.schema_forms import (
     restore_enums,
 )
 from agent_magics.models.wires.sse import SseEvent
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
     Citation,
@@ -42,11 +40,6 @@ from agent_magics.protocol.items import (
     Usage,
 )
 from agent_magics.protocol.tools import ConfiguredToolSpec, FunctionToolSpec, ToolSpec
-
-NOT_A_STREAM = (
-    "The server answered, but not with a stream of Chat Completions; check that the address "
-    "(OPENAI_BASE_URL) is that of a server with that API."
-)
 
 NO_SEARCH = (
     "features={'web_search': True} does nothing here: the server answers on Chat Completions, "
@@ -74,27 +67,25 @@ BROKEN_OFF = {
 # -- reading -------------------------------------------------------------------------------------
 
 
-class ChatDecoder:
-    """Decodes the bytes of one answer into model events; no I/O.
+class ChatDecoder(AnswerDecoder):
+    """Decodes the bytes of one answer; the usage may follow its end.
 
     Args:
         tools: the offered tools, to tell freeform tools from functions.
         dialect: the server's variant of the API.
-
-    Attributes:
-        done: the answer's end, once it was received.
-        finished: whether the answer is complete; the usage may still follow.
     """
+
+    NOT_A_STREAM = (
+        "The server answered, but not with a stream of Chat Completions; check that the address "
+        "(OPENAI_BASE_URL) is that of a server with that API."
+    )
 
     def __init__(
         self, tools: Sequence[ConfiguredToolSpec] = (), dialect: Dialect | None = None
     ) -> None:
-        self.done: ResponseDone | None = None
-        self.finished = False
+        super().__init__()
         self._specs: dict[str, ToolSpec] = {tool.spec.name: tool.spec for tool in tools}
         self._dialect = dialect or Dialect()
-        self._reader = EventReader()
-        self._events = ChunkBuffer()
         self._calls = CallAssembler(self._specs, self._events.add_arguments)
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -103,7 +94,6 @@ class ChatDecoder:
         self._warned = False
         self._usage = Usage()
         self._finish: Finish = "completed"
-        self._received_any = False
 
     def tell(self, message: str) -> None:
         """Add a notice for the person, before the answer."""
@@ -115,24 +105,14 @@ class ChatDecoder:
             self.tell(message)
         self._warned = True
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
-        self._decode(self._reader.feed(data))
-        return self._events.take()
-
     def close(self) -> list[ModelEvent]:
         """Return the events left at the end of the bytes; after a finish reason the answer is
         complete.
         """
-        with suppress(Garbled):  # the connection broke in the middle of an event
-            self._decode(self._reader.close())
+        events = super().close()
         if self.finished:
             self._end()
-        return self._events.take()
-
-    def unfinished(self) -> FatalError:
-        """Return the error for bytes that ended before the answer did."""
-        return cut_short() if self._received_any else Fault(NOT_A_STREAM)
+        return [*events, *self._events.take()]
 
     def _decode(self, received: Sequence[SseEvent]) -> None:
         for name, data in received:

@@ -15,17 +15,12 @@ from agent_magics.models.base import (
     SearchProgress,
     TextChunk,
 )
-from agent_magics.models.faults import Fault, Garbled, cut_short, stated_fault
+from agent_magics.models.faults import Garbled, stated_fault
 from agent_magics.models.providers.endpoints import WireName
 from agent_magics.models.providers.families import family_of
 from agent_magics.models.providers.keys import WAYS_OUT
 from agent_magics.models.sdk import load_openai
-from agent_magics.models.wires.answer import (
-    ChunkBuffer,
-    EventReader,
-    parse_event,
-    read_answer,
-)
+from agent_magics.models.wires.answer import AnswerDecoder, parse_event, read_answer
 from agent_magics.models.wires.answer_schema import fitted, responses_format
 from agent_magics.models.wires.bodies import FrameCache, compact
 from agent_magics.models.wires.remote import RemoteModel
@@ -37,7 +32,6 @@ from agent_magics.models.wires.responses.items import (
     encode_tools,
 )
 from agent_magics.models.wires.sse import SseEvent
-from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     CALL_TYPES,
     AssistantMessage,
@@ -59,11 +53,6 @@ __all__ = [
 
 _LOG = logging.getLogger("agent_magics")
 
-NOT_A_STREAM = (
-    "The server answered, but not with a stream of Responses API events; check that the address "
-    "(OPENAI_BASE_URL) is that of a server with the Responses API."
-)
-
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -77,77 +66,52 @@ FINISHES: dict[str | None, Finish] = {
 }
 
 
-class ResponseDecoder:
-    """Decodes the SSE bytes of one answer into model events; no I/O.
+class ResponseDecoder(AnswerDecoder):
+    """Decodes the SSE bytes of one answer; nothing follows the end in this API."""
 
-    Attributes:
-        done: the answer's end, once it was received.
-        finished: always False: nothing follows the end in this API.
-    """
-
-    finished = False
+    NOT_A_STREAM = (
+        "The server answered, but not with a stream of Responses API events; check that the "
+        "address (OPENAI_BASE_URL) is that of a server with the Responses API."
+    )
 
     def __init__(self) -> None:
-        self.done: ResponseDone | None = None
-        self._reader = EventReader()
-        self._events = ChunkBuffer()
+        super().__init__()
         self._reasoning: list[Item] = []
-        self._received_any = False
         self._last_number = -1
         self._calling = ""  # the tool of the call whose arguments come
         self._given: set[object] = set()
         self._item_came = False
         self._is_document = False
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        """Return the events in `data`, with text deltas joined; `ResponseDone` is set as `done`."""
-        return self._decode(self._reader.feed(data))
-
-    def close(self) -> list[ModelEvent]:
-        """Return the events left at the end of the bytes, without a blank line."""
-        with suppress(Garbled):  # the connection broke in the middle of it
-            return self._decode(self._reader.close())
-        return self._events.take()
-
-    def unfinished(self) -> FatalError:
-        """Return the error for bytes that ended before the answer did."""
-        return cut_short() if self._received_any else Fault(NOT_A_STREAM)
-
-    def _decode(self, received: Sequence[SseEvent]) -> list[ModelEvent]:
+    def _decode(self, received: Sequence[SseEvent]) -> None:
         for name, data in received:
+            if not name:
+                self._decode_unnamed(data)
+                continue
+            self._received_any = True
             reader = READERS.get(name)
-            if reader is ResponseDecoder._read_arguments:
-                self._received_any = True
+            if reader is None:
+                _ignore(name)
+            elif reader is ResponseDecoder._read_arguments:
                 with suppress(Garbled):  # they are only counted: the call comes again, whole
                     self._read(reader, parse_event(data))
-            elif reader is not None:
-                self._received_any = True
-                self._read(reader, parse_event(data))
-            elif not name:
-                self._decode_unnamed(data)
             else:
-                self._received_any = True
-                if name not in UNUSED:
-                    _LOG.debug("an event of an unknown kind is ignored: %r", name[:80])
-        return self._events.take()
+                self._read(reader, parse_event(data))
 
     def _decode_unnamed(self, data: bytes) -> None:
         """Read an event without a name, which some servers put only into the data.
 
         A server that does not stream at all sends the response as one document.
         """
-        if data == b"[DONE]":
-            return
-        fields = parse_event(data)
+        fields = {} if data == b"[DONE]" else parse_event(data)
         kind = fields.get("type")
-        reader = READERS.get(kind.encode()) if isinstance(kind, str) else None
-        if reader is not None:
+        if isinstance(kind, str):
             self._received_any = True
-            self._read(reader, fields)
-        elif isinstance(kind, str):
-            self._received_any = True
-            if kind.encode() not in UNUSED:
-                _LOG.debug("an event of an unknown kind is ignored: %r", kind[:80])
+            reader = READERS.get(kind.encode())
+            if reader is None:
+                _ignore(kind.encode())
+            else:
+                self._read(reader, fields)
         elif fields.get("error"):
             raise stated_fault(fields["error"])
         elif fields.get("object") == "response" or isinstance(fields.get("output"), list):
@@ -287,6 +251,11 @@ UNUSED = frozenset(
         b"web_search_call.completed",
     )
 )
+
+
+def _ignore(kind: bytes) -> None:
+    if kind not in UNUSED:
+        _LOG.debug("an event of an unknown kind is ignored: %r", kind[:80])
 
 
 def _search_key(fields: JsonMapping, data: JsonMapping) -> str:
