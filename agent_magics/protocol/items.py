@@ -4,6 +4,7 @@ An item is one entry of the history: a message of the person or the model, a too
 The clients in ``models`` translate items to and from a provider's wire format.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -13,6 +14,20 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 # with `Json` it would also have to cast it, which checks nothing.
 JsonObject: TypeAlias = dict[str, Any]
 JsonMapping: TypeAlias = Mapping[str, Any]  # one that is only read
+
+
+def json_or(text: str | bytes, otherwise: Any) -> Any:
+    """Return the value of JSON text; `otherwise` where it is none, or nested too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return otherwise
+
+
+def json_object(text: str | bytes) -> JsonObject | None:
+    """Return the object that a JSON text is; None where it is none."""
+    found = json_or(text, None)
+    return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True, slots=True)

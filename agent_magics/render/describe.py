@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from agent_magics.protocol.events import NamespaceChanged, QuestionResolved
+from agent_magics.protocol.items import json_object, json_or
 from agent_magics.render.markdown import fenced
 
 # What is kept of one call's output in the notebook; the model may have read more.
@@ -43,10 +44,7 @@ def describe_form_answer(event: QuestionResolved) -> str:
 
 def json_as_code(text: str) -> str:
     """Return JSON text as a fenced code block, since Markdown would misread it."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    value = json_or(text, None)
     if not isinstance(value, (dict, list)):
         return text
     return fenced(shorten(json.dumps(value, indent=2, ensure_ascii=False)), "json")
@@ -62,13 +60,10 @@ def describe_call(arguments: str) -> str:
 
 def describe_cell(arguments: str) -> str:
     """Summarise a notebook tool's call in one line: the cell's id, or the source of a new cell."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        parsed = None
-    if isinstance(parsed, dict) and isinstance(cell := parsed.get("cell_id"), str) and cell:
+    parsed = json_object(arguments) or {}
+    if isinstance(cell := parsed.get("cell_id"), str) and cell:
         return one_line(f"cell {cell}")
-    if isinstance(parsed, dict) and isinstance(source := parsed.get("source"), str):
+    if isinstance(source := parsed.get("source"), str):
         return one_line(source)
     return describe_call(arguments)
 
@@ -115,11 +110,8 @@ def without_session(arguments: str) -> tuple[str, str]:
 
     The number of a session differs in every run and is therefore not saved.
     """
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
+    parsed = json_object(arguments)
+    if parsed is None:
         return "", arguments
     rest = {name: value for name, value in parsed.items() if name != "session_id"}
     typed = json.dumps(parsed["chars"], ensure_ascii=False) if parsed.get("chars") else ""
@@ -139,11 +131,8 @@ def shorten_arguments(arguments: str) -> str:
     """Shorten long arguments (JSON text): of each long string the middle goes, so it stays JSON."""
     if len(arguments) <= _SAVED_ARGUMENTS:
         return arguments
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        parsed = None
-    if isinstance(parsed, dict):
+    parsed = json_object(arguments)
+    if parsed is not None:
         short = {
             name: shorten(value) if isinstance(value, str) else value
             for name, value in parsed.items()

@@ -1,11 +1,10 @@
 """Converts a tool's output to a result of the protocol."""
 
-import json
 from typing import Any
 
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 
-from agent_magics.protocol.items import ContentPart, InputText, Json
+from agent_magics.protocol.items import ContentPart, InputText, json_or
 from agent_magics.protocol.tools import ToolOutput
 
 
@@ -49,8 +48,6 @@ def _data_of(output: ToolOutput) -> dict[str, Any] | None:
     """
     if not isinstance(output.content, str) or output.content[:1] not in ("{", "["):
         return None
-    try:
-        value: Json = json.loads(output.content)
-    except (ValueError, RecursionError):
-        return None  # text that only begins like JSON, or JSON that was cut to fit
-    return value if isinstance(value, dict) else {"result": value}
+    # It may only begin like JSON, or be JSON that was cut to fit.
+    value = json_or(output.content, None)
+    return {"result": value} if isinstance(value, list) else value

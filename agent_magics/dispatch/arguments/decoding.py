@@ -1,7 +1,6 @@
 """Validates a model's JSON arguments and converts them to Python values."""
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from agent_magics.dispatch.schema.annotations import Schema
 from agent_magics.dispatch.schema.generation import describe
 from agent_magics.dispatch.schema.signature import name_of, read_parameters
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.protocol.items import json_or
 
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
 
@@ -171,11 +171,7 @@ def _read_data(value: object) -> Any:
     """Parse text that is a JSON list or object; return None for anything else."""
     if not (isinstance(value, str) and value.lstrip()[:1] in ("[", "{")):
         return None
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, (list, dict)) else None
+    return json_or(value, None)
 
 
 def _put(value: object, place: tuple[Any, ...], read: Mapping[tuple[Any, ...], Any]) -> Any:

@@ -5,7 +5,7 @@ import shlex
 from dataclasses import replace
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.protocol.items import Json
+from agent_magics.protocol.items import Json, json_object
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.tools import (
     CustomPayload,
@@ -46,11 +46,8 @@ def arguments_of(call: ToolCall) -> dict[str, Json] | str:
     if isinstance(payload, LocalShellPayload):
         return shell_arguments(payload)
     text = payload.raw_arguments if isinstance(payload, McpPayload) else payload.arguments
-    try:
-        found = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = json_object(text) if text.strip() else {}
+    if found is None:
         # Not {}: approval must never see less than what would run.
         raise RespondToModel(f"The arguments of {call.tool_name} are no JSON object.")
     return found
@@ -68,7 +65,7 @@ def editable_text(payload: ToolPayload) -> str:
     if isinstance(payload, LocalShellPayload):
         return shlex.join(payload.command)
     if isinstance(payload, FunctionPayload):
-        arguments = _arguments_of(payload)
+        arguments = json_object(payload.arguments) or {}
         value = arguments.get(_main_argument(arguments))
         if isinstance(value, str):
             return value
@@ -87,7 +84,7 @@ def with_edited_text(call: ToolCall, text: str) -> ToolCall:
     if isinstance(payload, LocalShellPayload):
         return replace(call, payload=replace(payload, command=tuple(shlex.split(text))))
     if isinstance(payload, FunctionPayload):
-        arguments = _arguments_of(payload)
+        arguments = json_object(payload.arguments) or {}
         name = _main_argument(arguments)
         if name:
             edited = shlex.split(text) if isinstance(arguments[name], list) else text
@@ -107,18 +104,11 @@ def describe_edit(call: ToolCall) -> str:
     """Return the note to the model about the person's edit of its call."""
     payload = call.payload
     main = isinstance(payload, LocalShellPayload) or (
-        isinstance(payload, FunctionPayload) and _main_argument(_arguments_of(payload))
+        isinstance(payload, FunctionPayload)
+        and _main_argument(json_object(payload.arguments) or {})
     )
     what = "command" if main and main != "code" else "code" if main else "arguments"
     return f"The person changed the {what} to: {editable_text(payload)}"
-
-
-def _arguments_of(payload: FunctionPayload) -> dict[str, object]:
-    try:
-        arguments = json.loads(payload.arguments or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _main_argument(arguments: dict[str, object]) -> str:

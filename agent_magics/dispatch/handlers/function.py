@@ -28,6 +28,7 @@ from agent_magics.dispatch.stages.attempt import forget_error, run_off_loop
 from agent_magics.dispatch.stages.stored_outputs import refer, with_reference
 from agent_magics.dispatch.tool import Assess, Tool
 from agent_magics.protocol.errors import AgentMagicsError, RespondToModel, error_text
+from agent_magics.protocol.items import json_object
 from agent_magics.protocol.tools import (
     CustomPayload,
     FunctionPayload,
@@ -104,12 +105,12 @@ class FunctionToolHandler:
 
     def _is_object(self, text: str) -> bool:
         """Return whether the text of a freeform call is a JSON object of the tool's arguments."""
-        given = _object_of(text) if text.lstrip()[:1] == "{" else None
+        given = json_object(text) if text.lstrip()[:1] == "{" else None
         return given is not None and given.keys() <= {*self._names, "input"}
 
     def _in_own_words(self, text: str) -> str:
         """Rename arguments that models name otherwise; "input" is the text of a freeform call."""
-        given = _object_of(text)
+        given = json_object(text)
         if given is None:
             return text  # the binder reports the error
         first = self._names[0]
@@ -313,15 +314,6 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, StopIteration):
         return False
     return isinstance(error, (Exception, KeyboardInterrupt))
-
-
-def _object_of(text: str) -> dict[str, Any] | None:
-    """Parse text as a JSON object; None where it is none."""
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return given if isinstance(given, dict) else None
 
 
 def _exhaust(generator: Generator[Any, Any, Any], context: ToolContext) -> Any:

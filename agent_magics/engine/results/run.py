@@ -1,6 +1,5 @@
 """Builds the result of a run from its events."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from agent_magics.protocol.events import (
     TurnDiffUpdated,
     TurnFailed,
 )
-from agent_magics.protocol.items import Usage, text_of
+from agent_magics.protocol.items import Usage, json_or, text_of
 from agent_magics.protocol.tools import ToolOutput
 
 
@@ -110,13 +109,9 @@ def summarise(events: Iterable[Event], output: OutputType | None = None) -> RunR
 
 
 def _finished(event: ToolCallCompleted | ToolCallFailed, arguments: str) -> FinishedCall:
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):  # no JSON, or nested a hundred thousand times
-        parsed = arguments
     return FinishedCall(
         event.name,
-        parsed,
+        json_or(arguments, arguments),
         text_of(event.output),
         isinstance(event, ToolCallCompleted),
         event.duration,

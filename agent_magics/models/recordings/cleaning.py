@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_magics.models.redaction import Hider
 from agent_magics.models.wires.sse import SseDecoder, SseEvent
-from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.protocol.items import JsonMapping, JsonObject, json_object
 
 # Fields to remove: bound to an account, random, or padding.
 OPAQUE = frozenset(
@@ -82,11 +82,7 @@ def _drop_repeated(documents: list[JsonObject]) -> list[JsonObject]:
 
 
 def _parse(data: bytes) -> JsonObject | None:
-    try:
-        fields = json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
+    return json_object(data.decode("utf-8", "replace"))
 
 
 def _text(data: bytes, hider: Hider) -> str:

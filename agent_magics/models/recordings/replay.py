@@ -3,7 +3,6 @@
 import asyncio
 import difflib
 import itertools
-import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from agent_magics.protocol.items import (
     Item,
     LocalShellCall,
     ToolCallOutput,
+    json_or,
     text_of,
 )
 
@@ -296,10 +296,7 @@ def _status_error(answer: RecordedAnswer) -> object:
     """Return a stand-in for the openai package's error of a status, with the attributes used
     here.
     """
-    try:
-        body = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        body = None
+    body = json_or(answer.body, None)
     body = body.get("error", body) if isinstance(body, dict) else body
     fields = body if isinstance(body, dict) else {}
     return SimpleNamespace(

@@ -23,6 +23,7 @@ from agent_magics.protocol.items import (
     FunctionCall,
     Item,
     LocalShellCall,
+    json_object,
 )
 
 ENDINGS = {
@@ -144,11 +145,8 @@ def _item_lines(item: Item) -> list[str]:
 
 def _call_lines(name: str, arguments: str) -> list[str]:
     """Return a call with one line for each argument, and for each line of a long one."""
-    try:
-        fields = json.loads(arguments)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
+    fields = json_object(arguments)
+    if fields is None:
         return [f"calls {name} {arguments}"]
     lines = [f"calls {name}"]
     for key, value in fields.items():

@@ -29,6 +29,7 @@ from agent_magics.exec.process import Process
 from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
+from agent_magics.protocol.items import json_object
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,
     environment_for,
@@ -331,11 +332,8 @@ def _named_pipe(path: Path, flags: int) -> int:
 
 
 def _read_message(data: bytes) -> dict[str, object]:
-    try:
-        message = json.loads(data)
-    except (ValueError, RecursionError):
-        message = None
-    if not isinstance(message, dict):
+    message = json_object(data)
+    if message is None:
         raise _Died("The scratch process sent what cannot be read, and was ended.")
     return message
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.cutting import cut_text
-from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText, Json
+from agent_magics.protocol.items import Content, ContentPart, InputImage, InputText, Json, json_or
 from agent_magics.protocol.mcp import McpBlob, McpContents, McpResult, McpTool
 from agent_magics.protocol.tools import ToolOutput
 
@@ -95,21 +95,11 @@ def _structured_text(result: McpResult) -> str:
 
 def _says(texts: Sequence[str], value: Json) -> bool:
     """Return whether texts represent this value: as JSON, plainly, or one text per element."""
-    if len(texts) == 1 and (texts[0] == value or _same_json(texts[0], value)):
+    if len(texts) == 1 and value in (texts[0], json_or(texts[0], ...)):
         return True
     if not isinstance(value, list) or len(value) != len(texts):
         return False
-    return all(
-        text == each or _same_json(text, each) for text, each in zip(texts, value, strict=True)
-    )
-
-
-def _same_json(text: str, value: Json) -> bool:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return bool(found == value)
+    return all(each in (text, json_or(text, ...)) for text, each in zip(texts, value, strict=True))
 
 
 # -- values for code -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.models.bounds import MOST_PARTS, NAME_LENGTH, TEXT_LENGTH, too_large
-from agent_magics.protocol.items import JsonMapping
+from agent_magics.protocol.items import JsonMapping, json_object
 
 
 @dataclass(slots=True)
@@ -74,12 +74,7 @@ class CallDraft:
 
 def is_json_object(text: str) -> bool:
     """Tell whether `text` is one complete JSON object."""
-    if not text.rstrip().endswith("}"):
-        return False
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return text.rstrip().endswith("}") and json_object(text) is not None
 
 
 # A lone backslash at a fragment's end escapes the first character of the next.
