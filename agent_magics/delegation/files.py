@@ -102,15 +102,12 @@ def _files_in(folder: Path, *, links: bool = False) -> Sequence[_File]:
     try:
         with opened(folder, links=links) as descriptor:
             entries = list(entries_below(descriptor))
-            return [(each.path, each.read()) for each in entries if _is_agent_file(each.path)]
+            files = [each for each in entries if each.path.endswith(".md") and "/" not in each.path]
+            return [(each.path, each.read()) for each in files]
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise FatalError(f"{folder} is not read: {reason_of(error)}.") from None
-
-
-def _is_agent_file(path: str) -> bool:
-    return path.endswith(".md") and "/" not in path
 
 
 def _add(found: FoundTypes, path: Path, data: bytes) -> None:

@@ -88,7 +88,7 @@ class Conversation:
         self.store = ApprovalStore()
         self.processes = ProcessManager()
         self.files = ChangedFiles(journals, self.id, agent)
-        self.handles = _new_handles()
+        self.handles = HandleStore(parent=scratch_folder)
         self.uses: Counter[str] = Counter()
         self.found: dict[str, None] = {}
         self.reported_servers: dict[str, str] = {}
@@ -242,7 +242,3 @@ class Conversation:
         """End its commands and close its files; the journal of file changes stays for undo."""
         self.handles.close()
         self.processes.close()
-
-
-def _new_handles() -> HandleStore:
-    return HandleStore(parent=scratch_folder)

@@ -46,7 +46,7 @@ from agent_magics.protocol.items import AssistantMessage, Json
 from agent_magics.render.blocks.agents import AgentBlocks
 from agent_magics.render.blocks.calls import CallBlocks
 from agent_magics.render.blocks.commands import CommandBlocks
-from agent_magics.render.blocks.display import VERSION, Blocks, DisplayBlock
+from agent_magics.render.blocks.display import VERSION, Blocks, DisplayBlock, notice_item
 from agent_magics.render.blocks.speech import Speech
 from agent_magics.render.blocks.waiting import Wait
 from agent_magics.render.diffs.changes import changes_item, same_lines
@@ -216,7 +216,7 @@ class TurnView:
 
     def _show_wait(self, event: ModelRetry) -> DisplayBlock:
         if self._wait is None:
-            block = self.blocks.begin(WAIT, {"kind": "notice", "level": "warning", "text": ""})
+            block = self.blocks.begin(WAIT, notice_item("", "warning"))
             self._wait = block, Wait(block.item)
         block, wait = self._wait
         wait.begin(event)

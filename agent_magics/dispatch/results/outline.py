@@ -86,16 +86,11 @@ def can_be_written(value: Any) -> bool:
             return False
         if kind in _WHOLE:
             continue
-        if _never_ends(kind):
+        if defines(kind, "__next__"):  # to read an iterator's values runs it, perhaps for ever
             return False
         inner = _parts_of(each)
         waiting.extend((part, depth + 1) for part in islice(inner, _MOST_PIECES))
     return True
-
-
-def _never_ends(kind: type) -> bool:
-    """Return whether reading values of a type runs them (iterators), possibly without end."""
-    return defines(kind, "__next__")
 
 
 def _parts_of(value: Any) -> Iterator[Any]:

@@ -193,17 +193,9 @@ def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[dict[str, 
     root = definitions.get(inner.get("$ref", "").removeprefix("#/$defs/"), inner)
     if root.get("type") != "object":
         return whole, True
-    definitions = {
-        name: each
-        for name, each in definitions.items()
-        if f'"#/$defs/{name}"' in _text(whole, root)
-    }
+    referring = json.dumps([root, *definitions.values()])
+    definitions = {n: each for n, each in definitions.items() if f'"#/$defs/{n}"' in referring}
     return ({**root, "$defs": definitions} if definitions else dict(root)), False
-
-
-def _text(whole: dict[str, Any], root: dict[str, Any]) -> str:
-    """Return all schemas that the answer refers to, as JSON text."""
-    return json.dumps([root, *whole.get("$defs", {}).values()])
 
 
 def _has_handle(schema: object) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from agent_magics.exec.output import clean_output
 from agent_magics.kernel.cell.countdown import is_wait
-from agent_magics.kernel.cell.outputs import Publisher
+from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.protocol.events import (
     Event,
     ExecCommandOutputDelta,
@@ -48,7 +48,7 @@ class ConsoleOutputs:
         publisher: publishes the blocks.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: CellPublisher) -> None:
         self._publisher = publisher
         self._printed: set[str] = set()
         self._streams: dict[str, _Stream] = {}

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
+from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.protocol.items import Json
-from agent_magics.render.blocks.display import VERSION, DisplayBlock
+from agent_magics.render.blocks.display import DisplayBlock, notice_item
 from agent_magics.render.mime import blocks_item, item_bundle, to_bundle
+from agent_magics.render.view import TurnView
 
 SINGLES = 29
 LIMIT = 38  # the final answer and the token count make it 40
@@ -32,16 +34,6 @@ _SHARE = 0.1
 _LONGEST = 1.0
 # What may follow the final answer, which then stays in an output of its own.
 _LAST = ("usage", "notice", "changes")
-
-
-class Publisher(Protocol):
-    """The output area of a cell."""
-
-    def publish(self, bundle: dict[str, Json], display_id: str) -> None:
-        """Add an output."""
-
-    def update(self, bundle: dict[str, Json], display_id: str) -> None:
-        """Replace an output."""
 
 
 @dataclass(eq=False)
@@ -75,7 +67,7 @@ class _Output:
         items = [block.item for block in self.blocks]
         if self.left_out:
             more = f"{self.left_out} more calls are not shown here; %agent history lists them."
-            items.insert(0, _notice(more))
+            items.insert(0, notice_item(more))
         return item_bundle(blocks_item(items)) if items else {}
 
 
@@ -87,7 +79,7 @@ class CellOutputs:
         live: whether somebody watches: unfinished blocks are then shown and updated.
     """
 
-    def __init__(self, publisher: Publisher, *, live: bool) -> None:
+    def __init__(self, publisher: CellPublisher, *, live: bool) -> None:
         self._publisher = publisher
         self._live = live
         self._outputs: list[_Output] = []
@@ -167,7 +159,7 @@ class CellOutputs:
         """Show a new block beside the calls that run, in a free output, or in a new one."""
         crowded = len(self._outputs) >= SINGLES
         if block.data is not None and self.full:
-            block = DisplayBlock(block.key, _notice("A figure is left out."), done=True)
+            block = DisplayBlock(block.key, notice_item("A figure is left out."), done=True)
         if self._tail and block.is_call and _takes_calls(self._tail[-1]):
             self._tail[-1].blocks.append(block)
             self._of[block.key] = self._tail[-1]
@@ -279,5 +271,9 @@ def _takes_calls(output: _Output) -> bool:
     return has_room and all(block.is_call for block in output.blocks)
 
 
-def _notice(text: str) -> dict[str, Json]:
-    return {"version": VERSION, "kind": "notice", "level": "info", "text": text}
+def redraw(shell: Any, view: TurnView) -> None:
+    """Show a finished turn again in the running cell."""
+    outputs = CellOutputs(CellPublisher(shell), live=False)
+    for block in view.blocks:
+        outputs.show(block)
+    outputs.finish()

@@ -4,12 +4,10 @@ import uuid
 from functools import partial
 from typing import Any
 
-from agent_magics.kernel.cell.outputs import CellOutputs
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.protocol.items import Json
-from agent_magics.render.blocks.display import VERSION
+from agent_magics.render.blocks.display import VERSION, notice_item
 from agent_magics.render.mime import item_bundle, picture_metadata
-from agent_magics.render.view import TurnView
 
 
 class CellPublisher:
@@ -89,7 +87,7 @@ def widget_bundle(widget: Any, item: dict[str, Json]) -> dict[str, Json]:
 
 def question_item(text: str) -> dict[str, Json]:
     """Return an open question as a notice item."""
-    return {"version": VERSION, "kind": "notice", "level": "info", "text": f"Question: {text}"}
+    return notice_item(f"Question: {text}")
 
 
 def is_watched(shell: object) -> bool:
@@ -103,15 +101,6 @@ def is_watched(shell: object) -> bool:
         return False
     parent = kernel.get_parent("shell") or {}
     return bool((parent.get("metadata") or {}).get("cellId"))
-
-
-def redraw(shell: Any, view: TurnView) -> None:
-    """Show a finished turn again in the running cell."""
-    publisher = CellPublisher(shell)
-    outputs = CellOutputs(publisher, live=False)
-    for block in view.blocks:
-        outputs.show(block)
-    outputs.finish()
 
 
 def publish_text(shell: object, text: str) -> None:

@@ -44,7 +44,7 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import InputImage, Json
 from agent_magics.protocol.ops import BY_PERSON, StartTurn, new_turn_id
-from agent_magics.render.blocks.display import VERSION, DisplayBlock
+from agent_magics.render.blocks.display import DisplayBlock, notice_item
 from agent_magics.render.mime import to_bundle
 from agent_magics.render.view import TurnView
 
@@ -105,8 +105,7 @@ class CellRun:
 
     def note(self, text: str, level: str = "info") -> None:
         """Show a notice before the turn begins, such as the recording that is played."""
-        item: dict[str, Json] = {"version": VERSION, "kind": "notice", "level": level, "text": text}
-        self._draw(DisplayBlock(f"note:{text}", item, done=True))
+        self._draw(DisplayBlock(f"note:{text}", notice_item(text, level), done=True))
 
     async def wait_for(self, order: asyncio.Lock) -> None:
         """Acquire `order` after the earlier cells of the agent.

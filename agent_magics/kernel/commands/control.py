@@ -7,7 +7,8 @@ from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.exec.launcher_client import current_tier
-from agent_magics.kernel.cell.publishing import publish_text, redraw
+from agent_magics.kernel.cell.outputs import redraw
+from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.approvals import show_approvals
 from agent_magics.kernel.commands.changes.diff import show_diff
 from agent_magics.kernel.commands.changes.review import review

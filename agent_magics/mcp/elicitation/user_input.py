@@ -33,7 +33,7 @@ def _field(question: UserQuestion) -> FormField:
     return FormField(
         name=question.id,
         kind="text" if not labels else "choices" if question.multi else "choice",
-        title=_title(question),
+        title=": ".join(filter(None, (question.header.strip(), question.question))),
         required=True,
         options=tuple((label, label) for label in labels),
         descriptions={option.label: option.description for option in question.options},
@@ -41,10 +41,6 @@ def _field(question: UserQuestion) -> FormField:
         is_listed=True,
         least=1 if labels and question.multi else None,
     )
-
-
-def _title(question: UserQuestion) -> str:
-    return ": ".join(filter(None, (question.header.strip(), question.question)))
 
 
 def _problem(question: UserQuestion, labels: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """Replaces placeholders in recordings by this run's paths, session ids and call ids."""
 
 import itertools
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, TextChunk
 from agent_magics.models.redaction import show_paths
+from agent_magics.models.wires.bodies import json_text
 from agent_magics.protocol.items import (
     AssistantMessage,
     CustomToolCall,
@@ -57,7 +57,7 @@ class PlaceholderResolver:
             case AssistantMessage(text):
                 return replace(item, text=show_paths(text, places), id=None)
             case FunctionCall(arguments=arguments):
-                escaped = {name: _inside_json(path) for name, path in places.items()}
+                escaped = {name: json_text(path)[1:-1] for name, path in places.items()}
                 arguments = show_paths(arguments, escaped)
                 return replace(item, call_id=self._call_id(), id=None, arguments=arguments)
             case CustomToolCall(input=text):
@@ -73,7 +73,3 @@ class PlaceholderResolver:
 
     def _call_id(self) -> str:
         return f"call_{next(self._call_numbers)}"
-
-
-def _inside_json(path: str) -> str:
-    return json.dumps(path, ensure_ascii=False)[1:-1]

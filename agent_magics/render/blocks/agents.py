@@ -7,8 +7,7 @@ from agent_magics.protocol.events import (
     QuestionResolved,
     SubAgentChanged,
 )
-from agent_magics.protocol.items import Json
-from agent_magics.render.blocks.display import Blocks, DisplayBlock
+from agent_magics.render.blocks.display import Blocks, DisplayBlock, notice_item
 from agent_magics.render.describe import describe_form_answer, one_line, shorten
 
 _DECIDED = {"approve": "approved", "deny": "denied", "abort": "stopped"}
@@ -34,8 +33,7 @@ class AgentBlocks:
             said = event.message
         else:
             said = f"{event.reason}: {event.tool} {event.target}"
-        item: dict[str, Json] = {"kind": "notice", "level": "info", "text": one_line(said)}
-        block = self._blocks.begin(f"call:{event.call_id}", item)
+        block = self._blocks.begin(f"call:{event.call_id}", notice_item(one_line(said)))
         self._questions[event.question_id] = block, is_form
         return block
 

@@ -9,6 +9,11 @@ from agent_magics.render.blocks.frames import TABLE, frame_item
 VERSION = 1
 
 
+def notice_item(text: str, level: str = "info") -> dict[str, Json]:
+    """Return a notice, one sentence of the level "info", "warning" or "error", as it is saved."""
+    return {"version": VERSION, "kind": "notice", "level": level, "text": text}
+
+
 @dataclass(slots=True)
 class DisplayBlock:
     """One block of the display.
@@ -78,7 +83,7 @@ class Blocks(list[DisplayBlock]):
 
     def add_notice(self, level: str, text: str) -> DisplayBlock:
         """Add a notice: one sentence of the level "info", "warning" or "error"."""
-        return self.begin("notice", {"kind": "notice", "level": level, "text": text}, done=True)
+        return self.begin("notice", notice_item(text, level), done=True)
 
     def add_rich(self, data: Mapping[str, Json], alt: str) -> DisplayBlock:
         """Add a rich output such as a figure.

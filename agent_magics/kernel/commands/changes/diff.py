@@ -16,6 +16,7 @@ from agent_magics.protocol.items import Json
 from agent_magics.render.describe import one_line
 from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.diffs.side_by_side import side_by_side
+from agent_magics.tools.files.access import number_of
 
 _USAGE = (
     "%agent diff takes nothing (the last turn that changed files), a number that counts back "
@@ -56,12 +57,10 @@ def _chosen(turns: Sequence[TurnChanges], word: str) -> list[TurnChanges]:
     if not word.isdecimal() or not int(word):
         raise FatalError(_USAGE)
     if int(word) > len(turns):
-        raise FatalError(f"Only {_count(len(turns))} of this conversation changed files.")
+        raise FatalError(
+            f"Only {number_of(len(turns), 'turn')} of this conversation changed files."
+        )
     return [turns[int(word) - 1]]
-
-
-def _count(turns: int) -> str:
-    return "1 turn" if turns == 1 else f"{turns} turns"
 
 
 def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) -> str:
