@@ -8,6 +8,7 @@ from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.rights import gets_kernel
 from agent_magics.delegation.types import LONGEST_NAME, NAME, AgentType
 from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import RespondToModel
 
 # Sub-agents of one conversation.
@@ -25,7 +26,7 @@ def chosen_type(request: SubAgentRequest, types: Mapping[str, AgentType]) -> Age
     kind = types.get(request.agent_type)
     if kind is None:
         raise RespondToModel(
-            f"agent_type: there is no {request.agent_type!r}; there are {', '.join(types)}."
+            f"agent_type: there is no {request.agent_type!r}; {meant(request.agent_type, types)}"
         )
     return kind
 

@@ -19,6 +19,7 @@ from agent_magics.dispatch.preparation import Preparation
 from agent_magics.dispatch.results.values import own_attributes
 from agent_magics.dispatch.schema.docstring import parse_docstring
 from agent_magics.dispatch.schema.generation import derive_parameters, find_optional
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import (
@@ -221,8 +222,8 @@ def tool(fn: Any = None, **options: Any) -> Any:
 def _check_options(options: Mapping[str, Any]) -> None:
     unknown = sorted(options.keys() - _TO_GIVE.keys())
     if unknown:
-        public = ", ".join(name for name in _TO_GIVE if name != "in_own_words")
-        raise FatalError(f"@tool has no option {unknown[0]!r}; there are: {public}.")
+        public = (name for name in _TO_GIVE if name != "in_own_words")
+        raise FatalError(f"@tool has no option {unknown[0]!r}; {meant(unknown[0], public)}")
     for name, value in options.items():
         if name not in ("name", "timeout", "init"):  # which are checked where they are used
             check(f"@tool: {name}", value, _TO_GIVE[name])

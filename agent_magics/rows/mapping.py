@@ -25,6 +25,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.models.providers.endpoints import server_address
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
@@ -140,8 +141,7 @@ def _check_types(prompt: Given, options: MapOptions) -> None:
     kinds = MapOptions.__annotations__
     unknown = set(options) - set(kinds)
     if unknown:
-        there = ", ".join(kinds)
-        raise FatalError(f"map has no option {min(unknown)!r}; there are: {there}.")
+        raise FatalError(f"map has no option {min(unknown)!r}; {meant(min(unknown), kinds)}")
     check("map: prompt", prompt, Given)
     for name in {"into", "cache", "name", "batch"} & set(options):
         check(f"map: {name}", options.get(name), kinds[name])

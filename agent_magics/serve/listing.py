@@ -11,6 +11,7 @@ from mcp_types import Tool, ToolAnnotations
 from agent_magics.dispatch.registry import ToolHandler
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec
 from agent_magics.tools import TOOL_SETS
@@ -86,7 +87,7 @@ def _chosen(wanted: Sequence[str], there: Sequence[str], *, complete: bool) -> l
     for entry in wanted:
         members = [name for name in TOOL_SETS.get(entry, (entry,)) if name in there]
         if complete and not members:
-            raise FatalError(f"There is no tool {entry} to serve; there are: {', '.join(there)}.")
+            raise FatalError(f"There is no tool {entry} to serve; {meant(entry, there)}")
         names.update(dict.fromkeys(members))
     return list(names)
 

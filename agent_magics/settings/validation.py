@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 from agent_magics.models.providers.catalog import DATE, find_model
 from agent_magics.models.providers.endpoints import endpoint_of
 from agent_magics.models.providers.families import check_features
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.config import (
     CheckedByUser,
     Features,
@@ -45,7 +46,7 @@ def validated(given: Mapping[str, object]) -> dict[str, Any]:
     """
     for name in given:
         if name not in SETTINGS:
-            raise FatalError(f"{name!r} is not a setting; there are: {', '.join(SETTINGS)}.")
+            raise FatalError(f"{name!r} is not a setting; {meant(name, SETTINGS)}")
     return {name: _validated(name, value) for name, value in given.items()}
 
 

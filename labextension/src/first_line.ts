@@ -30,7 +30,7 @@ interface Given extends Place {
 /** What the first line says of an option; null where it says nothing. */
 export function optionIn(source: string, name: OptionName): string | null {
   const value = givenIn(source, name).pop()?.value; // the last one holds
-  return value ? source.slice(value.from, value.to) : null;
+  return value ? source.slice(value.from, value.to).replace(/^(["'])(.*)\1$/, '$2') : null;
 }
 
 /** The text with an option of this value, or with none; all else is as it was. */

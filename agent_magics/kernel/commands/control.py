@@ -1,9 +1,9 @@
 """``%agent WORD``: shows and controls the agents of this kernel, one function a word."""
 
-import difflib
+import functools
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent_magics.app import Agent
 from agent_magics.exec.launcher_client import current_tier
@@ -43,7 +43,7 @@ from agent_magics.project.instructions import (
     describe_problems,
     read_instructions,
 )
-from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.brief import brief_line, meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -61,6 +61,7 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 
 _HISTORY_WIDTH = 200
+_Action: TypeAlias = Callable[[NotebookAgents, Sequence[str]], str | Returned]
 
 
 def perform(notebook: NotebookAgents, line: str) -> Any:
@@ -72,9 +73,9 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
     word, *arguments = line.split() or [_word_alone(notebook)]
     action = WORDS.get(word)
     if action is None:
-        near = difflib.get_close_matches(word, WORDS, n=1)
-        others = f"did you mean {near[0]}?" if near else f"there are: {', '.join(WORDS)}."
-        raise FatalError(f"%agent {word} is not known; {others}")
+        raise FatalError(
+            f"%agent {word} is not known; {meant(word, WORDS)} A prompt stands below %%agent."
+        )
     found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
     if isinstance(found, Returned):
         return found.value
@@ -100,8 +101,10 @@ def _quoted_words(line: str) -> list[str]:
 def _chosen(notebook: NotebookAgents, arguments: Sequence[str]) -> Agent:
     name = arguments[0] if arguments else notebook.settings.name
     if name != notebook.settings.name and name not in notebook.agents:
-        known = ", ".join(dict.fromkeys([notebook.settings.name, *notebook.agents]))
-        raise FatalError(f"There is no agent {name!r}; there are: {known}.")
+        known = dict.fromkeys([notebook.settings.name, *notebook.agents])
+        raise FatalError(f"There is no agent {name!r}; {meant(name, known)}")
+    if len(arguments) > 1:
+        raise FatalError(f"{arguments[1]!r} is too much: only an agent's name may stand here.")
     return notebook.agent_named(name)
 
 
@@ -183,7 +186,7 @@ def reset(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 def stop(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Stop the run in the background; ``--all`` also stops the cells queued behind it."""
     names = [word for word in arguments if word != "--all"]
-    name = names[0] if names else notebook.settings.name
+    name = _chosen(notebook, names).name
     tasks = [task for task in notebook.background.get(name, ()) if not task.cancelling()]
     if not tasks:
         raise FatalError(f"No run of agent {name!r} goes on in the background.")
@@ -243,7 +246,7 @@ def answer(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 
 def show(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """Show the agent's last turn again."""
-    view = notebook.views.get(arguments[0] if arguments else notebook.settings.name)
+    view = notebook.views.get(_chosen(notebook, arguments).name)
     if view is None:
         raise FatalError("There is no turn to show yet.")
     redraw(notebook.shell, view)
@@ -266,8 +269,20 @@ def show_help(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     return f"{words_table('%agent', WORDS)}\n\n`%%agent?` lists the options of a cell."
 
 
-WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], str | Returned]] = {
-    "welcome": show_welcome,
+def _alone(show: Callable[[NotebookAgents, Sequence[str]], str]) -> _Action:
+    """Make a word refuse arguments, of which it takes none."""
+
+    @functools.wraps(show)
+    def show_alone(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
+        if arguments:
+            raise FatalError(f"{arguments[0]!r} is too much: this word stands alone.")
+        return show(notebook, arguments)
+
+    return show_alone
+
+
+WORDS: dict[str, _Action] = {
+    "welcome": _alone(show_welcome),
     "status": show_status,
     "settings": show_settings,
     "login": log_in,
@@ -284,7 +299,7 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], str | Returned]] = {
     "review": review,
     "undo": undo,
     "redo": redo,
-    "usage": show_usage,
+    "usage": _alone(show_usage),
     "map": manage_maps,
     "compact": compact,
     "reset": reset,
@@ -302,6 +317,6 @@ WORDS: dict[str, Callable[[NotebookAgents, Sequence[str]], str | Returned]] = {
     "mcp": manage_servers,
     "lsp": manage_language_servers,
     "serve": serve,
-    "doctor": show_doctor,
-    "help": show_help,
+    "doctor": _alone(show_doctor),
+    "help": _alone(show_help),
 }

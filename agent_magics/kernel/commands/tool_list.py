@@ -9,6 +9,7 @@ from agent_magics.dispatch.handlers.registrations import source_of
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 from agent_magics.render.markdown import code_span
@@ -48,7 +49,7 @@ def _change(
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
-            raise FatalError(f"There is no tool {name!r}; %agent tools lists those that there are.")
+            raise FatalError(f"There is no tool {name!r}; {meant(name, sorted(known))}")
         change(name)
 
 

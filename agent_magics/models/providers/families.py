@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.config import DEFAULT_MODEL
 from agent_magics.protocol.errors import FatalError
 
@@ -128,7 +129,7 @@ def check_features(features: object) -> dict[str, Any]:
         raise FatalError(f"features={features!r} must be a mapping such as {{'web_search': True}}.")
     for name, value in features.items():
         if name not in FEATURES:
-            raise FatalError(f"features has no {name!r}; there are: {', '.join(FEATURES)}.")
+            raise FatalError(f"features has no {name!r}; {meant(name, FEATURES)}")
         choices = FEATURES[name]
         # The types too, since 1 == True.
         if not any(type(value) is type(each) and value == each for each in choices):

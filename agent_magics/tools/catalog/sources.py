@@ -8,6 +8,7 @@ from agent_magics import tools as builtin
 from agent_magics.dispatch.handlers.handed import Given, to_tool
 from agent_magics.dispatch.tool import Tool
 from agent_magics.models.providers.families import DEFAULT_FORMS, ToolsConfig
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.tools.mcp.names import PREFIX
 from agent_magics.tools.mcp.selection import WORD
@@ -102,10 +103,8 @@ def _resolve_entry(
     named = namespace.get(entry)
     if callable(named) or hasattr(named, "handle"):
         return [to_tool(named)]
-    known = ", ".join([*builtin.TOOL_SETS, *builtin.__all__])
-    raise FatalError(
-        f"There is no tool named {entry!r}; there are: {known}, and your own functions."
-    )
+    known = [*builtin.TOOL_SETS, *builtin.__all__]
+    raise FatalError(f"There is no tool named {entry!r}; {meant(entry, known)}")
 
 
 def _forms_of(name: str, forms: ToolsConfig) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Parses the options on the first line of a ``%%agent`` cell, and evaluates those that are code."""
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, error_text
+
+_QUOTED = re.compile(r"""^(--?[\w-]+=)?(["'])((?:(?!\2).)*)\2$""")
+_OF_MAPS, _NOT_IN_MAPS = ("ask_above", "parts", "batch", "engine"), ("plan", "prompt", "new")
 
 
 @contextmanager
@@ -29,19 +34,34 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
             prompt belongs.
     """
     options: argparse.Namespace
-    options, unknown = parser.parse_known_args(arg_split(line))
+    options, unknown = parser.parse_known_args(_words(line))
     if not unknown:
+        _check_beside_map(options)
         return options
-    import difflib  # noqa: PLC0415 - %load_ext imports this module, and is quick
-
     words = " ".join(unknown)
     if not unknown[0].startswith("-"):
         raise FatalError(f"Write the prompt below %%agent, which takes only options: {words}")
     name = unknown[0].partition("=")[0]
     names = [flag for action in parser._actions for flag in action.option_strings]
-    near = difflib.get_close_matches(name, names, n=1)
-    meant = f"; did you mean {near[0]}?" if near else "."
-    raise FatalError(f"%%agent has no option {name}{meant} %%agent? lists them.")
+    raise FatalError(f"%%agent has no option {name}; {meant(name, names)} %%agent? explains them.")
+
+
+def _words(line: str) -> list[str]:
+    """Split a line at white space outside of quotes; words that stand in quotes lose them."""
+    try:
+        return [_QUOTED.sub(r"\1\3", word) for word in arg_split(line)]
+    except ValueError:
+        raise FatalError("A quotation mark is missing in the line of %%agent.") from None
+
+
+def _check_beside_map(options: argparse.Namespace) -> None:
+    """Refuse options that would do nothing, with ``--map`` or without it."""
+    for name in _NOT_IN_MAPS if options.map else _OF_MAPS:
+        if getattr(options, name) not in (None, False):
+            option = f"--{name.replace('_', '-')}"
+            raise FatalError(
+                f"{option} does not go with --map." if options.map else f"{option} needs --map."
+            )
 
 
 def evaluate(option: str, expression: str, namespace: Mapping[str, Any], takes: str) -> Any:

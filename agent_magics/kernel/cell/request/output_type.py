@@ -11,7 +11,7 @@ def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
     """Evaluate a type expression; None stays None.
 
     Args:
-        expression: such as ``list[Row]``; quotes around the whole are removed.
+        expression: such as ``list[Row]``.
         namespace: the person's variables, and the names that their modules define.
 
     Raises:
@@ -20,8 +20,6 @@ def read_type(expression: str | None, namespace: Mapping[str, Any]) -> Any:
     if expression is None:
         return None
     source = expression.strip()
-    if len(source) > 1 and source[0] == source[-1] and source[0] in "\"'":
-        source = source[1:-1]
     takes = 'a type as you would write it in this notebook, such as "list[Row]"'
     kind = evaluate("output", source, namespace, takes)
     if kind is None:

@@ -24,6 +24,7 @@ from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.config.sources import read_mcp_config
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
 from agent_magics.protocol.secrets import KEY_LIKE, SECRET_NAME
@@ -48,7 +49,7 @@ def manage_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> str | 
     word, *rest = arguments or ["list"]
     action = MCP_WORDS.get(word)
     if action is None:
-        raise FatalError(f"%agent mcp {word} is not known; there are: {', '.join(MCP_WORDS)}.")
+        raise FatalError(f"%agent mcp {word} is not known; {meant(word, MCP_WORDS)}")
     return action(notebook, notebook.agent_named(), rest)
 
 

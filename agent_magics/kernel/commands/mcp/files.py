@@ -11,6 +11,7 @@ from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import GIVEN, ProjectServers, read_mcp_config, servers_of
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 from agent_magics.protocol.secrets import SECRET_NAME
@@ -148,8 +149,8 @@ def switch_server(folder: Path, given: Mapping[str, Any] | None, name: str, *, o
     servers = read_mcp_config(folder, given).servers
     server = next((one for one in servers if one.name == name), None)
     if server is None:
-        known = ", ".join(one.name for one in servers) or "none"
-        raise FatalError(f"There is no MCP server {name!r}; there are: {known}.")
+        known = [one.name for one in servers]
+        raise FatalError(f"There is no MCP server {name!r}; {meant(name, known)}")
     for project in (True, False):
         file = _file(folder, project=project)
         if server.source != GIVEN and server.source.startswith(f"{file.path}, "):

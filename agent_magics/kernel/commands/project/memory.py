@@ -15,6 +15,7 @@ from agent_magics.project.memory import (
     note_folders,
     with_changes,
 )
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -54,7 +55,8 @@ def _find(folders: Sequence[NoteFolder], topic: str, scope: str) -> tuple[NoteFo
         if note.topic == topic and scope in ("", folder.scope)
     ]
     if not found:
-        raise FatalError(f"There is no note {topic!r}; %agent memory lists those that there are.")
+        there = (note.topic for each in folders for note in each.all_notes(each.read()))
+        raise FatalError(f"There is no note {topic!r}; {meant(topic, there)}")
     if len(found) > 1:
         raise FatalError(f"{topic} stands in both places; add project or user.")
     return found[0]

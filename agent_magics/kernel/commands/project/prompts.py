@@ -7,6 +7,7 @@ from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -71,7 +72,7 @@ def _state(prompt: PromptFile, is_used: bool) -> str:
 def _shown(prompts: Sequence[PromptFile], name: str) -> str:
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
-        raise FatalError(f"There is no prompt {name!r}; %agent prompts lists those that there are.")
+        raise FatalError(f"There is no prompt {name!r}; {meant(name, (p.name for p in prompts))}")
     return describe_problem(prompt) if prompt.problem else _as_written(prompt)
 
 

@@ -9,6 +9,7 @@ from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.skills import Skill, find_skills, trust_skills
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
@@ -84,7 +85,7 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
 def _shown(skills: Sequence[Skill], name: str) -> str:
     skill = next((each for each in skills if each.name == name), None)
     if skill is None:
-        raise FatalError(f"There is no skill {name!r}; %agent skills lists those that there are.")
+        raise FatalError(f"There is no skill {name!r}; {meant(name, (s.name for s in skills))}")
     if skill.problem:
         return describe_problem(skill)
     files = ", ".join(map(code_span, skill.files)) or "none"

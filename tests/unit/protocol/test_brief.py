@@ -1,0 +1,22 @@
+import pytest
+
+from agent_magics.protocol.brief import meant
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("statsu", "did you mean status?"),
+        ("STATUS", "did you mean status?"),
+        ("Welcome", "did you mean welcome?"),
+        ("other", "there are: status, welcome."),
+        ("", "there are: status, welcome."),
+        (5, "there are: status, welcome."),
+    ],
+)
+def test_the_nearest_name_may_be_meant(name, says):
+    assert meant(name, ["status", "welcome"]) == says
+
+
+def test_where_there_are_none_that_is_said():
+    assert meant("x", []) == "there are: none."
