@@ -5,6 +5,7 @@ import atexit
 import keyword
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,10 +112,11 @@ class NotebookAgents:
 
     # -- cells -------------------------------------------------------------------------------------
 
-    def run_blocking(self, options: Any, cell: str) -> None:
+    def run_blocking(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that blocks."""
         if options.map:
-            self._map_blocking(options, cell)
+            mapping, asked = self._prepare_map(options, cell, blocks=True)
+            self._bind_map(mapping.run_blocking(**asked), options)
             return
         if options.background:
             raise FatalError("--background needs a cell of its own at the top level of a notebook.")
@@ -125,13 +127,19 @@ class NotebookAgents:
         with self._binding_interrupted(run, options):
             result = run.run_blocking(prompt, setup)
             if options.plan and is_to_run(result):
-                result = self._next_run(run).run_blocking(RUN_PROMPT, self._run_plan(run, options))
+                following, setup = self._run_of_plan(run, options)
+                result = following.run_blocking(RUN_PROMPT, setup)
             self._finish(result, options)
 
-    async def run_awaiting(self, options: Any, cell: str) -> None:
+    async def run_awaiting(self, options: Namespace, cell: str) -> None:
         """Run a ``%%agent`` cell that awaits."""
         if options.map:
-            await self._map(options, cell)
+            mapping, asked = self._prepare_map(options, cell)
+            work = self._map(mapping.run(**asked), options)
+            if options.background:
+                self._go_on_behind(mapping.agent, work)
+            else:  # the agent stays free for other cells
+                await work
             return
         run, prompt = self._prepare(options, cell)
         order = self._orders.setdefault(run.agent.name, asyncio.Lock())
@@ -149,7 +157,7 @@ class NotebookAgents:
         self,
         run: CellRun,
         prompt: str,
-        options: Any,
+        options: Namespace,
         order: asyncio.Lock,
         setup: TurnConfig | None,
     ) -> RunResult:
@@ -167,8 +175,9 @@ class NotebookAgents:
             setup = setup or self._begin(run, options, prompt)
             result = await run.run_awaiting(prompt, setup, background=options.background)
             if options.plan and is_to_run(result):
-                result = await self._next_run(run).run_awaiting(
-                    RUN_PROMPT, self._run_plan(run, options), background=options.background
+                following, setup = self._run_of_plan(run, options)
+                result = await following.run_awaiting(
+                    RUN_PROMPT, setup, background=options.background
                 )
         finally:
             order.release()
@@ -176,25 +185,11 @@ class NotebookAgents:
 
     # -- cells that map ----------------------------------------------------------------------------
 
-    def _map_blocking(self, options: Any, cell: str) -> None:
-        """Run a ``%%agent --map`` cell that blocks."""
-        run, asked = self._prepare_map(options, cell, blocks=True)
-        self._bind_map(run.run_blocking(**asked), options)
-
-    async def _map(self, options: Any, cell: str) -> None:
-        """Run a ``%%agent --map`` cell that awaits; its agent stays free for other cells."""
-        run, asked = self._prepare_map(options, cell)
-
-        async def work() -> None:
-            self._bind_map(await run.run(**asked), options)
-
-        if options.background:
-            self._go_on_behind(run.agent, work())
-        else:
-            await work()
+    async def _map(self, running: Coroutine[Any, Any, MapResult], options: Namespace) -> None:
+        self._bind_map(await running, options)
 
     def _prepare_map(
-        self, options: Any, cell: str, *, blocks: bool = False
+        self, options: Namespace, cell: str, *, blocks: bool = False
     ) -> tuple[MapCell, dict[str, Any]]:
         _check_into(options)
         namespace = self.shell.user_ns
@@ -210,17 +205,16 @@ class NotebookAgents:
 
     def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
         """Return what shows a call of `Agent.map` in the cell that makes it."""
-        is_cell = threading.current_thread() is threading.main_thread()
-        if not is_cell:
-            return Watcher()
+        if threading.current_thread() is not threading.main_thread():
+            return Watcher()  # no cell makes it
         return MapCell(self.shell, self.host, agent, blocks=blocks, is_call=True)
 
-    def _bind_map(self, result: MapResult, options: Any) -> None:
+    def _bind_map(self, result: MapResult, options: Namespace) -> None:
         self.shell.user_ns["_agent"] = result
         if options.into:
             self.shell.user_ns[options.into] = result.frame
 
-    def _prepare(self, options: Any, cell: str) -> tuple[CellRun, str]:
+    def _prepare(self, options: Namespace, cell: str) -> tuple[CellRun, str]:
         _check_into(options)
         prompt = self._cell_setup.prompt(options, cell)
         agent = self.agent_named(options.name, new=options.new)
@@ -228,25 +222,21 @@ class NotebookAgents:
         self._runs[id(run)] = run
         return run, prompt
 
-    def _pictures(self, agent: Agent, options: Any, cell: str) -> tuple[InputImage, ...]:
+    def _pictures(self, agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, ...]:
         """Return the pictures that the cell names, where the model can see any."""
         settings = agent.settings
         forms = tools_config(options.model or settings.model, settings.features)
         return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
 
-    def _next_run(self, run: CellRun) -> CellRun:
-        """Return a further run of the same agent in the same cell."""
+    def _run_of_plan(self, run: CellRun, options: Namespace) -> tuple[CellRun, TurnConfig]:
+        """Return the run that carries a plan out in the same cell, an ordinary one."""
         following = CellRun(self.shell, self.host, run.agent)
         self._runs[id(following)] = following
         self.views[run.agent.name] = following.view
-        return following
-
-    def _run_plan(self, run: CellRun, options: Any) -> TurnConfig:
-        """Return the configuration of the turn that carries a plan out: of an ordinary one."""
         options.plan = False
-        return self._setup(run.agent, options)[0]
+        return following, self._setup(run.agent, options)[0]
 
-    def _begin(self, run: CellRun, options: Any, prompt: str) -> TurnConfig:
+    def _begin(self, run: CellRun, options: Namespace, prompt: str) -> TurnConfig:
         """Return the configuration of a cell's turn, when that begins."""
         agent = run.agent
         setup, notes = self._setup(agent, options, prompt)
@@ -268,7 +258,7 @@ class NotebookAgents:
         return self._setup(agent, self.settings.agent.parser.parse_argstring(""))[0]
 
     def _setup(
-        self, agent: Agent, options: Any, prompt: str | None = None
+        self, agent: Agent, options: Namespace, prompt: str | None = None
     ) -> tuple[TurnConfig, list[str]]:
         setup, notes = self._cell_setup.turn(agent, options, prompt)
         self._bind_servers(agent)
@@ -322,7 +312,7 @@ class NotebookAgents:
         return self.agent_named().settings
 
     @contextmanager
-    def _binding_interrupted(self, run: CellRun, options: Any) -> Iterator[None]:
+    def _binding_interrupted(self, run: CellRun, options: Namespace) -> Iterator[None]:
         """Bind `_agent` also where the person interrupts, to the result until then."""
         try:
             yield
@@ -331,7 +321,7 @@ class NotebookAgents:
             self._settle(options, None)
             raise
 
-    def _finish(self, result: RunResult, options: Any) -> None:
+    def _finish(self, result: RunResult, options: Namespace) -> None:
         self.shell.user_ns["_agent"] = result
         self._settle(options, result)
         if result.status == "failed":
@@ -340,20 +330,20 @@ class NotebookAgents:
             raise FatalError("The agent was stopped; Run All ends here.")
         self._bind(result, options)
 
-    def _bind(self, result: RunResult, options: Any) -> None:
+    def _bind(self, result: RunResult, options: Namespace) -> None:
         """Bind the answer to the variable of ``--into``, unless a budget ended the run early."""
         if options.into and options.output is None:
             self.shell.user_ns[options.into] = result.text
         elif options.into and not result.budget:
             self.shell.user_ns[options.into] = result.value
 
-    def _settle(self, options: Any, result: RunResult | None) -> None:
+    def _settle(self, options: Namespace, result: RunResult | None) -> None:
         """Keep the new recording of a cell, or discard it where the cell did not succeed."""
         ended_well = result is not None and result.status == "completed"
         self.rerecording.settle(options.name or self.settings.name, ended_well=ended_well)
 
     def _start_background(
-        self, run: CellRun, running: Coroutine[Any, Any, RunResult], options: Any
+        self, run: CellRun, running: Coroutine[Any, Any, RunResult], options: Namespace
     ) -> None:
         async def work() -> None:
             try:
@@ -405,7 +395,7 @@ def _at_work(agent: Agent) -> str:
     return f"Agent {agent.name!r} is at work; wait for it, or use another one (--name)."
 
 
-def _check_into(options: Any) -> None:
+def _check_into(options: Namespace) -> None:
     name = options.into
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise FatalError(f"--into {name}: not a variable's name.")

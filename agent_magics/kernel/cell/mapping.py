@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import uuid
+from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ def read_rows(expression: str, namespace: Mapping[str, Any]) -> Any:
     return evaluate("map", expression, namespace, "a variable with rows, or a path")
 
 
-def map_options(options: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+def map_options(options: Namespace, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a map that a cell gives.
 
     Raises:

@@ -1,5 +1,6 @@
 """Turns the text and the options of one ``%%agent`` cell into a prompt and its turn's settings."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class CellSetup:
         self._page_tools = PageTools(settings.lab)
         self.rerecording = Rerecording()
 
-    def prompt(self, options: Any, cell: str) -> str:
+    def prompt(self, options: Namespace, cell: str) -> str:
         """Return the text for the model: the named prompt, then the cell's own text.
 
         Raises:
@@ -52,7 +53,7 @@ class CellSetup:
         return prompt
 
     def turn(
-        self, agent: Agent, options: Any, prompt: str | None = None
+        self, agent: Agent, options: Namespace, prompt: str | None = None
     ) -> tuple[TurnConfig, list[str]]:
         """Return the configuration of a cell's turn, and notes about its recording.
 
@@ -84,7 +85,7 @@ class CellSetup:
         )
         return setup, notes
 
-    def settings_of(self, options: Any) -> dict[str, Any]:
+    def settings_of(self, options: Namespace) -> dict[str, Any]:
         """Return the settings that a cell gives, with the recording that it plays or makes.
 
         Raises:
@@ -93,7 +94,7 @@ class CellSetup:
         return self._given(options, self._recording(options)[0])
 
     def _given(
-        self, options: Any, replay: Path | None, record: Path | None = None
+        self, options: Namespace, replay: Path | None, record: Path | None = None
     ) -> dict[str, Any]:
         given = {
             name: value
@@ -108,7 +109,7 @@ class CellSetup:
         names = entries_of(named)
         return [*names, "notebook"] if "data" in names and self._settings.lab.pages else names
 
-    def _recording(self, options: Any) -> tuple[Path | None, list[str]]:
+    def _recording(self, options: Namespace) -> tuple[Path | None, list[str]]:
         """Return the recording to play, and notes about it."""
         if options.record or self._settings.record:
             return None, []
