@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.catalog.offer import SEARCH
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import CallItem, CustomToolCall, FunctionCall
 from agent_magics.protocol.tools import (
@@ -103,9 +104,8 @@ class ToolRouter:
         bare = name.rpartition(".")[2].lower()
         near = [lowered[key] for key in difflib.get_close_matches(bare, lowered, n=3, cutoff=0.6)]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        shown = names[:_MOST_NAMED]
-        rest = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-        return f"There is no tool named {name!r}.{hint} Available tools: {', '.join(shown)}{rest}."
+        there = first_of(names, _MOST_NAMED)
+        return f"There is no tool named {name!r}.{hint} Available tools: {there}."
 
 
 def _names_in(call: ToolCall) -> list[str]:

@@ -10,6 +10,7 @@ summary, still fits. So they are exceeded at most by what one answer is longer t
 
 from agent_magics.engine.cost import Spending
 from agent_magics.models.providers.catalog import dollars
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import RunConfig
 
 SUMMARY = (
@@ -55,7 +56,7 @@ class Budget:
             spending: the tokens and the cost of all of them.
         """
         if requests + self._kept >= self._config.max_turns:
-            count = "1 request" if requests == 1 else f"{requests} requests"
+            count = number_of(requests, "request")
             return self._end("max_turns", self._config.max_turns, f"{count} to the model")
         return self.is_spent(spending, room_for=2 * self._kept)
 

@@ -7,7 +7,7 @@ from agent_magics.exec.output import clean_output, cut_middle
 from agent_magics.exec.processes import CommandSession
 from agent_magics.file_history.journal import UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.protocol.brief import brief_line
+from agent_magics.protocol.brief import brief_line, first_of
 
 _LAST_LINES = 20
 _MOST_SHOWN = 2_000  # characters of these lines
@@ -30,15 +30,14 @@ def report_repetition(text: str) -> Notification:
 
 def report_undo(result: UndoResult, cwd: Path, verb: str, then: str) -> str:
     """Return the message to the model about changes that the person undid or redid."""
-    names = [shown_path(path, cwd) for path in result.paths[:_MOST_PATHS]]
-    more = f" and {len(result.paths) - _MOST_PATHS} more" if len(result.paths) > _MOST_PATHS else ""
+    names = first_of([shown_path(path, cwd) for path in result.paths], _MOST_PATHS)
     left = [shown_path(each.change.path, cwd) for each in result.obstacles[:_MOST_PATHS]]
     kept = f" These were left as they are now: {', '.join(left)}." if left else ""
     turns = "your last turn" if len(result.turns) == 1 else f"your last {len(result.turns)} turns"
     whose = f"your sub-agent {result.by}" if result.by else f"{turns} that changed any"
     return (
         f"The person {verb} the changes to files of {whose}: "
-        f"{', '.join(names)}{more}.{kept} {then}, and read a file again before you change it."
+        f"{names}.{kept} {then}, and read a file again before you change it."
     )
 
 

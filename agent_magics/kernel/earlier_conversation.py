@@ -11,6 +11,7 @@ from agent_magics.dispatch.pool import POOL
 from agent_magics.files.paths import open_notebook
 from agent_magics.kernel.cell.run import CellRun
 from agent_magics.kernel.lab.link import LabLink
+from agent_magics.protocol.brief import number_of
 from agent_magics.records.index import RecordedConversation
 from agent_magics.render.markdown import code_span
 
@@ -74,9 +75,8 @@ class EarlierConversation:
     def _tell(self, run: CellRun, recorded: Sequence[RecordedConversation]) -> None:
         earlier = self._find_in(recorded)
         if earlier is not None:
-            turns = f"{earlier.turns} turn{'' if earlier.turns == 1 else 's'}"
             run.note(
                 f"This notebook has an earlier conversation ({code_span(earlier.title)}, "
-                f"{turns}), which this cell does not know: `%agent resume "
-                f"{earlier.id[:8]}` goes on with it."
+                f"{number_of(earlier.turns, 'turn')}), which this cell does not know: "
+                f"`%agent resume {earlier.id[:8]}` goes on with it."
             )

@@ -36,6 +36,7 @@ from agent_magics.patch.replacement import (
     replace_text,
 )
 from agent_magics.patch.unified import is_unified, parse_unified
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
@@ -85,8 +86,8 @@ class FileChange:
     @property
     def summary(self) -> str:
         """The line that lists this change."""
-        lines = f"{self.replaced} line{'' if self.replaced == 1 else 's'}"
-        return f"{self.letter} {self.name}" + (f" (replaced {lines})" if self.letter == "R" else "")
+        replaced = f" (replaced {number_of(self.replaced, 'line')})" if self.letter == "R" else ""
+        return f"{self.letter} {self.name}{replaced}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Shortens texts to the length in which they are shown; says which name may be meant."""
+"""Shortens texts and lists to what is shown; counts with nouns; says which name may be meant."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def brief(text: str, most: int) -> str:
@@ -27,3 +27,14 @@ def meant(name: object, there: Iterable[str]) -> str:
     return (
         f"did you mean {folded[near[0]]}?" if near else f"there are: {', '.join(names) or 'none'}."
     )
+
+
+def first_of(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first `most` texts joined, and how many more there are: "a, b and 3 more"."""
+    shown, more = between.join(texts[:most]), len(texts) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def number_of(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun: "1 file", "2 files"."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

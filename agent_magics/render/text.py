@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from agent_magics.exec.output import clean_output
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import JsonMapping
 from agent_magics.render.blocks.frames import frame_markdown
 from agent_magics.render.diffs.changes import changes_markdown, changes_plain
@@ -137,10 +138,9 @@ def _usage(item: Item) -> str:
     thought = item.get("reasoning_tokens")
     reasoning = f" ({thought:,} reasoning)" if thought else ""
     cost = f", {item['cost']}" if item.get("cost") else ""
-    requests = item["requests"]
     return (
         f"{item['input_tokens']:,} tokens in{cached}, {item['output_tokens']:,} out{reasoning}, "
-        f"{requests} request{'' if requests == 1 else 's'}{cost}"
+        f"{number_of(item['requests'], 'request')}{cost}"
     )
 
 

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent_magics.composition.agent import ComposedAgent
 from agent_magics.engine.front_end import ServeHost
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.serve.place import CallPlace
 from agent_magics.serve.protocol import MOST_CLIENTS, ToolServer
@@ -297,8 +298,7 @@ class Serving:
         self.stop()
 
     def __repr__(self) -> str:
-        count = len(self.tools)
-        tools = f"{count} tool{'' if count == 1 else 's'}"
+        tools = number_of(len(self.tools), "tool")
         state = f"at {self.url}" if self.running else "stopped"
         return f"<Serving {tools} {state}; .token and .client_config() are for clients>"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.dispatch.results.cutting import encodable
+from agent_magics.protocol.brief import number_of
 
 
 class Types:
@@ -229,7 +230,7 @@ def _shape_words(value: object, least: int) -> list[str]:
     length = _base_length(value, _CONTAINERS)
     if length is None:
         return []
-    return [f"{length:,} element{'' if length == 1 else 's'}", *_size_words(value, least)]
+    return [number_of(length, "element"), *_size_words(value, least)]
 
 
 def _size_words(value: object, least: int) -> list[str]:

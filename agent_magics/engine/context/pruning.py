@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agent_magics.engine.context.tokens import count_item
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import (
     MODEL_ITEMS,
     InputText,
@@ -76,7 +77,7 @@ def _line_for(item: ToolCallOutput, keep: Callable[[str], str]) -> str:
     parts = parts_of(item.output)
     texts = [part.text for part in parts if isinstance(part, InputText)]
     images = len(parts) - len(texts)
-    shown = f"{images} image{'' if images == 1 else 's'}" if images else ""
+    shown = number_of(images, "image") if images else ""
     amount = f"{sum(map(len, texts)):,} characters of output" if texts else ""
     size = " and ".join(filter(None, (amount, shown)))
     if not texts:

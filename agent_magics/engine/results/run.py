@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.engine.results.structured import OutputType
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import (
     Event,
@@ -74,8 +75,7 @@ class RunResult:
 
     def __repr__(self) -> str:
         """Return plain text: a model's Markdown must not be rendered unseen."""
-        count = len(self.calls)
-        calls = f"{count} tool call{'' if count == 1 else 's'}"
+        calls = number_of(len(self.calls), "tool call")
         text = "\n\n".join(filter(None, (self.error, self.text)))
         return f"Run {self.status} ({calls})" + (f":\n{text}" if text else ".")
 

@@ -16,6 +16,7 @@ from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.config import SandboxPolicy, Settings
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
@@ -167,5 +168,4 @@ _HOME_NOTE = (
 
 
 def _names(paths: list[str], cwd: Path) -> str:
-    shown = [shown_path(path, cwd) for path in paths[:3]]
-    return ", ".join(shown) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return first_of([shown_path(path, cwd) for path in paths], 3)

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_magics.kernel.live.namespace import RanCode
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 
@@ -49,8 +50,7 @@ def export(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
         raise FatalError(f"{path} exists and is left as it is; choose another name.") from None
     except OSError as error:
         raise FatalError(f"{path} cannot be written: {error.strerror or error}.") from None
-    count = "1 cell" if len(codes) == 1 else f"{len(codes)} cells"
-    return f"{count} written to {code_span(str(path))}."
+    return f"{number_of(len(codes), 'cell')} written to {code_span(str(path))}."
 
 
 def undo(notebook: NotebookAgents, arguments: Sequence[str]) -> str:

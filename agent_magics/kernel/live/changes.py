@@ -21,6 +21,7 @@ from typing import Any
 
 from agent_magics.dispatch.results.values import estimate_size
 from agent_magics.kernel.live.saved_values import Purse, Saved, save
+from agent_magics.protocol.brief import first_of
 
 # Bytes that one run may copy, and that all changes which can be put back may hold on to.
 COPY_LIMIT = 64 * 1024 * 1024
@@ -63,12 +64,7 @@ class Change:
 
     def __str__(self) -> str:
         parts = (("added", self.added), ("changed", self.changed), ("deleted", self.deleted))
-        return "; ".join(f"{verb} {_listed(names)}" for verb, names in parts if names)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+        return "; ".join(f"{verb} {first_of(names, _SHOWN)}" for verb, names in parts if names)
 
 
 class Watch:

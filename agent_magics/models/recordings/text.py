@@ -16,6 +16,7 @@ from agent_magics.models.recordings.format import (
 )
 from agent_magics.models.wires.chat.model import ChatDecoder
 from agent_magics.models.wires.responses.model import ResponseDecoder
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import (
     AssistantMessage,
@@ -66,7 +67,7 @@ def ending_of(exchange: Exchange) -> str:
     if ending and answer.status not in (0, 200):
         ending = f"status {answer.status}"
     tries = len(exchange.failed)
-    asked_again = f"asked again {tries} time{'s' if tries > 1 else ''}" if tries else ""
+    asked_again = f"asked again {number_of(tries, 'time')}" if tries else ""
     return ", ".join(filter(None, (asked_again, ending)))
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import harmless_prose
 
@@ -29,7 +30,7 @@ def without_frames(output: str, rich: Iterable[Mapping[str, Json]]) -> str:
 def frame_markdown(item: JsonMapping) -> str:
     """Return the size of a table, and its first rows and columns as a Markdown table."""
     columns, rows = item["columns"][:_COLUMNS], item["rows"][:_ROWS]
-    size = f"{_count(item['total'], 'row')} by {_count(item['width'], 'column')}"
+    size = f"{number_of(item['total'], 'row')} by {number_of(item['width'], 'column')}"
     left_out = item["total"] > len(rows) or max(item["width"], len(item["columns"])) > len(columns)
     caption = f"*{size}{', the first of them:' if left_out else ''}*"
     if not columns:
@@ -44,10 +45,6 @@ def frame_markdown(item: JsonMapping) -> str:
         *(_line(row[: len(columns)]) for row in rows),
     ]
     return "\n".join((caption, "", *lines))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _line(cells: Iterable[object]) -> str:

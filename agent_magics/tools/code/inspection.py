@@ -24,6 +24,7 @@ from agent_magics.dispatch.results.values import (
     type_name,
 )
 from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 
@@ -99,8 +100,7 @@ class Variables:
             lines = ["There are no variables of that name." if self.others else "No variables."]
         for kind, names in self.others.items():
             plural = {"class": "classes"}.get(kind, f"{kind}s")
-            more = f" and {len(names) - COLUMNS} more" if len(names) > COLUMNS else ""
-            lines.append(f"[{plural}: {', '.join(names[:COLUMNS])}{more}]")
+            lines.append(f"[{plural}: {first_of(names, COLUMNS)}]")
         rest = self.guard.overflow(len(shown), self.total, "a narrower pattern")
         if rest is not None:
             how = rest.hint if rest.next_offset is None else f"offset={rest.next_offset}"

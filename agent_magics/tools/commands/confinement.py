@@ -21,6 +21,7 @@ from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below, make_own_places
 from agent_magics.files.paths import open_notebook, resolve_path
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import SandboxDenial
 from agent_magics.protocol.events import Warned
@@ -262,10 +263,7 @@ class ProtectedFiles:
     def _report(self, findings: list[Finding]) -> str:
         if not findings:
             return ""
-        what = "; ".join(str(finding) for finding in findings[:_MOST_NAMED])
-        if len(findings) > _MOST_NAMED:
-            what += f"; and {len(findings) - _MOST_NAMED} more"
-        report = f"Protected files: {what}."
+        report = f"Protected files: {first_of(list(map(str, findings)), _MOST_NAMED, '; ')}."
         self._ctx.turn.emit(Warned, message=report)
         if any(finding.done for finding in findings):
             report += f" If that change is needed, {_ask().removeprefix('if it is needed, ')}"

@@ -19,6 +19,7 @@ from agent_magics.exec.output import clean_output, colour_output, cut_middle
 from agent_magics.exec.process import Process
 from agent_magics.exec.processes import CommandSession, ProcessManager
 from agent_magics.exec.spool import END_LIMIT, Spool
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
 from agent_magics.protocol.events import (
@@ -320,8 +321,7 @@ class WholeOutput:
         spool = self.process.output
         if spool.size > self.in_memory:
             return f"{spool.total:,} characters"
-        lines = len("".join(self.pieces()).removesuffix("\n").split("\n"))
-        return "1 line" if lines == 1 else f"{lines:,} lines"
+        return number_of(len("".join(self.pieces()).removesuffix("\n").split("\n")), "line")
 
 
 def _read_file(spool: Spool) -> Iterator[bytes]:

@@ -26,6 +26,7 @@ from agent_magics.files.paths import (
     resolve_path,
     shown_path,
 )
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
@@ -188,11 +189,6 @@ def count_fitting(lines: Sequence[str], budget: int) -> int:
         if used > budget and count:
             return count
     return len(lines)
-
-
-def number_of(count: int, one: str, many: str = "") -> str:
-    """Return a count with its noun: "1 file", "2 files"."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def ignored_note(count: int, names: Sequence[str]) -> str:

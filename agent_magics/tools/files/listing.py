@@ -7,6 +7,7 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.folders import FolderEntry, Listing, Sort, list_folder
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.tools.files.access import (
@@ -16,7 +17,6 @@ from agent_magics.tools.files.access import (
     begin_walk,
     count_fitting,
     ignored_note,
-    number_of,
     require_at_least,
 )
 

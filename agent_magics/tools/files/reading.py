@@ -10,6 +10,7 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.windows import Text, Window
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput
@@ -18,7 +19,6 @@ from agent_magics.tools.files.access import (
     assess_read,
     count_fitting,
     judge_of,
-    number_of,
     place,
     refuse_unasked,
     require_at_least,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 
 # The most characters of a server's instructions.
@@ -73,6 +74,6 @@ def _ready(state: McpServerState, count: int, *, is_change: bool) -> list[str]:
     # Untrusted text: quoted, so that it cannot pass for the person's text or ours.
     instructions = f"of itself it says (not the person): {json.dumps(text, ensure_ascii=False)}"
     if is_change:
-        tools = f"{count} tool{'' if count == 1 else 's'} can be called now"
+        tools = f"{number_of(count, 'tool')} can be called now"
         return [f"The MCP server {name} is ready, {tools}{f'; {instructions}' if text else '.'}"]
     return [f"The MCP server {name} is ready; {instructions}"] if text else []

@@ -17,6 +17,7 @@ from agent_magics.patch.diff import unified_diff
 from agent_magics.patch.files import TextFile
 from agent_magics.patch.match import Edit
 from agent_magics.patch.plan import PatchResult, read_patch, touched_paths
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.symbols.edits import (
@@ -31,7 +32,7 @@ from agent_magics.symbols.servers.languages import language_of
 from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Position, Symbol, TextEdit
-from agent_magics.tools.files.access import assess_read, number_of
+from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
 from agent_magics.tools.structure.notebooks import (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.files.paths import resolve_path
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import can_parse
 from agent_magics.symbols.types import Symbol
@@ -111,10 +112,9 @@ async def find_one(name_path: str, path: str, ctx: ToolContext | None) -> NamedS
     """
     found = await find_all(name_path, path, ctx)
     if len(found) > 1:
-        first = "; ".join(map(str, found[:_MOST_NAMED]))
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        first = first_of(list(map(str, found)), _MOST_NAMED, "; ")
         raise RespondToModel(
-            f"{name_path} names {len(found)} symbols: {first}{more}. Give the file as path, and "
+            f"{name_path} names {len(found)} symbols: {first}. Give the file as path, and "
             "the whole name with its [number]."
         )
     return found[0]

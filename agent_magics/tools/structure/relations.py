@@ -11,17 +11,12 @@ from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.dispatch.tool import tool
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.types import Location, Position, Range, Symbol, SymbolCall
-from agent_magics.tools.files.access import (
-    FOR_NOTES,
-    Readable,
-    assess_read,
-    count_fitting,
-    number_of,
-)
+from agent_magics.tools.files.access import FOR_NOTES, Readable, assess_read, count_fitting
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
 from agent_magics.tools.structure.notebooks import (

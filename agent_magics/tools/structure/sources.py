@@ -19,13 +19,7 @@ from agent_magics.symbols.parsing import can_parse, parse_symbols
 from agent_magics.symbols.servers.project import ServerProvider
 from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Range, Symbol
-from agent_magics.tools.files.access import (
-    Readable,
-    begin_walk,
-    judge_of,
-    place,
-    refuse_unasked,
-)
+from agent_magics.tools.files.access import Readable, begin_walk, judge_of, place, refuse_unasked
 
 Item = TypeVar("Item")
 

@@ -10,13 +10,13 @@ from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.workspace import memories_of
 from agent_magics.kernel.cell.publishing import CellPublisher
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import TurnDiffUpdated
 from agent_magics.protocol.items import Json
 from agent_magics.render.describe import one_line
 from agent_magics.render.diffs.changes import changes_item, changes_markdown, changes_plain
 from agent_magics.render.diffs.side_by_side import side_by_side
-from agent_magics.tools.files.access import number_of
 
 _USAGE = (
     "%agent diff takes nothing (the last turn that changed files), a number that counts back "
@@ -71,9 +71,8 @@ def _listed(agent: Agent, journal: ChangeJournal, turns: Sequence[TurnChanges]) 
     rows = []
     for number, turn in enumerate(turns, start=1):
         event = diff_event(journal, [turn], agent.config.cwd)
-        names = ", ".join(code_span(file.path) for file in event.files[:5])
-        more = f" and {len(event.files) - 5} more" if len(event.files) > 5 else ""
-        rows.append((str(number), code_span(one_line(turn.title)), names + more))
+        names = first_of([code_span(file.path) for file in event.files], 5)
+        rows.append((str(number), code_span(one_line(turn.title)), names))
     return table(("", "Turn", "Files"), rows)
 
 
@@ -84,8 +83,7 @@ def _left_out(agent: Agent) -> list[str]:
     folders = [folder for folder in left_out if not folder.endswith(".ipynb_checkpoints/")]
     if not folders:
         return []
-    more = f" and {len(folders) - 5} more" if len(folders) > 5 else ""
-    return [f"What commands do in {', '.join(folders[:5])}{more} is not looked at."]
+    return [f"What commands do in {first_of(folders, 5)} is not looked at."]
 
 
 def publish_diff(

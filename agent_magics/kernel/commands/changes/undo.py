@@ -10,6 +10,7 @@ from agent_magics.kernel.commands.changes.diff import chosen_agent, publish_diff
 from agent_magics.kernel.commands.conversations.rewinding import redo_rewind
 from agent_magics.kernel.commands.live_code import undo as undo_variables
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span
@@ -83,10 +84,9 @@ def _conflict(notebook: NotebookAgents, agent: Any, way: UndoResult) -> FatalErr
     event = agent.session.conversation.files.conflict(cwd, way)
     if event.files:
         publish_diff(notebook.shell, event, "In the way: as the agent left it, and as it is now")
-    reasons = "; ".join(f"{shown_path(e.change.path, cwd)}: {e.reason}" for e in way.obstacles[:5])
-    more = f"; and {len(way.obstacles) - 5} more" if len(way.obstacles) > 5 else ""
+    reasons = [f"{shown_path(each.change.path, cwd)}: {each.reason}" for each in way.obstacles]
     return FatalError(
-        f"Nothing was changed, since something is in the way ({reasons}{more}). "
+        f"Nothing was changed, since something is in the way ({first_of(reasons, 5, '; ')}). "
         "With --force, %agent undo leaves that alone and puts the rest back."
     )
 

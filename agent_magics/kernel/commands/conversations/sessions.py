@@ -9,6 +9,7 @@ from agent_magics.app import Agent, conversations
 from agent_magics.engine.conversation import Conversation
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.records.index import RecordedConversation, matching
 from agent_magics.records.places import rollout_folder
@@ -75,7 +76,7 @@ def resume(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     agent = _agent_for(notebook, chosen)
     agent.session.resume(chosen.id, notebook.shell.user_ns)
     notes = agent.session.conversation.take_notes()
-    turns = f"{chosen.turns} turn{'' if chosen.turns == 1 else 's'}"
+    turns = number_of(chosen.turns, "turn")
     lines = [
         f"Resumed: {_title(chosen)}, {turns}. The next `%%agent` cell goes on with it.",
         *notes,
