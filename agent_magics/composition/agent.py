@@ -31,9 +31,7 @@ from agent_magics.models.base import Model
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.families import ToolsConfig, tools_config
 from agent_magics.models.redaction import SHORTEST_KEY
-from agent_magics.project.instructions import (
-    InstructionFile,
-)
+from agent_magics.project.instructions import InstructionFile
 from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run_config
 from agent_magics.protocol.events import Event, Question
 from agent_magics.protocol.ops import Answer

@@ -28,14 +28,7 @@ from agent_magics.delegation.report import bring_results, report
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
-from agent_magics.delegation.types import (
-    EXPLORE,
-    AgentType,
-    Place,
-    budget_of,
-    completed,
-    least,
-)
+from agent_magics.delegation.types import EXPLORE, AgentType, Place, budget_of, completed, least
 from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation

@@ -22,12 +22,7 @@ from agent_magics.dispatch.schema.generation import derive_parameters, find_opti
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.checked import check
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.tools import (
-    FreeformToolSpec,
-    FunctionToolSpec,
-    LocalShellSpec,
-    ToolSpec,
-)
+from agent_magics.protocol.tools import FreeformToolSpec, FunctionToolSpec, LocalShellSpec, ToolSpec
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

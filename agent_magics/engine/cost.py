@@ -5,13 +5,7 @@ from dataclasses import dataclass, replace
 
 from agent_magics.engine.context.tokens import count_item
 from agent_magics.models.providers.catalog import find_model
-from agent_magics.protocol.items import (
-    CALL_TYPES,
-    Item,
-    LocalShellCall,
-    ToolCallOutput,
-    Usage,
-)
+from agent_magics.protocol.items import CALL_TYPES, Item, LocalShellCall, ToolCallOutput, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_magics.file_history.restore import Conflict, Restore, RestoreFailed, plan
-from agent_magics.file_history.states import (
-    ContentStore,
-    PathChange,
-    PathState,
-)
+from agent_magics.file_history.states import ContentStore, PathChange, PathState
 from agent_magics.files.paths import read_judge
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.protocol.errors import FatalError

@@ -12,14 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent_magics.exec.protected.tripwire import shared_tripwire
-from agent_magics.file_history.states import (
-    ABSENT,
-    PathChange,
-    PathState,
-    Stamp,
-    look_in,
-    stamp_of,
-)
+from agent_magics.file_history.states import ABSENT, PathChange, PathState, Stamp, look_in, stamp_of
 from agent_magics.file_history.swaps import (
     link,
     make,
@@ -30,12 +23,7 @@ from agent_magics.file_history.swaps import (
     staged_name,
     unlink,
 )
-from agent_magics.files.beneath import (
-    PathChanged,
-    exists_at,
-    folder_of,
-    open_folder,
-)
+from agent_magics.files.beneath import PathChanged, exists_at, folder_of, open_folder
 
 
 @dataclass(frozen=True, slots=True)

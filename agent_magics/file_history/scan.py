@@ -13,12 +13,7 @@ from dataclasses import dataclass, field
 
 from agent_magics.file_history.states import Stamp, stamp_of
 from agent_magics.files.beneath import open_folder
-from agent_magics.files.ignore_rules import (
-    IGNORE_FILE,
-    IgnoreFile,
-    IgnoreRules,
-    read_ignore_file,
-)
+from agent_magics.files.ignore_rules import IGNORE_FILE, IgnoreFile, IgnoreRules, read_ignore_file
 
 MOST_ENTRIES = 50_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from agent_magics.file_history.git_objects import GitFiles, index_stamp, read_git
-from agent_magics.file_history.scan import (
-    Scanner,
-    Tree,
-    WorkspaceTooLarge,
-)
+from agent_magics.file_history.scan import Scanner, Tree, WorkspaceTooLarge
 from agent_magics.file_history.states import (
     ABSENT,
     MOST_FILE,

@@ -16,12 +16,7 @@ from agent_magics.models.base import (
     TextChunk,
 )
 from agent_magics.models.faults import Fault
-from agent_magics.protocol.items import (
-    CALL_TYPES,
-    AssistantMessage,
-    Reasoning,
-    WebSearchCall,
-)
+from agent_magics.protocol.items import CALL_TYPES, AssistantMessage, Reasoning, WebSearchCall
 
 CAME_OUT_DIFFERENTLY = (
     "The answer was cut off, and came out differently when it was asked for again; "

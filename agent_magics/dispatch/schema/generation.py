@@ -211,9 +211,7 @@ def _generator() -> Any:
 
 def _generate(parameters: Sequence[Parameter]) -> tuple[Any, Schema]:
     """Describe the parameters by pydantic, as those of a function that takes all by name."""
-    from pydantic.experimental.arguments_schema import (  # noqa: PLC0415 - heavy
-        generate_arguments_schema,
-    )
+    from pydantic.experimental.arguments_schema import generate_arguments_schema  # noqa: PLC0415 - heavy
 
     def stub(**arguments: Any) -> None: ...
 

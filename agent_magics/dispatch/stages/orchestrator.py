@@ -11,21 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from agent_magics.approval.actions import (
-    Action,
-    ActionKind,
-    Forbidden,
-    NeedsApproval,
-    Skip,
-)
+from agent_magics.approval.actions import Action, ActionKind, Forbidden, NeedsApproval, Skip
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.approval.rules import RuleBook
 from agent_magics.dispatch.call import CallInProgress, CallState
 from agent_magics.dispatch.consent.decision import Consent, audit_of
-from agent_magics.dispatch.consent.edits import (
-    describe_edit,
-    edited_call,
-)
+from agent_magics.dispatch.consent.edits import describe_edit, edited_call
 from agent_magics.dispatch.consent.questions import repeated_outside
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation

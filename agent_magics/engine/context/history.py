@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agent_magics.models.base import Encoded, Transcript, TranscriptMaker
-from agent_magics.protocol.items import (
-    CALL_TYPES,
-    CallItem,
-    Item,
-    ToolCallOutput,
-    output_kind_of,
-)
+from agent_magics.protocol.items import CALL_TYPES, CallItem, Item, ToolCallOutput, output_kind_of
 from agent_magics.protocol.records import (
     Entry,
     HistoryShortened,

@@ -16,12 +16,7 @@ from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.restore import Conflict
 from agent_magics.file_history.scan import MOST_ENTRIES
-from agent_magics.file_history.states import (
-    PathChange,
-    PathState,
-    look_at,
-    with_missing_folders,
-)
+from agent_magics.file_history.states import PathChange, PathState, look_at, with_missing_folders
 from agent_magics.file_history.workspace import WorkspaceMemory, memories_of
 from agent_magics.file_history.writers import Writers
 from agent_magics.files.paths import read_judge, shown_path

@@ -11,12 +11,7 @@ from agent_magics.dispatch.results.written import read_value
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.past.variables import compare, tell_differences
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.protocol.events import (
-    CellChanged,
-    PlanUpdated,
-    SubAgentChanged,
-    VariablesKnown,
-)
+from agent_magics.protocol.events import CellChanged, PlanUpdated, SubAgentChanged, VariablesKnown
 from agent_magics.protocol.items import (
     CALL_TYPES,
     Item,

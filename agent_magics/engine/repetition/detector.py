@@ -26,13 +26,7 @@ from dataclasses import dataclass, field
 
 from agent_magics.models.recordings.drift import normalise_text
 from agent_magics.protocol.config import LoopLimits
-from agent_magics.protocol.items import (
-    CallItem,
-    Content,
-    CustomToolCall,
-    FunctionCall,
-    text_of,
-)
+from agent_magics.protocol.items import CallItem, Content, CustomToolCall, FunctionCall, text_of
 
 LONGEST_PERIOD = 4
 

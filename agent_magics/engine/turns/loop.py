@@ -16,11 +16,7 @@ from agent_magics.engine.repetition.rereads import say_once
 from agent_magics.engine.results.structured import REPAIR, REPAIR_SHOWN, OutputType, UnfitAnswer
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.events import (
-    ModelInformed,
-    PromptAdded,
-    Warned,
-)
+from agent_magics.protocol.events import ModelInformed, PromptAdded, Warned
 from agent_magics.protocol.items import (
     CallItem,
     ToolCallOutput,

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from agent_magics.files.beneath import PathChanged, open_file
 from agent_magics.files.paths import nearest_names, printable
-from agent_magics.files.text.encoding import (
-    LOST_BYTE,
-    SNIFFED_BYTES,
-    Encoding,
-    detect_encoding,
-)
+from agent_magics.files.text.encoding import LOST_BYTE, SNIFFED_BYTES, Encoding, detect_encoding
 from agent_magics.files.text.lines import Line, LineReader, count_lines, decoded, skip_lines
 from agent_magics.protocol.errors import RespondToModel
 

@@ -14,12 +14,7 @@ from dataclasses import dataclass, replace
 from agent_magics.exec.output import clean_output
 from agent_magics.kernel.cell.countdown import is_wait
 from agent_magics.kernel.cell.publishing import CellPublisher
-from agent_magics.protocol.events import (
-    Event,
-    ExecCommandOutputDelta,
-    Question,
-    ToolCallRunning,
-)
+from agent_magics.protocol.events import Event, ExecCommandOutputDelta, Question, ToolCallRunning
 from agent_magics.render.blocks.display import DisplayBlock
 from agent_magics.render.mime import to_bundle
 from agent_magics.render.status import TurnStatus

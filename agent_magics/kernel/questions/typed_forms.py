@@ -4,12 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_magics.mcp.elicitation.answers import accepted, address_of, fields_of
-from agent_magics.mcp.elicitation.forms import (
-    FormField,
-    check_field,
-    host_of,
-    read_typed_value,
-)
+from agent_magics.mcp.elicitation.forms import FormField, check_field, host_of, read_typed_value
 from agent_magics.protocol.events import FormRequested, UserInputRequested
 from agent_magics.protocol.ops import Answer
 from agent_magics.render.visible import show_invisible, show_shortened

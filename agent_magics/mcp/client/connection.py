@@ -17,18 +17,9 @@ from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls
 from agent_magics.mcp.client.change_streams import ChangeStream
-from agent_magics.mcp.client.faults import (
-    core_of,
-    describe,
-    meaning_of,
-)
+from agent_magics.mcp.client.faults import core_of, describe, meaning_of
 from agent_magics.mcp.client.listing_filter import ListingFilter
-from agent_magics.mcp.client.results import (
-    contents_of,
-    message_of,
-    prompt_of,
-    resource_of,
-)
+from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
 from agent_magics.mcp.client.schemas import MOST_TOOLS
 from agent_magics.mcp.client.tool_choice import chosen_tools, is_wanted
 from agent_magics.mcp.endings import HandshakeRefused, LinkLost, LoginNeeded

@@ -10,12 +10,7 @@ from pathlib import Path
 from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.environment import McpEnvironment, SecretStore, Spawn
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.protocol.mcp import (
-    McpServerConfig,
-    McpServerState,
-    McpStatus,
-    McpTool,
-)
+from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus, McpTool
 
 _TURN_FIRST = 0.05  # seconds; shorter than any model's answer
 

@@ -13,11 +13,7 @@ from hashlib import blake2b
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.asking import Place
 from agent_magics.rows.engines.coordinator import Coordinator, Worker
-from agent_magics.rows.engines.partition_answers import (
-    SPAN,
-    CollectedPartitions,
-    PartitionFiles,
-)
+from agent_magics.rows.engines.partition_answers import SPAN, CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partitions import MOST_LOST, Partitions
 from agent_magics.rows.engines.reading import KEY_BYTES, ReadPart
 from agent_magics.rows.job import BY_PERSON, Asked, Job

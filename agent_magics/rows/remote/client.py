@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_magics.models.access import ServerAccess
-from agent_magics.models.base import (
-    ContextOverflow,
-    ModelRequest,
-)
-from agent_magics.models.faults import (
-    Fault,
-    UnknownModel,
-    UnsupportedWire,
-    retry_after,
-)
+from agent_magics.models.base import ContextOverflow, ModelRequest
+from agent_magics.models.faults import Fault, UnknownModel, UnsupportedWire, retry_after
 from agent_magics.models.provider import MODEL_CLASSES
 from agent_magics.models.providers.endpoints import has_better_wire, remember_wire, wires_of
 from agent_magics.models.retry import RetryPolicy, counted, too_long

@@ -30,11 +30,7 @@ from agent_magics.files.trusted_imports import is_trusted
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ExecCommandOutputDelta, LiveOutput
 from agent_magics.protocol.items import json_object
-from agent_magics.tools.commands.confinement import (
-    ProtectedFiles,
-    environment_for,
-    explain_denial,
-)
+from agent_magics.tools.commands.confinement import ProtectedFiles, environment_for, explain_denial
 
 # What the process may send in one message, and in one run: pictures, mostly.
 _MOST_MESSAGE, _MOST_SENT = 32 * 1024 * 1024, 64 * 1024 * 1024

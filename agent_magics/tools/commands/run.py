@@ -22,11 +22,7 @@ from agent_magics.exec.spool import END_LIMIT, Spool
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import ApprovalPolicy
 from agent_magics.protocol.errors import RespondToModel, SandboxDenied
-from agent_magics.protocol.events import (
-    ExecCommandBegin,
-    ExecCommandEnd,
-    ExecCommandOutputDelta,
-)
+from agent_magics.protocol.events import ExecCommandBegin, ExecCommandEnd, ExecCommandOutputDelta
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.tools.commands.confinement import (
     ProtectedFiles,

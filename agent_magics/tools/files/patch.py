@@ -17,13 +17,7 @@ from typing import Any
 from agent_magics.approval.actions import Action, ActionKind, fingerprint_of
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.files.paths import (
-    entry_path,
-    literal_path,
-    resolve_path,
-    shown_path,
-    write_kind,
-)
+from agent_magics.files.paths import entry_path, literal_path, resolve_path, shown_path, write_kind
 from agent_magics.patch.files import is_read_only
 from agent_magics.patch.grammar import PATCH_GRAMMAR, DeleteFile, UpdateFile
 from agent_magics.patch.plan import (

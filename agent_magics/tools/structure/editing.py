@@ -20,12 +20,7 @@ from agent_magics.patch.plan import PatchResult, read_patch, touched_paths
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
-from agent_magics.symbols.edits import (
-    apply_edits,
-    insert_at_symbol,
-    remove_symbol,
-    replace_symbol,
-)
+from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
 from agent_magics.symbols.parsing import PYTHON
 from agent_magics.symbols.python_syntax import NotPython, python_symbols
 from agent_magics.symbols.servers.languages import language_of
@@ -35,18 +30,8 @@ from agent_magics.symbols.types import Position, Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import (
-    is_notebook,
-    note_of,
-    notebooks_with,
-    texts_of,
-)
-from agent_magics.tools.structure.sources import (
-    SourceFile,
-    read_results,
-    scan,
-    server_for,
-)
+from agent_magics.tools.structure.notebooks import is_notebook, note_of, notebooks_with, texts_of
+from agent_magics.tools.structure.sources import SourceFile, read_results, scan, server_for
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 

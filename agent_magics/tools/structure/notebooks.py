@@ -24,13 +24,7 @@ from agent_magics.symbols.python_syntax import NotPython, parse_python
 from agent_magics.symbols.text import one_line
 from agent_magics.symbols.types import Diagnostic, Position, Range, Symbol
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
-from agent_magics.tools.structure.sources import (
-    CodeCell,
-    SourceFile,
-    folder_of,
-    read_source,
-    scan,
-)
+from agent_magics.tools.structure.sources import CodeCell, SourceFile, folder_of, read_source, scan
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")

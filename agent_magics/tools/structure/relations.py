@@ -19,12 +19,7 @@ from agent_magics.symbols.types import Location, Position, Range, Symbol, Symbol
 from agent_magics.tools.files.access import FOR_NOTES, Readable, assess_read, count_fitting
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import (
-    is_notebook,
-    note_of,
-    notebooks_with,
-    texts_of,
-)
+from agent_magics.tools.structure.notebooks import is_notebook, note_of, notebooks_with, texts_of
 from agent_magics.tools.structure.sources import (
     ListResult,
     SourceFile,

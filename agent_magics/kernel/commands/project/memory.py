@@ -8,13 +8,7 @@ from agent_magics.files.paths import printable
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
-from agent_magics.project.memory import (
-    Note,
-    NoteFolder,
-    StoredNotes,
-    note_folders,
-    with_changes,
-)
+from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced

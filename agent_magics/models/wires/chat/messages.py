@@ -37,11 +37,7 @@ from agent_magics.protocol.items import (
     UserMessage,
     text_of,
 )
-from agent_magics.protocol.tools import (
-    FreeformToolSpec,
-    LocalShellSpec,
-    ToolSpec,
-)
+from agent_magics.protocol.tools import FreeformToolSpec, LocalShellSpec, ToolSpec
 
 PARAGRAPH = b"\\n\\n"  # as escaped inside a JSON string
 

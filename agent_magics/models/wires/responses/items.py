@@ -3,13 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
-from agent_magics.models.base import (
-    ItemDone,
-    ModelEvent,
-    ReasoningChunk,
-    ResponseDone,
-    TextChunk,
-)
+from agent_magics.models.base import ItemDone, ModelEvent, ReasoningChunk, ResponseDone, TextChunk
 from agent_magics.models.bounds import NAME_LENGTH, too_large
 from agent_magics.models.fields import (
     count_field,
