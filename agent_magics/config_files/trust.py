@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from agent_magics.config_files.places import trust_folder
 from agent_magics.config_files.toml_edit import write_text
 from agent_magics.files.plain_files import load_json, read_plain
 from agent_magics.protocol.errors import FatalError
@@ -87,19 +88,21 @@ class Trustable(ABC, Generic[_Found]):
 
     Args:
         folder: where the files stand.
-        kept_in: the person's folder of stored digests.
+        state: the person's folder of stored digests; None means that of `kept`.
 
     Attributes:
         what: the matter, as a sentence begins.
         command: what shows it and trusts it.
+        kept: the name by which `trust_folder` knows the matter.
     """
 
     what: ClassVar[str]
     command: ClassVar[str]
+    kept: ClassVar[str]
 
-    def __init__(self, folder: Path, kept_in: Path) -> None:
+    def __init__(self, folder: Path, state: Path | None = None) -> None:
         self.folder = folder
-        self._trusted = TrustedDigest(folder, kept_in)
+        self._trusted = TrustedDigest(folder, state or trust_folder(self.kept))
 
     @abstractmethod
     def read(self) -> _Found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from agent_magics.config_files.places import FOLDER, config_folder, trust_folder
+from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.delegation.types import BUILT_IN, DEFAULT_BUDGET, NAME, AgentType, completed
 from agent_magics.dispatch.turn.agents import AgentBudget
@@ -49,11 +49,10 @@ class ProjectAgents(Trustable[Sequence[_File]]):
         workspace: the workspace.
     """
 
-    what, command = "The agent files", "%agent agents trust"
+    what, command, kept = "The agent files", "%agent agents trust", "agents"
 
     def __init__(self, workspace: Path) -> None:
-        folder = Path(os.path.realpath(workspace)) / FOLDER / "agents"
-        super().__init__(folder, trust_folder("agents"))
+        super().__init__(Path(os.path.realpath(workspace)) / FOLDER / "agents")
 
     def read(self) -> Sequence[_File]:
         """Return name and content of each file.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from agent_magics.config_files.places import FOLDER, config_folder, trust_folder
+from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import read_plain
@@ -94,11 +94,10 @@ class NoteFolder(Trustable[StoredNotes]):
         scope: whose notes they are.
     """
 
-    what = "The notes of the project"
-    command = "%agent memory"
+    what, command, kept = "The notes of the project", "%agent memory", "memory"
 
     def __init__(self, base: Path, place: str, scope: Scope) -> None:
-        super().__init__(base / place, trust_folder("memory"))
+        super().__init__(base / place)
         self._base, self._place = base, place
         self.scope: Scope = scope
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.places import FOLDER, trust_folder, user_config_file
+from agent_magics.config_files.places import FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.protocol.config import Where
@@ -74,10 +74,7 @@ class ProjectSettings(Trustable[tuple["FileSettings", ...]]):
         folder: the workspace, an absolute path without links.
     """
 
-    what, command = "The settings", "%agent settings trust"
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, trust_folder("settings"))
+    what, command, kept = "The settings", "%agent settings trust", "settings"
 
     def read(self) -> tuple[FileSettings, ...]:
         """Return the settings of each file that has some; a later one overrides an earlier one.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.places import FOLDER, trust_folder, user_config_file
+from agent_magics.config_files.places import FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.mcp.config.json_file import NAME as JSON_NAME
@@ -49,10 +49,10 @@ class ProjectServers(Trustable[list[tuple[Path, bytes]]]):
         state: the folder with digests of trusted files.
     """
 
-    what, command = "The files", "%agent mcp trust"
+    what, command, kept = "The files", "%agent mcp trust", "mcp"
 
     def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        super().__init__(Path(os.path.realpath(folder)), state or trust_folder("mcp"))
+        super().__init__(Path(os.path.realpath(folder)), state)
         self.toml_file = self.folder / FOLDER / NAME
         self.json_file = self.folder / JSON_NAME
 

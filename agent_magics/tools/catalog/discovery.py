@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from agent_magics.config_files.places import FOLDER, trust_folder, user_tools_folder
+from agent_magics.config_files.places import FOLDER, user_tools_folder
 from agent_magics.config_files.trust import Trustable, digest_of
 from agent_magics.dispatch.tool import Tool, as_tool, is_tool
 from agent_magics.files.plain_files import read_plain
@@ -68,14 +68,12 @@ class ProjectTools(Trustable[Sequence[ToolFile]]):
 
     Args:
         folder: the workspace.
-        state: the folder with the digests of trusted folders.
     """
 
-    what, command = "The files", "%agent tools trust"
+    what, command, kept = "The files", "%agent tools trust", "tools"
 
-    def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        tools = Path(os.path.realpath(folder)) / FOLDER / "tools"
-        super().__init__(tools, state or trust_folder("tools"))
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Path(os.path.realpath(folder)) / FOLDER / "tools")
 
     def read(self) -> list[ToolFile]:
         """Return the present files."""

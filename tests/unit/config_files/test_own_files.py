@@ -19,7 +19,8 @@ def test_they_follow_the_environment(tmp_path, monkeypatch):
 
 
 SOURCES = [each.read_text("utf-8") for each in Path(agent_magics.__file__).parent.rglob("*.py")]
-TRUSTED = {what for text in SOURCES for what in re.findall(r'trust_folder\("(\w+)"', text)}
+KEPT = re.compile(r'what, command, kept = .*"(\w+)"')
+TRUSTED = {what for text in SOURCES for what in KEPT.findall(text)}
 
 
 def test_all_kinds_of_trusted_files_are_known():

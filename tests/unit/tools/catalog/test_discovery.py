@@ -30,7 +30,6 @@ def helper():
 def project(tmp_path, monkeypatch):
     """A workspace whose tools mark that they ran, and a config folder of its own."""
     monkeypatch.setattr(discovery, "user_tools_folder", lambda: tmp_path / "config" / "tools")
-    monkeypatch.setattr(discovery, "trust_folder", lambda what: tmp_path / "state" / what)
     folder = tmp_path / "work" / ".agent_magics" / "tools"
     folder.mkdir(parents=True)
     return tmp_path / "work"
@@ -47,7 +46,7 @@ def names(found):
 
 
 def trust(project: Path) -> None:
-    tools = ProjectTools(project, state=discovery.trust_folder("tools"))
+    tools = ProjectTools(project)
     tools.trust(tools.digest(tools.read()))
 
 
@@ -90,7 +89,7 @@ def test_any_change_takes_the_trust_away(project, change):
 
 def test_what_was_seen_is_what_is_trusted(project):
     path = write(project, "a.py", FILE.format(name="mine"))
-    tools = ProjectTools(project, state=discovery.trust_folder("tools"))
+    tools = ProjectTools(project)
     seen = tools.digest(tools.read())
     path.write_text(FILE.format(name="swapped"))
     with pytest.raises(FatalError, match="look at them again"):
