@@ -81,6 +81,15 @@ class ToolCallRuntime:
 
     def start(self, call: ToolCall) -> "asyncio.Task[ToolOutput]":
         """Take the call's place in the order now, and run it in a task of its own."""
+        going = self._arrived(call)
+        going.task = asyncio.create_task(self._answer(going))
+        return going.task
+
+    async def run(self, call: ToolCall) -> ToolOutput:
+        """Run a call that the caller waits for."""
+        return await self._answer(self._arrived(call))
+
+    def _arrived(self, call: ToolCall) -> CallInProgress:
         going = CallInProgress(call, self._turn)
         # A nested call runs under its parent's place, since one of its own would wait for ever;
         # the calls of a group have an order of their own under its place.
@@ -97,8 +106,7 @@ class ToolCallRuntime:
         )
         if call.parent_call_id is None:
             self._of_model.add(going)
-        going.task = asyncio.create_task(self._answer(going))
-        return going.task
+        return going
 
     def skip(self, reason: str) -> None:
         """Answer the model's calls that have not begun with `reason`; running ones go on."""

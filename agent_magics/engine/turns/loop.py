@@ -168,12 +168,7 @@ class Turn:
 
     async def run_call(self, call: ToolCall) -> ToolOutput:
         """Run one call as if the model had made it, without a trace in the history."""
-        task = self._runtime.start(call)
-        try:
-            return await task
-        except BaseException:
-            await _cancel([task])
-            raise
+        return await self._runtime.run(call)
 
     async def call(self, name: str, arguments: object, parent_call_id: str | None) -> ToolOutput:
         """Run a call made inside another one: with the same checks, questions and events."""
