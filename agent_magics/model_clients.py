@@ -1,6 +1,6 @@
 """Opens the models that an agent's settings name: a live server's, a recording, or both."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class ModelClients:
         )
         return live if record is None else RecordingModel(live, Path(record), cwd=settings.cwd)
 
-    def secrets(self, settings: Settings) -> tuple[str, ...]:
+    def secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return all keys that must be redacted, used or not.
 
         Raises:
@@ -71,7 +71,7 @@ class ModelClients:
         if is_live and not (settings.api_key or key_of(address)):
             stored_key(address)  # is among the held ones from now on
         of_model: tuple[str, ...] = getattr(self.given, "secrets", tuple)()
-        return (settings.api_key or "", *environment_keys(), *held_keys(), *of_model)
+        return (settings.api_key or "", *environment_keys(environment), *held_keys(), *of_model)
 
     def close(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Close the models' connections, on the loop that `spawn` reaches."""

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +14,7 @@ from agent_magics.delegation.pool import AgentPool
 from agent_magics.dispatch.hooks import read_hooks
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.tool import Tool
+from agent_magics.dispatch.turn.live import LiveKernel
 from agent_magics.engine.channels.outbox import Listener
 from agent_magics.engine.channels.redaction import redact
 from agent_magics.engine.foreground.host import Host, ProgramHost
@@ -36,6 +38,7 @@ from agent_magics.protocol.config import RunConfig, SandboxPolicy, Settings, run
 from agent_magics.protocol.events import Event, Question
 from agent_magics.protocol.ops import Answer
 from agent_magics.protocol.records import RecordBegun
+from agent_magics.protocol.tools import ConfiguredToolSpec
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.retention import remove_old
 from agent_magics.settings.agent import AgentSettings
@@ -45,7 +48,7 @@ from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.process import Workplace
 from agent_magics.symbols.servers.project import LanguageServers
 from agent_magics.symbols.servers.specs import read_table
-from agent_magics.tools.catalog.agent_tools import ToolCatalog
+from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
 from agent_magics.tools.commands.unreadable import find_unreadable
 from agent_magics.tools.files.path_judge import PathJudge
@@ -100,6 +103,7 @@ class ComposedAgent:
         )
         self.catalog = ToolCatalog(registrations, self._servers, cwd, lambda: FRONT_ENDS.has_kernel)
         self._briefing = Briefing(self.catalog)
+        self._prepared: tuple[tuple[Any, ...], TurnConfig] | None = None  # what it is made of
         self._take(self.settings)
         self.catalog.check(self._forms(self.settings))  # raises here, not at the first run
 
@@ -178,30 +182,52 @@ class ComposedAgent:
         resolved = self._held.resolve(cell)
         settings = resolved.settings
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
-        instructions = self._briefing.instructions(settings, run, self.session.conversation)
+        parts = (
+            resolved,
+            run,
+            self._briefing.instructions(settings, run, self.session.conversation),
+            self._secrets(settings, resolved.environment),
+            FRONT_ENDS.current().live_kernel,
+            run.offer.all,  # other tools may have joined
+        )
+        if self._prepared is None or self._prepared[0] != parts:
+            self._prepared = parts, self._prepare(*parts)
+        prepared = self._prepared[1]
+        return prepared if output is None else replace(prepared, output=OutputType(output))
+
+    def _prepare(
+        self,
+        resolved: Resolved,
+        run: RunTools,
+        instructions: str | None,
+        secrets: tuple[str, ...],
+        live_kernel: LiveKernel | None,
+        specs: Sequence[ConfiguredToolSpec],
+    ) -> TurnConfig:
+        """Return the configuration of all runs that have these parts."""
+        settings = resolved.settings
         config = run_config(settings, instructions=instructions)
         check_price(settings, server_address(settings.base_url))
-        setup = TurnConfig(
+        prepared = TurnConfig(
             config=config,
             model=lambda: self._models.open(settings),
             offer=run.offer,
             registry=run.registry,
-            specs=run.offer.all,
-            env=command_environment(os.environ),
+            specs=specs,
+            env=command_environment(resolved.environment),
             validate_path=PathJudge(config),
-            secrets=self._secrets(settings),
-            live_kernel=FRONT_ENDS.current().live_kernel,
+            secrets=secrets,
+            live_kernel=live_kernel,
             hooks=read_hooks(settings.hooks),
             warnings=partial(
                 self._briefing.new_warnings, resolved.warnings, config.cwd, found=run.found
             ),
-            output=None if output is None else OutputType(output),
             servers=run.servers,
             agents=self.sub_agents,
             symbols=partial(self._language_servers, settings),
         )
         distrust(config.roots)  # last, since what stands above may refuse them
-        return setup
+        return prepared
 
     @property
     def project(self) -> tuple[InstructionFile, ...]:
@@ -212,10 +238,10 @@ class ComposedAgent:
         """Return what the person was not yet told of the project's files that the run reads."""
         return self._briefing.new_notes()
 
-    def _secrets(self, settings: Settings) -> tuple[str, ...]:
+    def _secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
         served = (each.token for each in self._served)
-        return (*self._models.secrets(settings), *served, *self._servers.secrets())
+        return (*self._models.secrets(settings, environment), *served, *self._servers.secrets())
 
     def _language_servers(
         self, settings: Settings, read_rules: Callable[[], ReadRules]
@@ -330,7 +356,8 @@ class ComposedAgent:
     def _begin_record(self, conversation: str) -> RecordBegun:
         """Return the first line of a conversation's record."""
         kept, lost = recordable(self._held.given.values)
-        secrets = [key for key in self._secrets(self.settings) if len(key) >= SHORTEST_KEY]
+        keys = self._secrets(self.settings, os.environ)
+        secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
         notebook = open_notebook()
         current = self.session.conversation
         return RecordBegun(

@@ -46,7 +46,7 @@ class Briefing:
             run: its tools.
             conversation: what it continues.
         """
-        self.project = read_instructions(Path(settings.cwd))
+        self.project = read_instructions(settings.cwd)
         has = run.registry.handler
         texts = (
             render_instructions(self.project),

@@ -128,7 +128,7 @@ def _setup(
         specs=specs,
         env=command_environment(os.environ),
         validate_path=PathJudge(config),
-        secrets=(source.key, *environment_keys()),
+        secrets=(source.key, *environment_keys(os.environ)),
         output=output_of(description),
         asker=description.path,
         parent=parent,

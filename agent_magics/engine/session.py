@@ -199,7 +199,7 @@ class Session:
         if isinstance(op, StartTurn):
             self.conversation.notice_keys(text_of(op.content))
             self.additions.open(op.turn_id, partial(self.outbox.emit, op.turn_id))
-        setup.hide(self.conversation.typed_keys)
+        setup = setup.hiding(self.conversation.typed_keys)
         self.outbox.listen(op.turn_id, listener, setup.secrets, after)
         self.turns.setups[op.turn_id] = setup
         self.submit(op)

@@ -1,17 +1,18 @@
-"""Holds the configuration of one turn; the app builds it for each turn.
+"""Holds the configuration of a turn, which the app builds.
 
 Here are also the interfaces to a turn's sub-agents, and to the agent that a sub-agent works for.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.hooks import Hooks
-from agent_magics.dispatch.registry import ToolRegistry
+from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
+from agent_magics.dispatch.stages.orchestrator import Settled
 from agent_magics.dispatch.turn.agents import SubAgents
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.dispatch.turn.live import LiveKernel
@@ -64,9 +65,9 @@ class Parent(SharesChanges, Protocol):
         """Charge a request of the sub-agent to the parent."""
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@dataclass(kw_only=True, frozen=True, slots=True, eq=False)
 class TurnConfig:
-    """The configuration of one turn; built for each turn, since a cell may set options.
+    """The configuration of a turn; the same for all turns between which nothing changes.
 
     Attributes:
         specs: the tools that were there when it was built.
@@ -76,6 +77,7 @@ class TurnConfig:
         agents: its sub-agents.
         parent: the agent that it works for as a sub-agent.
         symbols: makes the language servers from the rules on reading.
+        settled: the approval of tools whose calls are all judged alike, as far as it is known.
     """
 
     config: RunConfig
@@ -95,12 +97,15 @@ class TurnConfig:
     agents: Delegates | None = None
     parent: Parent | None = None
     symbols: Callable[[Callable[[], ReadRules]], LanguageServers] | None = None
+    settled: dict[ToolHandler, Settled] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.hide(())
+        # Not those that are too short to be one. The longest first: a key may be the beginning of
+        # another.
+        long_enough = {secret for secret in self.secrets if len(secret) >= 8}
+        longest_first = tuple(sorted(long_enough, key=len, reverse=True))
+        object.__setattr__(self, "secrets", longest_first)
 
-    def hide(self, secrets: Iterable[str]) -> None:
-        """Add secrets to redact; those that are too short to be one are left out."""
-        # The longest first: one key may be the beginning of another.
-        long_enough = {secret for secret in (*self.secrets, *secrets) if len(secret) >= 8}
-        self.secrets = tuple(sorted(long_enough, key=len, reverse=True))
+    def hiding(self, secrets: Collection[str]) -> "TurnConfig":
+        """Return this with more secrets to redact."""
+        return replace(self, secrets=(*self.secrets, *secrets)) if secrets else self

@@ -4,6 +4,7 @@ They are text for the model and cannot change a setting, a policy or a rule, so 
 The files may be hostile, so they are read as any file that the kernel reads by itself.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,19 +80,19 @@ def _read_first(folder: Path, root: Path, most: int) -> list[tuple[InstructionFi
     """
     problem = list[tuple[InstructionFile, int]]()
     for name in NAMES:
-        path = folder / name
+        path = f"{folder}/{name}"
         try:
             data = read_file(path, MOST_BYTES)
         except FileNotFoundError:
             continue
         except OSError as error:
             reason = error.strerror if isinstance(error, NotPlain) else "it cannot be opened"
-            shown = str(path.relative_to(root))
+            shown = os.path.relpath(path, root)
             problem = problem or [(InstructionFile(shown, problem=str(reason)), 0)]
             continue
         taken = data[:most]
         text = clean_text(taken.decode("utf-8", "replace"))
-        shown = str(path.relative_to(root))
+        shown = os.path.relpath(path, root)
         return [(InstructionFile(shown, text, len(data) - len(taken)), len(taken))]
     return problem
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 REPOSITORY, _PYPROJECT = ".git", "pyproject.toml"
@@ -23,10 +24,14 @@ def find_root(workspace: Path, marks: Sequence[str] = _MARKS) -> Path:
 
 def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
     """Return the folders from the project's root down to the workspace; see `find_root`."""
-    workspace = Path(os.path.realpath(workspace))
-    upwards = [workspace, *workspace.parents]
+    upwards = _upwards(os.path.realpath(workspace))
     for name in marks:
         for place, folder in enumerate(upwards):
-            if os.path.lexists(folder / name):
+            if os.path.lexists(f"{folder}/{name}"):
                 return upwards[place::-1]
-    return [workspace]
+    return upwards[:1]
+
+
+@lru_cache(maxsize=64)  # looked up at the start of every run
+def _upwards(workspace: str) -> list[Path]:
+    return [Path(workspace), *Path(workspace).parents]

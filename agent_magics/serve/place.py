@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
+from dataclasses import replace
 from typing import Any
 
 from agent_magics.composition.agent import ComposedAgent
@@ -101,8 +102,7 @@ class CallPlace:
             FatalError: only the person can help.
             asyncio.CancelledError: the client cancelled; the call has been stopped.
         """
-        setup = self.serve_host.setup()
-        setup.asker = client
+        setup = replace(self.serve_host.setup(), asker=client)
         handler = setup.registry.handler(name)
         turn = self._lock.take_place(shared=handler is not None and handler.supports_parallel)
         try:

@@ -62,6 +62,7 @@ def read_user_settings() -> FileSettings | None:
     return FileSettings(file, _checked(found), found.lines)
 
 
+@lru_cache(maxsize=16)
 def project_files(folder: Path) -> tuple[Path, Path]:
     """Return the files of a project that may hold settings; the second overrides the first."""
     return folder / PYPROJECT, folder / FOLDER / CONFIG

@@ -45,17 +45,19 @@ class Source:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Resolved:
-    """The effective settings.
+    """The effective settings; the same object while nothing has changed.
 
     Attributes:
         origins: the source of each value, by the setting's name.
+        environment: the process's environment in which they hold.
         warnings: one sentence for each value that was left out.
     """
 
     settings: Settings
     origins: Mapping[str, str]
+    environment: Mapping[str, str]
     warnings: Sequence[str] = field(default=())
 
 
@@ -80,7 +82,8 @@ def resolve(given: Sequence[Source]) -> Resolved:
     origins = {name: source.name for source in sources for name in source.values}
     settings = Settings(**{**_values_of(sources), **workspace})
     check_roots(settings)
-    return Resolved(settings, {n: origins.get(n, DEFAULT) for n in SETTINGS}, warnings)
+    origins = {name: origins.get(name, DEFAULT) for name in SETTINGS}
+    return Resolved(settings, origins, dict(os.environ), warnings)
 
 
 def state_of_sources(roots: Sequence[Path]) -> State:
@@ -91,11 +94,17 @@ def state_of_sources(roots: Sequence[Path]) -> State:
     """
     files = (user_config_file(), *project_files(roots[0]))
     return (
-        _from_environment(),
+        environment_state(),
         read_editor_settings(),
         [identity_of(file) for file in files],
         [identity_of(root)[:2] for root in roots],  # not its times, which any file in it changes
     )
+
+
+def environment_state() -> object:
+    """Return a value that changes with the process's environment; only to be compared."""
+    # `dict(os.environ)` decodes all of it, which takes as long as resolving links.
+    return os.environ._data.copy()  # type: ignore[attr-defined]
 
 
 def _values_of(sources: Sequence[Source]) -> dict[str, Any]:

@@ -32,16 +32,14 @@ _CHANGED = "it has changed since it was checked"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class Settled:
     """The decision for all calls of a tool whose arguments do not matter for approval.
 
     Attributes:
-        policy: the policy under which it was made.
         runs: whether each of them may run without a question.
         audit: the fields of the audit record; None where none is recorded.
     """
 
-    policy: ApprovalPolicy
     actions: tuple[Action, ...]
     runs: bool
     audit: Mapping[str, Any] | None
@@ -54,14 +52,19 @@ class ToolOrchestrator:
         store: the grants of this session.
         rules: the approval rules; None where there are none.
         hooks: the person's hooks, which also see a call that the person edited.
+        settled: decisions that turns of the same configuration have in common.
     """
 
     def __init__(
-        self, store: ApprovalStore, rules: RuleBook | None = None, hooks: Hooks | None = None
+        self,
+        store: ApprovalStore,
+        rules: RuleBook | None = None,
+        hooks: Hooks | None = None,
+        settled: dict[ToolHandler, Settled] | None = None,
     ) -> None:
         self._consent = Consent(store, rules)
         self._hooks = hooks
-        self._settled: dict[ToolHandler, _Settled] = {}
+        self._settled = {} if settled is None else settled
         self._ended = 0  # calls that have run
 
     # -- the stages -------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ class ToolOrchestrator:
         if action is None or self._consent.has_rules():
             return False
         settled = self._settled.get(call.handler)
-        if settled is None or settled.policy is not call.turn.config.approval:
+        if settled is None:
             settled = self._settled[call.handler] = self._settle((action,), call.invocation)
         if not settled.runs:
             return False
@@ -144,12 +147,11 @@ class ToolOrchestrator:
         call.actions, call.is_settled = settled.actions, True
         return True
 
-    def _settle(self, actions: tuple[Action, ...], invocation: ToolInvocation) -> _Settled:
+    def _settle(self, actions: tuple[Action, ...], invocation: ToolInvocation) -> Settled:
         requirement = self._consent.requirement(actions, invocation)
-        policy = invocation.context.config.approval
         if not isinstance(requirement, Skip) or requirement.by != "policy":
-            return _Settled(policy, actions, False, None)
-        return _Settled(policy, actions, True, audit_of(invocation, actions, requirement))
+            return Settled(actions, False, None)
+        return Settled(actions, True, audit_of(invocation, actions, requirement))
 
     def _judge(self, call: CallInProgress) -> None:
         call.actions = call.handler.assess(call.invocation)

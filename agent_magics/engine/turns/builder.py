@@ -132,7 +132,7 @@ def _runtime(
     return ToolCallRuntime(
         ToolRouter(setup.specs, setup.registry),
         context,
-        ToolOrchestrator(store, rules, setup.hooks),
+        ToolOrchestrator(store, rules, setup.hooks, setup.settled),
         hooks=setup.hooks,
         repetition=RepetitionApproval(conversation.loops),
         redact=partial(redact_text, setup.secrets) if setup.secrets else None,

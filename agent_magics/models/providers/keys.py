@@ -1,6 +1,7 @@
 """Finds API keys in environment variables, and explains how to give a missing one."""
 
 import os
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from urllib.parse import urlsplit
 
@@ -63,9 +64,9 @@ def shared_key_of(address: str) -> str:
     return os.environ.get("OPENAI_API_KEY", "")
 
 
-def environment_keys() -> tuple[str, ...]:
-    """Return all keys of known servers in the environment; they must not be written anywhere."""
-    return tuple(filter(None, (os.environ.get(name) for name in _all_key_names())))
+def environment_keys(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return all keys of known servers in an environment; they must not be written anywhere."""
+    return tuple(filter(None, map(environment.get, _all_key_names())))
 
 
 @cache

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import itertools
 import json
+import os
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -110,7 +111,7 @@ class RecordingModel:
             capture.feed(bytes(encoded))
         names = self._sessions.of(request.conversation, request.history.items)
         hidden = [*self._paths, *names.items()]
-        secrets = (*self.secrets(), *environment_keys())
+        secrets = (*self.secrets(), *environment_keys(os.environ))
         hider, irreversible_hider = Hider(hidden, secrets), Hider(hidden, secrets, literals=False)
         outputs = tuple(normalise_text(text_of(each.output), irreversible_hider) for each in sent)
         answers = _cleaned(capture.answers, hider, failed=failed)

@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import itertools
+import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -193,7 +194,7 @@ class ReplayModel:
         return self._current[self._key(request)]
 
     def _key(self, request: ModelRequest) -> tuple[str, str]:
-        prompt = prompt_key(Hider(self._paths, environment_keys())(request.prompt))
+        prompt = prompt_key(Hider(self._paths, environment_keys(os.environ))(request.prompt))
         return request.conversation, prompt
 
     def _find(self, request: ModelRequest) -> Exchange:
@@ -241,7 +242,8 @@ class ReplayModel:
                 f"{exchange.number} it sent {len(sent)} tool outputs, recorded are "
                 f"{len(exchange.outputs)}."
             )
-        here = Hider([*self._paths, *sessions.items()], environment_keys(), literals=False)
+        keys = environment_keys(os.environ)
+        here = Hider([*self._paths, *sessions.items()], keys, literals=False)
         differing = []
         for output, recorded in zip(sent, exchange.outputs, strict=True):
             if _tool_of(output, items) in TIMED:

@@ -39,9 +39,9 @@ from agent_magics.tools.skills import read_skill
 _MCP_STUB = "mcp.SERVER.TOOL(...) calls a tool of an MCP server; help(mcp.SERVER.TOOL) shows how"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RunTools:
-    """The tools of one run.
+    """The tools of one run; the same object while nothing has changed.
 
     Attributes:
         offer: selects the specifications that each request carries.

@@ -357,11 +357,17 @@ def test_a_source_that_changes_is_read_again(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")  # and as it was, afterwards
     with Agent(ScriptedModel([])) as agent:
         for name, change in CHANGES.items():
-            before = agent.settings_now()
-            assert agent.settings_now() == before
+            before = said(agent)
+            assert said(agent) == before
             change(agent)
-            assert agent.settings_now() != before, name
+            assert said(agent) != before, name
     report({})
+
+
+def said(agent: Agent) -> tuple[object, ...]:
+    """Return the settings of an agent's next run, where they are from, and the warnings."""
+    now = agent.settings_now()
+    return now.settings, now.origins, now.warnings
 
 
 def test_a_folder_that_is_gone_is_missed(tmp_path):

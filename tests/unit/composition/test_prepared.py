@@ -1,0 +1,89 @@
+"""The configuration of a run is made once, and anew whenever one of its parts has changed."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from agent_magics import Agent, tool
+from agent_magics.engine.front_end import FRONT_ENDS, FrontEnd
+from agent_magics.models.providers.credentials import keep_key, stored_key
+from agent_magics.models.recordings.scripted import Call, ScriptedModel
+from tests.support.turns import outputs, scripted
+
+
+class Kernel:
+    """A live kernel, of which nothing is asked here."""
+
+    namespace: Mapping[str, object] = MappingProxyType({})
+
+
+def registered(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+def log_in() -> None:
+    keep_key("api.openai.com", "sk-kept-in-a-file-0123456789")
+    stored_key("https://api.openai.com/v1")
+
+
+CHANGES: dict[str, Callable[[Agent], object]] = {
+    "a variable": lambda agent: os.environ.update(LC_ALL="C"),
+    "a variable that goes": lambda agent: os.environ.pop("LC_ALL"),
+    "a key": lambda agent: os.environ.update(OPENROUTER_API_KEY="sk-or-0123456789"),
+    "a key that is stored": lambda agent: log_in(),
+    "a setting": lambda agent: agent.configure(approval="never"),
+    "instructions": lambda agent: Path("AGENTS.md").write_text("Be brief."),
+    "other instructions": lambda agent: Path("AGENTS.md").write_text("Be long."),
+    "a tool": lambda agent: agent.register(registered),
+    "a tool that is hidden": lambda agent: agent.unregister("registered"),
+    "the front end": lambda agent: FRONT_ENDS.register(lambda: FrontEnd(live_kernel=Kernel())),
+}
+
+
+def test_what_changes_a_run_makes_its_configuration_anew(monkeypatch):
+    for name in ("LC_ALL", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(name, "")  # and as it was, afterwards
+    with Agent(ScriptedModel([])) as agent:
+        try:
+            for name, change in CHANGES.items():
+                before = agent.setup()
+                assert agent.setup() is before, name
+                change(agent)
+                assert agent.setup() is not before, name
+        finally:
+            FRONT_ENDS.register(None)
+
+
+def test_what_holds_for_one_run_alone_does_not_stay():
+    with Agent(ScriptedModel([])) as agent:
+        before = agent.setup()
+        assert agent.setup(output=int).output is not None
+        assert agent.setup(approval="never").config.approval == "never"
+        assert agent.setup(tools=[registered]).specs != before.specs
+        after = agent.setup()
+        assert (after.output, after.config, after.specs) == (None, before.config, before.specs)
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inline", "on a thread"])
+def test_a_policy_that_changes_holds_for_tools_that_were_allowed_before(inline):
+    asked = []
+
+    @tool(inline=inline, mutating=True)
+    def change() -> str:
+        """Change something."""
+        return "changed"
+
+    def answer(event):
+        asked.append(event)
+        return "approve"
+
+    calls = [Call("change", {}), "Done.", Call("change", {}), "Done."]
+    agent = scripted(*calls, tools=[change], approval="never", on_question=answer)
+    agent.run_sync("Go.")
+    agent.configure(approval="untrusted")
+    agent.run_sync("Go.")
+    assert (len(outputs(agent)), len(asked)) == (2, 1)
