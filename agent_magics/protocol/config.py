@@ -102,6 +102,10 @@ class Folder:
     """Marks a setting whose path must be an existing folder."""
 
 
+class Address:
+    """Marks the address of a model server."""
+
+
 class CheckedByUser:
     """Marks a setting that is validated where it is used, not by pydantic."""
 
@@ -259,6 +263,7 @@ class Settings(RunConfig):
     ] = None
     base_url: Annotated[
         str | None,
+        Address,
         Setting(help="An OpenAI-compatible server.", variable="OPENAI_BASE_URL"),
     ] = None
     api_key: Annotated[

@@ -15,9 +15,10 @@ from typing import Any
 from agent_magics.config_files.places import FOLDER, user_config_file
 from agent_magics.config_files.toml_places import TomlPlaces, decode, parse_toml, read_settings
 from agent_magics.config_files.trust import Trustable, digest_of
+from agent_magics.protocol.brief import meant
 from agent_magics.protocol.config import Where
 from agent_magics.protocol.errors import FatalError
-from agent_magics.settings.table import DEFAULTS, SETTINGS
+from agent_magics.settings.table import DEFAULTS, SETTINGS, settings_in
 from agent_magics.settings.validation import validated
 
 CONFIG, PYPROJECT = "config.toml", "pyproject.toml"
@@ -58,7 +59,10 @@ def read_user_settings() -> FileSettings | None:
     found = _read(file, data, ())
     for name in found.values:
         if name not in SETTINGS or Where.USER not in SETTINGS[name].where:
-            raise FatalError(f"{found.place(name)}: {name!r} is no setting of this file.")
+            there = settings_in(Where.USER)
+            raise FatalError(
+                f"{found.place(name)}: {name!r} is no setting of this file; {meant(name, there)}"
+            )
     return FileSettings(file, _checked(found), found.lines)
 
 

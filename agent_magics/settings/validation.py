@@ -9,10 +9,11 @@ from types import GenericAlias
 from typing import Annotated, Any, get_args, get_origin
 
 from agent_magics.models.providers.catalog import DATE, find_model
-from agent_magics.models.providers.endpoints import endpoint_of
+from agent_magics.models.providers.endpoints import check_address, endpoint_of
 from agent_magics.models.providers.families import check_features
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.config import (
+    Address,
     CheckedByUser,
     Features,
     Folder,
@@ -68,6 +69,7 @@ def _adapter(name: str) -> Any:
     strict = pydantic.Field(strict=True)
     unchecked: Any = pydantic.SkipValidation
     checks: dict[Kind, Any] = {
+        Address: pydantic.AfterValidator(check_address),
         Folder: pydantic.BeforeValidator(_existing_folder),
         Features: pydantic.BeforeValidator(lambda given: check_features(given or {})),
         CheckedByUser: unchecked(),

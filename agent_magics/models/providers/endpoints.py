@@ -7,6 +7,7 @@ API first and on Chat Completions if it lacks that; see `remember_wire`.
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -264,6 +265,20 @@ def server_address(base_url: str | None = None) -> str:
     OpenAI's.
     """
     return whole_address(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS)
+
+
+def check_address(address: str | None) -> str | None:
+    """Return the address of a server as it was given; "" and None stand for OpenAI's.
+
+    Raises:
+        ValueError: no server can have it.
+    """
+    with suppress(ValueError):  # a port that is none
+        parts = urlsplit((address or OPENAI_ADDRESS).strip())
+        is_whole = parts.hostname and not re.search(r"\s", parts.netloc) and parts.port != 0
+        if is_whole and parts.scheme in ("http", "https"):
+            return address
+    raise ValueError("is no address of a server, such as http://localhost:11434/v1.")
 
 
 def split_query(address: str) -> tuple[str, dict[str, str]]:
