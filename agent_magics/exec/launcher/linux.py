@@ -34,6 +34,7 @@ _SIGACTION_SIZE, _SIGSET_SIZE = 32, 8  # of the kernel's own structures, all zer
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
 Argument: TypeAlias = "int | bytes | ctypes.Array[Any] | ctypes.Structure | None"
 
@@ -91,7 +92,7 @@ def prctl(option: int, *arguments: int) -> int:
     if not IS_LINUX:
         raise OSError(errno.ENOSYS, "only Linux has prctl")
     four = [*arguments, 0, 0, 0, 0][:4]
-    result: int = _libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, four))
+    result: int = _libc.prctl(option, *four)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

@@ -14,7 +14,13 @@ import warnings  # noqa: F401 - os.execvpe imports it, and nothing may be import
 from typing import NoReturn
 
 from agent_magics.exec.launcher import confine, linux
-from agent_magics.exec.launcher.wire import Failed, SpawnRequest, encode_reply
+from agent_magics.exec.launcher.wire import (
+    Failed,
+    SpawnRequest,
+    decode_request,
+    encode_reply,
+    receive_message,
+)
 
 # Sent when the process is confined (`confine.give_listener`) or need not be. It is followed by a
 # Failed or, with the exec, by the end of the channel.
@@ -29,26 +35,22 @@ _IGNORED = {signal.SIGINT} | {
 _NOT_RUN = 127  # as in a shell for a command that cannot be run; not used
 
 
-def start_program(
-    request: SpawnRequest,
-    prepared: confine.Prepared | None,
-    channel: socket.socket,
-    files: list[int],
-    parent: int,
-) -> NoReturn:
-    """Turn this process into the program of `request`.
+def start_program(channel: socket.socket, parent: int) -> NoReturn:
+    """Wait for a request on `channel`, and turn this process into its program.
 
     Args:
-        request: what to run.
-        prepared: its confinement from `confine.prepare`; None without one.
-        channel: socket to the supervisor.
-        files: descriptors of the folder, stdin, stdout and stderr.
+        channel: socket to the supervisor, on which a request comes, with the descriptors of the
+            folder, stdin, stdout and stderr.
         parent: process id of the supervisor.
     """
-    stage = "launcher"
+    stage, request = "launcher", None
     try:
-        folder, *streams = files
         linux.die_with_parent(parent, signal.SIGKILL)
+        data, (folder, *streams) = receive_message(channel)
+        request = decode_request(data)
+        stage = "confine"
+        prepared = confine.prepare(request.confinement) if request.confinement else None
+        stage = "launcher"
         _take_streams(streams, request.tty)
         _reset_signals()
         linux.close_on_exec(3)
@@ -62,7 +64,7 @@ def start_program(
         stage = "exec"
         os.execvpe(request.argv[0], request.argv, request.env)
     except BaseException as error:
-        if stage == "exec" and isinstance(error, OSError):
+        if stage == "exec" and request is not None and isinstance(error, OSError):
             failure = _exec_failure(request, error)
         else:
             failure = failure_of(stage, error)

@@ -1,8 +1,9 @@
 """Supervises one command: starts it, obeys the kernel process, and leaves no process behind.
 
-Runs in a process of its own, forked by the launcher and parent of the command. It ends everything
-when the command's main process ends, when the kernel process requests it, and when the kernel
-process or the launcher is gone. If another process kills it, the launcher cleans up.
+Runs in a process of its own, forked by the launcher and parent of the command's process. Both wait
+for a request. It ends everything when the command's main process ends, when the kernel process
+requests it, and when the kernel process or the launcher is gone. If another process kills it, the
+launcher cleans up.
 """
 
 import errno
@@ -34,7 +35,9 @@ from agent_magics.exec.launcher.wire import (
     Reply,
     SpawnRequest,
     Started,
+    decode_request,
     encode_reply,
+    receive_message,
     send_message,
 )
 
@@ -44,36 +47,68 @@ _READ_SIZE = 4096
 _COUNTS_EVERY = 1.0  # seconds between counts, where the number of processes is limited
 
 
-def supervise(
-    request: SpawnRequest,
-    prepared: confine.Prepared | None,
-    control: socket.socket,
-    files: list[int],
-    life: int,
-) -> NoReturn:
+def supervise(requests: socket.socket, life: int) -> NoReturn:
     """Run one command to its end, then end this process, with status 0 if no process is left.
 
     Args:
-        request: what to run.
-        prepared: its confinement from `confine.prepare`; None without one.
-        control: socket to the kernel process.
-        files: descriptors of the folder, stdin, stdout and stderr.
+        requests: socket to the launcher, on which it sends one request.
         life: a pipe that closes when the launcher is gone.
     """
     status = 1
     try:
         os.setsid()
         linux.become_subreaper()
-        supervisor = _Supervisor(request, control, life)
-        try:
-            supervisor.start(prepared, files)
-        except OSError as error:  # no process or no descriptor is left
-            send_message(control, encode_reply(failure_of("launcher", error)))
-        else:
+        wakeup = wake_on_child()
+        command = None
+        with suppress(OSError):  # no process is left: tried again when there is a request
+            command = _fork_command()
+        data, fds = receive_message(requests)
+        requests.close()
+        supervisor = _start(data, fds, command, life, wakeup) if data else None
+        if supervisor is not None:
             supervisor.serve()
             status = 0 if supervisor.report() else 1
     finally:
         os._exit(status)
+
+
+def _fork_command() -> tuple[int, socket.socket]:
+    """Fork the process that a request turns into a command; return its id and a socket to it."""
+    ours, theirs = socket.socketpair()
+    own_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        start_program(theirs, own_pid)
+    theirs.close()
+    return pid, ours
+
+
+def _start(
+    data: bytes, fds: list[int], command: tuple[int, socket.socket] | None, life: int, wakeup: int
+) -> "_Supervisor | None":
+    """Start the command of a request; return None where nothing runs, which is reported.
+
+    Args:
+        data: the request, encoded.
+        fds: its descriptors, of which all but `control` are closed, so that the output ends with
+            the command.
+        command: from `_fork_command`, None where there was no process left.
+        life: as in `supervise`.
+        wakeup: from `wake_on_child`.
+    """
+    control = socket.socket(fileno=fds[0])
+    try:
+        main, channel = command or _fork_command()
+        # The command's process decodes it meanwhile; it ends with this one.
+        send_message(channel, data, fds[1:])
+        request = decode_request(data)
+    except Exception as error:
+        send_message(control, encode_reply(failure_of("launcher", error)))
+        return None
+    for fd in fds[1:]:
+        os.close(fd)
+    return _Supervisor(request, control, main, channel, life, wakeup)
 
 
 def wake_on_child() -> int:
@@ -88,14 +123,22 @@ def wake_on_child() -> int:
 
 
 class _Supervisor:
-    def __init__(self, request: SpawnRequest, control: socket.socket, life: int):
+    def __init__(
+        self,
+        request: SpawnRequest,
+        control: socket.socket,
+        main: int,
+        channel: socket.socket,
+        life: int,
+        wakeup: int,
+    ):
         self._request = request
         self._control = control
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._main = 0  # process id of the command
+        self._main = main  # process id of the command
         self._status: int | None = None  # its wait status
-        self._start_channel: socket.socket | None = None
+        self._start_channel: socket.socket | None = channel
         self._start_words = b""  # bytes received on it
         self._started = False
         self._interrupt_at_start = False
@@ -105,22 +148,11 @@ class _Supervisor:
         self._refused: list[str] = []
         self._count_at = time.monotonic() + _COUNTS_EVERY
         self._over = False
-        self._wakeup = wake_on_child()
-        self._watch(self._wakeup, self._on_child)
+        self._wakeup = wakeup
+        self._watch(channel.fileno(), self._on_start)
+        self._watch(wakeup, self._on_child)
         self._watch(control.fileno(), self._on_control)
         self._watch(life, self._on_launcher_gone)
-
-    def start(self, prepared: confine.Prepared | None, files: list[int]) -> None:
-        """Fork the command; close `files`, so that its output ends with it."""
-        self._start_channel, child_channel = socket.socketpair()
-        own_pid = os.getpid()
-        self._main = os.fork()
-        if self._main == 0:
-            start_program(self._request, prepared, child_channel, files, own_pid)
-        child_channel.close()
-        for fd in files:
-            os.close(fd)
-        self._watch(self._start_channel.fileno(), self._on_start)
 
     def serve(self) -> None:
         """Serve until everything has ended."""
@@ -171,7 +203,7 @@ class _Supervisor:
         assert self._start_channel is not None
         try:
             data, fds, _, _ = socket.recv_fds(self._start_channel, _READ_SIZE, 1)
-        except BlockingIOError:  # it hangs in exec and cannot be killed
+        except OSError:  # it was killed before it read; or hangs in exec and cannot be killed
             data, fds = b"", []
         ended = not data
         if self._request.confinement is not None and self._notifier is None:

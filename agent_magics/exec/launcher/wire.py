@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 # Requests of the kernel process on a command's control socket, one byte each. EOF means that the
@@ -114,7 +114,12 @@ _REPLIES = {kind.__name__: kind for kind in (Started, Failed, Ended)}
 def encode_request(request: SpawnRequest) -> bytes:
     """Encode `request` as JSON text."""
     # Surrogates (undecodable bytes of file names) survive as escapes.
-    return json.dumps(asdict(request)).encode("ascii")
+    return json.dumps(request, default=_fields_of).encode("ascii")
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    # Not `asdict`, which copies: this is on the path of every command.
+    return {name: getattr(message, name) for name in message.__slots__}
 
 
 def decode_request(data: bytes) -> SpawnRequest:
@@ -132,9 +137,7 @@ def decode_request(data: bytes) -> SpawnRequest:
 
 def encode_reply(reply: Reply) -> bytes:
     """Encode `reply` as JSON text."""
-    # Not `asdict`, which copies: this is on the path of every command.
-    values = {name: getattr(reply, name) for name in reply.__slots__}
-    return json.dumps([type(reply).__name__, values]).encode("ascii")
+    return json.dumps([type(reply).__name__, reply], default=_fields_of).encode("ascii")
 
 
 def decode_reply(data: bytes) -> Reply:

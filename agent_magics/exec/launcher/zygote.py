@@ -1,4 +1,4 @@
-"""The launcher: a small process beside the kernel that forks a supervisor for every command.
+"""The launcher: a small process beside the kernel that gives every command a supervisor of its own.
 
 The kernel has threads and must not fork; this process has none. It is started as
 
@@ -9,6 +9,9 @@ with FD an inherited stream socket to the kernel, an environment that holds no s
 folder of the package. It says {"pid": …, "landlock_abi": …}, then reads SpawnRequests with the
 descriptors control, folder, stdin, stdout, stderr; everything more about a command is said on its
 control socket. {"probe": true} is answered here, {"probe": {…}}.
+
+A supervisor serves one command. One is forked ahead, and waits: a fork, and the memory that it then
+copies, take longer than all else at a command's start.
 
 Who ends whom. A supervisor ends its command and all that descends from it. The launcher ends what a
 killed supervisor leaves, and everything when the kernel is gone. Before it serves, it forks: the
@@ -33,7 +36,6 @@ from agent_magics.exec.launcher.start import failure_of
 from agent_magics.exec.launcher.supervisor import supervise, wake_on_child
 from agent_magics.exec.launcher.tree import descendants, kill_tree, reap, wait_for_children
 from agent_magics.exec.launcher.wire import (
-    SpawnRequest,
     decode_request,
     encode_reply,
     receive_message,
@@ -44,6 +46,7 @@ _PROBE = b'{"probe"'  # beginning of that message
 _REQUEST_FDS = 5  # control, folder, stdin, stdout, stderr
 _STALL = 30.0  # seconds for the rest of a message
 _LOOK = 1000  # milliseconds between checks for events that cannot wake the poll
+_LULL = 20  # milliseconds without an event: then the next command is prepared for
 _SUPERVISORS_PATIENCE = (
     1.0  # seconds; a killed one's command lives on until then, at the end of all
 )
@@ -118,6 +121,8 @@ class _Zygote:
         self._kernel = kernel
         self._kernel_pid = kernel_pid
         self._supervisors: set[int] = set()
+        self._waiting: socket.socket | None = None  # to the supervisor of the next command
+        self._last_request: bytes | None = b""  # None where the next command is prepared for
         self._orphans = False  # some could not be killed yet
         self._wakeup = wake_on_child()
         # For the supervisors: closed, with this process.
@@ -141,14 +146,20 @@ class _Zygote:
                 return
             if self._wakeup in ready or self._orphans:
                 self._collect()
-            if self._kernel.fileno() in ready and not self._serve_message():
+            if self._kernel.fileno() not in ready:
+                self._prepare_next()
+            elif not self._serve_message():
                 return
 
     def let_go(self) -> None:
         """Signal the supervisors to end, by closing their pipe."""
         os.close(self._life_writer)
+        if self._waiting is not None:
+            self._waiting.close()
 
     def _patience(self) -> int | None:
+        if self._last_request is not None:
+            return _LULL
         return _LOOK if self._orphans or self._kernel_end is None else None
 
     def _kernel_lives(self) -> bool:
@@ -191,46 +202,58 @@ class _Zygote:
         return bool(data)
 
     def _spawn(self, data: bytes, fds: list[int]) -> None:
-        if len(fds) != _REQUEST_FDS:  # nobody to tell
+        try:
+            if len(fds) == _REQUEST_FDS:  # else there is nobody to tell
+                self._hand_over(data, fds)
+        except OSError as error:  # nothing runs, and the error is reported
+            with suppress(OSError), socket.socket(fileno=os.dup(fds[0])) as control:
+                send_message(control, encode_reply(failure_of("launcher", error)))
+        finally:
             for fd in fds:
                 os.close(fd)
-            return
-        control = socket.socket(fileno=fds[0])
-        stage = "launcher"
-        try:
-            request = decode_request(data)
-            stage = "confine"
-            prepared = None
-            if request.confinement is not None:
-                prepared = confine.prepare(request.confinement)
-            stage = "launcher"
-            pid = os.fork()
-            if pid == 0:
-                self._become_supervisor(request, prepared, control, fds[1:])
-            self._supervisors.add(pid)
-        except Exception as error:  # nothing runs, and the error is reported
-            _tell_failure(control, stage, error)
-        finally:
-            control.close()
-            for fd in fds[1:]:
-                os.close(fd)
 
-    def _become_supervisor(
-        self,
-        request: SpawnRequest,
-        prepared: confine.Prepared | None,
-        control: socket.socket,
-        files: list[int],
-    ) -> NoReturn:
+    def _hand_over(self, data: bytes, fds: list[int]) -> None:
+        """Send a request to the supervisor that waits, or to a new one."""
+        self._last_request = data
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            with waiting, suppress(OSError):  # it was killed
+                send_message(waiting, data, fds)
+                return
+        with self._fork_supervisor() as supervisor:
+            send_message(supervisor, data, fds)
+
+    def _prepare_next(self) -> None:
+        """Have a supervisor wait for a command, which is likely confined like the last one."""
+        data, self._last_request = self._last_request, None
+        if data is None or self._waiting is not None:
+            return
+        with suppress(Exception):  # the next command will meet it too, and report it
+            confinement = decode_request(data).confinement if data else None
+            if confinement is not None:
+                confine.prepare(confinement)
+            self._waiting = self._fork_supervisor()
+
+    def _fork_supervisor(self) -> socket.socket:
+        """Fork a supervisor; return the socket on which it waits for a request."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError:
+                ours.close()
+                raise
+            if pid == 0:
+                ours.close()
+                self._become_supervisor(theirs)
+        self._supervisors.add(pid)
+        return ours
+
+    def _become_supervisor(self, requests: socket.socket) -> NoReturn:
         self._kernel.close()  # else the kernel process would not see that the launcher is gone
         for fd in {self._wakeup, self._life_writer} | self._ends:
             os.close(fd)
-        supervise(request, prepared, control, files, self._life)
-
-
-def _tell_failure(control: socket.socket, stage: str, error: Exception) -> None:
-    with suppress(OSError):
-        send_message(control, encode_reply(failure_of(stage, error)))
+        supervise(requests, self._life)
 
 
 def _peer_of(connection: socket.socket) -> int:

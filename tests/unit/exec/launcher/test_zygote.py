@@ -22,6 +22,8 @@ from tests.support.sandbox.launcher_client import (
     watch,
 )
 
+WAITING = 2  # processes that wait for the next command: its supervisor, and what becomes it
+
 
 def open_descriptors(pid: int) -> list[str]:
     return sorted(os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
@@ -136,8 +138,8 @@ def test_streams_that_are_closed_at_its_start_do_no_harm():
 def test_a_thousand_commands_leave_nothing_behind():
     with LauncherClient() as launcher:
         launcher.run(["true"])
-        wait_until(lambda: len(family_of(launcher.pid)) == 1)
-        before = open_descriptors(launcher.pid)
+        wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING)
+        before = len(open_descriptors(launcher.pid))
         memory = int(status_of(launcher.pid, "VmRSS").split()[0])
         for number in range(250):
             commands = [
@@ -149,8 +151,8 @@ def test_a_thousand_commands_leave_nothing_behind():
             for command in commands:
                 command.finish()
             assert len(commands[0].replies) == 2, number
-        wait_until(lambda: len(family_of(launcher.pid)) == 1)
-        assert open_descriptors(launcher.pid) == before
+        wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING)
+        assert len(open_descriptors(launcher.pid)) == before
         # A leak of 100 bytes a command would be 100 KiB.
         assert int(status_of(launcher.pid, "VmRSS").split()[0]) - memory < 400
 
@@ -188,7 +190,34 @@ def test_no_process_left_to_fork_is_told(processes):
         command = launcher.run(["true"])
         assert (command.failure.stage, command.failure.errno) == ("launcher", errno.EAGAIN)
         assert launcher.run(["true"]).failure.errno == errno.EAGAIN
-        wait_until(lambda: len(family_of(launcher.pid)) == 1)
+        wait_until(lambda: len(family_of(launcher.pid)) < processes)
+
+
+def waiting_for(launcher: LauncherClient) -> list[int]:
+    """Return the supervisor that waits for the next command, and the process that becomes it."""
+    wait_until(lambda: len(family_of(launcher.pid)) == 1 + WAITING)
+    return family_of(launcher.pid)[1:]
+
+
+def test_who_waits_serves_the_next_command_and_no_other():
+    with LauncherClient() as launcher:
+        waiting = waiting_for(launcher)
+        command = launcher.spawn(["sleep", "1000"])
+        assert [int(status_of(command.pid, "PPid")), command.pid] == waiting
+        assert launcher.run(["true"]).pid not in waiting
+        command.close()
+
+
+@pytest.mark.parametrize("which", ["supervisor", "command"])
+def test_who_waits_may_be_killed(which):
+    with LauncherClient() as launcher:
+        victim = waiting_for(launcher)[which == "command"]
+        ended = watch([victim])
+        os.kill(victim, signal.SIGKILL)
+        wait_until_ended(ended)
+        if which == "command":  # nobody watches it: the next request finds out
+            assert launcher.run(["true"]).failure.stage == "launcher"
+        assert launcher.run(["echo", "fine"]).output == b"fine\n"
 
 
 def test_it_ends_with_the_kernel_and_ends_everything():
