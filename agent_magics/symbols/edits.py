@@ -133,11 +133,11 @@ def _with_pass(source: SourceText, symbol: Symbol, edit: TextEdit) -> TextEdit:
 
 def apply_edits(source: SourceText, edits: Sequence[TextEdit]) -> str:
     """Return the text after edits, which do not overlap."""
-    text = source.text
-    for edit in sorted(edits, reverse=True):
-        start, end = source.offset(edit.range.start), source.offset(edit.range.end)
-        text = text[:start] + edit.text + text[end:]
-    return text
+    parts, at = list[str](), 0
+    for edit in sorted(edits):
+        parts += (source.text[at : source.offset(edit.range.start)], edit.text)
+        at = source.offset(edit.range.end)
+    return "".join((*parts, source.text[at:]))
 
 
 # -- lines and blank lines ------------------------------------------------------------------------

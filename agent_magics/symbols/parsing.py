@@ -8,9 +8,9 @@ from collections import deque
 from pathlib import Path
 
 from agent_magics.protocol.errors import RespondToModel
-from agent_magics.symbols.python_syntax import python_symbols
+from agent_magics.symbols.python_syntax import NotPython, parse_python, python_symbols
 from agent_magics.symbols.text import SourceText
-from agent_magics.symbols.tree_sitter import GRAMMARS, has_grammar, tree_symbols
+from agent_magics.symbols.tree_sitter import GRAMMARS, has_grammar, tree_error, tree_symbols
 from agent_magics.symbols.types import Symbol
 
 PYTHON = (".py", ".pyi", ".pyw")
@@ -45,6 +45,19 @@ def parse_symbols(path: Path, text: str, shown: str) -> tuple[Symbol, ...]:
         if not has_grammar(path.suffix.lower()):
             raise
     return tree_symbols(path, source)
+
+
+def syntax_error(path: Path, text: str) -> str:
+    """Return what is wrong in a text of a language that can be parsed, with its line; else ""."""
+    suffix = path.suffix.lower()
+    if suffix in PYTHON:
+        try:
+            parse_python(text, path.name)
+        except NotPython as error:
+            return error.why
+    elif has_grammar(suffix) and (line := tree_error(suffix, text)) is not None:
+        return f"line {line + 1}"
+    return ""
 
 
 def holds_source(folder: Path) -> bool:

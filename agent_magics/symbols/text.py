@@ -45,18 +45,23 @@ class SourceText:
 
     def line(self, number: int) -> str:
         """Return line `number`, from 0, without its line break; "" where there is none."""
-        if number >= len(self._starts):
-            return ""
-        start = self._starts[number]
-        end = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
-        return self.text[start:end].rstrip("\r\n")
+        return self.text[self._starts[number] : self._end(number)] if self._has(number) else ""
+
+    def _has(self, number: int) -> bool:
+        return number < len(self._starts)
+
+    def _end(self, number: int) -> int:
+        """Return the offset where a line ends, without its line break."""
+        if not self._has(number + 1):
+            return len(self.text)
+        end = self._starts[number + 1]
+        return end - (2 if self.text.startswith("\r\n", end - 2) else 1)
 
     def offset(self, position: Position) -> int:
         """Return the offset of a position; one beyond its line or the text is its end."""
-        if position.line >= len(self._starts):
+        if not self._has(position.line):
             return len(self.text)
-        start = self._starts[position.line]
-        return start + min(position.character, len(self.line(position.line)))
+        return min(self._starts[position.line] + position.character, self._end(position.line))
 
     def position(self, offset: int) -> Position:
         """Return the position of an offset."""

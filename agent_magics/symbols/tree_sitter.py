@@ -116,6 +116,14 @@ def tree_symbols(path: Path, source: SourceText) -> tuple[Symbol, ...]:
     return tuple(_Reader(path, source).read(root, "", 0, in_function=False))
 
 
+def tree_error(suffix: str, text: str) -> int | None:
+    """Return the first line, from 0, that a language's grammar does not understand."""
+    node = _parser(suffix).parse(text.encode("utf-8", "replace")).root_node
+    while wrong := next((each for each in node.children if each.has_error), None):
+        node = wrong
+    return node.start_point[0] if node.has_error else None
+
+
 def string_lines(suffix: str, text: str) -> set[int]:
     """Return the lines, from 0, of a definition that begin inside a string."""
     found, waiting = set[int](), [_parsed_part(suffix, text)]

@@ -20,6 +20,8 @@ from agent_magics.protocol.errors import AgentMagicsError
 from agent_magics.rows.prompts import Template
 from agent_magics.symbols import edits
 from agent_magics.symbols.servers import framing
+from agent_magics.symbols.text import SourceText
+from agent_magics.symbols.types import Position, Range, TextEdit
 from agent_magics.tools.commands import confinement, scripted_patch
 from agent_magics.tools.structure.notebooks import _MAGIC_LINE
 
@@ -50,11 +52,19 @@ def refusal(line):
 
 CHAIN = {"a": {str(at): {"$ref": f"#/a/{at + 1}"} for at in range(10_000)}}
 
+
+def rename_in_one_line(text):
+    source = SourceText(text)
+    places = (Range(Position(0, at), Position(0, at + 1)) for at in range(0, len(text), 2))
+    edits.apply_edits(source, [TextEdit(place, "new") for place in places])
+
+
 ROWS = {
     "references of a server's schema": (endless_reference, CHAIN),
     "git configuration: empty lines": (git_config, "\n" * 1_000_000),
     "git configuration: open sections": (git_config, "[\n" * N),
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),
+    "a rename in one long line": (rename_in_one_line, "x;" * N),
     "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),
     "a server's length": (header, b"content-length:" + b" " * 60_000 + b"x"),
     "a notebook's line of blanks": (lambda text: _MAGIC_LINE.sub("", text), f"{' ' * N}x"),

@@ -21,11 +21,9 @@ from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
 from agent_magics.symbols.edits import apply_edits, insert_at_symbol, remove_symbol, replace_symbol
-from agent_magics.symbols.parsing import PYTHON
-from agent_magics.symbols.python_syntax import NotPython, python_symbols
+from agent_magics.symbols.parsing import can_parse, parse_symbols, syntax_error
 from agent_magics.symbols.servers.languages import language_of
 from agent_magics.symbols.servers.project import ServerProvider
-from agent_magics.symbols.text import SourceText
 from agent_magics.symbols.types import Position, Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
@@ -74,6 +72,7 @@ async def edit_symbol(
         raise RespondToModel(f"{named} stands in a notebook: change it by notebook_edit_cell.")
     if action == "rename":
         changes, left, doubts = await _renaming(named, text, ctx)
+        await run_on_thread(lambda: [_still_parses(*change) for change in changes])
         places = sum(len(edits) for _, edits in changes)
         what = (
             f"Renamed {named.name_path} to {text} in {number_of(places, 'place')} of "
@@ -85,7 +84,8 @@ async def edit_symbol(
     else:
         edit = _edit(named, action, text)
         changes = [(named.file, [edit])]
-        await run_on_thread(_check_python, named, edit)
+        if await run_on_thread(_still_parses, named.file, [edit]):
+            await run_on_thread(_check_others, named, edit)
         what = f"{_DONE[action]} {named}."
     patch = await run_on_thread(patch_of, changes)
     if not patch:
@@ -108,22 +108,20 @@ def _edit(named: NamedSymbol, action: Action, text: str) -> TextEdit:
     return insert_at_symbol(source, symbol, text, after=action == "insert_after")
 
 
-def _check_python(named: NamedSymbol, edit: TextEdit) -> None:
-    """Refuse an edit after which a Python file that parsed does not, or lacks other symbols."""
+def _still_parses(file: SourceFile, edits: Sequence[TextEdit]) -> bool:
+    """Refuse edits after which a file that parsed does not; return whether it is known to."""
+    if not can_parse(file.path) or syntax_error(file.path, file.text):
+        return False
+    if why := syntax_error(file.path, apply_edits(file.source, edits)):
+        raise RespondToModel(f"Nothing was changed: {file.shown} would not parse any more ({why}).")
+    return True
+
+
+def _check_others(named: NamedSymbol, edit: TextEdit) -> None:
+    """Refuse an edit of one symbol that also removes others."""
     file = named.file
-    if file.path.suffix.lower() not in PYTHON:
-        return
-    try:
-        before = python_symbols(file.path, file.source, file.shown)
-    except RespondToModel:
-        return
-    changed = SourceText(apply_edits(file.source, [edit]))
-    try:
-        after = python_symbols(file.path, changed, file.shown)
-    except NotPython as error:
-        raise RespondToModel(
-            f"Nothing was changed: {file.shown} would be no Python any more ({error.why})."
-        ) from None
+    before = parse_symbols(file.path, file.text, file.shown)
+    after = parse_symbols(file.path, apply_edits(file.source, [edit]), file.shown)
     own = _names_in([named.symbol])
     if lost := _names_in(before) - own - _names_in(after):
         raise RespondToModel(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent_magics.patch.plan import plan_patch, read_patch
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.edits import apply_edits
+from agent_magics.symbols.parsing import syntax_error
 from agent_magics.symbols.types import Range, TextEdit
 from agent_magics.tools import edit_symbol
 from agent_magics.tools.structure.editing import patch_of
@@ -49,7 +50,7 @@ def test_each_action(work):
     [
         (("nothing", "remove"), "There is no symbol nothing"),
         (("Größe", "replace", ""), "text is empty"),
-        (("maß", "replace", "def maß(self:\n  pass"), "a.py would be no Python"),
+        (("maß", "replace", "def maß(self:\n  pass"), r"a.py would not parse any more \(line 5: "),
         (("maß", "replace", "def maß(self):\n    return 'ä'"), "reads so already"),
         (("maß", "rename", "not a name"), "cannot be the new name"),
         (("maß", "rename", "maß"), "cannot be the new name"),
@@ -71,6 +72,44 @@ def test_a_name_that_stands_in_the_same_statement_is_not_lost(work, code, action
     with pytest.raises(RespondToModel, match="Nothing was changed"):
         edit("a", action, text, path="b.py")
     assert (work / "b.py").read_text() == code
+
+
+CLASSES = {
+    ".py": "class A:\n    def m(self):\n        return 1\n\n\nclass B:\n    pass\n",
+    ".js": "class A {\n  m() {\n    return 1;\n  }\n}\n\nclass B {}\n",
+    ".ts": "class A {\n  m(): number {\n    return 1;\n  }\n}\n\nexport class B<T> {}\n",
+    ".tsx": "class A {\n  m() {\n    return <b>1</b>;\n  }\n}\n\nclass B {}\n",
+}
+PIECES = st.sampled_from(
+    ["class C {}", "class C: x = 1", "m() { return 2 }", "def m(self): pass", "(", "}", "'", "\n"]
+)
+
+
+@pytest.mark.parametrize("suffix", CLASSES)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_parsed_still_parses(work, suffix, data):
+    file = work / f"law{suffix}"
+    file.write_text(CLASSES[suffix])
+    action = data.draw(st.sampled_from(["replace", "insert_before", "insert_after", "remove"]))
+    text = " ".join(data.draw(st.lists(PIECES, min_size=1, max_size=4)))
+    try:
+        edit(data.draw(st.sampled_from(["A", "A/m", "B"])), action, text, path=file.name)
+    except RespondToModel:
+        assert file.read_text() == CLASSES[suffix]
+    assert not syntax_error(file, file.read_text())
+
+
+def test_where_it_would_not_parse_is_said(work):
+    (work / "a.ts").write_text(CLASSES[".ts"])
+    with pytest.raises(RespondToModel, match=r"a.ts would not parse any more \(line 3\)"):
+        edit("A/m", "replace", "m(): number {\n  return (1;\n}", path="a.ts")
+
+
+def test_what_did_not_parse_may_be_edited(work):
+    (work / "a.js").write_text("function f() { return (1; }\nfunction g() {}\n")
+    edit("f", "replace", "function f() { return ((1; }", path="a.js")
+    assert (work / "a.js").read_text().startswith("function f() { return ((1; }")
 
 
 def test_carriage_returns_alone_are_refused(work):
