@@ -82,6 +82,9 @@ def literal_path(path: str, cwd: Path) -> Path:
     Raises:
         RespondToModel: `path` is empty or not a possible file name.
     """
+    if not isinstance(path, (str, os.PathLike)):  # in a call by hand
+        raise RespondToModel(f"{path!r} is no path; give a text or a Path.")
+    path = os.fspath(path)
     if not path:
         raise RespondToModel(
             'The path is empty; give a file or folder, such as "." or "src/app.py".'

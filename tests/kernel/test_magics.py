@@ -190,6 +190,8 @@ def test_help(kernel: Kernel) -> None:
         ("%agent usage default", ("default", "stands alone")),
         ("%agent reset default other", ("other", "only an agent's name")),
         ("%agent show nobody", ("nobody", "default")),
+        ("%agent export 'my file.txt'", ("No code has run",)),
+        ("%agent export 'my file.ipynb", ("quotation mark",)),
         ("%agent stop --al", ("--al", "default")),
         ("%agent tools hide reed_file", ("did you mean read_file?",)),
         ("%agent answer", ("approve", "deny")),

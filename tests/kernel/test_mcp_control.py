@@ -108,7 +108,7 @@ def test_a_prompt_is_text_for_a_cell(kernel: Kernel) -> None:
     assert "'greet' needs who; its arguments are: who=" in refused(kernel, "prompt greet")
     assert "has no x" in refused(kernel, "prompt greet who=a x=b")
     assert "There is no prompt 'bye'; There are: asking/greet" in refused(kernel, "prompt bye")
-    assert "The quotes in this line do not fit" in refused(kernel, "prompt greet who='a")
+    assert "A quotation mark is missing in this line" in refused(kernel, "prompt greet who='a")
 
 
 def test_servers_are_added_switched_and_removed(kernel: Kernel, config: Path) -> None:

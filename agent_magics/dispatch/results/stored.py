@@ -132,7 +132,7 @@ class _Entry:
 
 def is_handle(path: str) -> bool:
     """Return whether `path` has the form of a stored result's name."""
-    return _NAME.fullmatch(path) is not None
+    return _NAME.fullmatch(str(path)) is not None  # a Path in a call by hand
 
 
 class HandleStore:

@@ -61,6 +61,8 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 
 _HISTORY_WIDTH = 200
+# Words whose arguments are words of the person, or a key that must not stand in an error.
+_AS_WRITTEN = ("steer", "queue", "sessions", "login", "logout")
 _Action: TypeAlias = Callable[[NotebookAgents, Sequence[str]], str | Returned]
 
 
@@ -76,7 +78,7 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
         raise FatalError(
             f"%agent {word} is not known; {meant(word, WORDS)} A prompt stands below %%agent."
         )
-    found = action(notebook, _quoted_words(line)[1:] if word == "mcp" else arguments)
+    found = action(notebook, arguments if word in _AS_WRITTEN else _quoted_words(line)[1:])
     if isinstance(found, Returned):
         return found.value
     if found:
@@ -94,8 +96,8 @@ def _quoted_words(line: str) -> list[str]:
     """Split a line as a shell does, so that arguments may contain spaces."""
     try:
         return shlex.split(line)
-    except ValueError as error:
-        raise FatalError(f"The quotes in this line do not fit: {error}.") from None
+    except ValueError:
+        raise FatalError("A quotation mark is missing in this line.") from None
 
 
 def _chosen(notebook: NotebookAgents, arguments: Sequence[str]) -> Agent:

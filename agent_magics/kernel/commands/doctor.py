@@ -16,7 +16,7 @@ from agent_magics.kernel.commands.login import describe_key
 from agent_magics.kernel.commands.project.language_servers import examine_language_servers
 from agent_magics.kernel.lab.link import LabLink
 from agent_magics.kernel.questions.ladder import NotebookHost, stdin_allowed
-from agent_magics.protocol.brief import first_of
+from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.config import SandboxPolicy, Settings
 from agent_magics.records.places import rollout_folder
 from agent_magics.render.markdown import code_span
@@ -144,14 +144,15 @@ def _confinement(settings: Settings, tier: int) -> list[tuple[str, str]]:
     how = "mounted read-only" if tier >= 2 else _TRIPWIRE_NOTE
     readable = [p for p in confinement.hidden if tier < 2 and is_below(p, confinement.writable)]
     open_ones = f"; inside the workspace {_names(readable, cwd)} stays readable" if readable else ""
+    hidden = number_of(len(confinement.hidden), "place")
     home = Path.home().resolve()
     missed = survey(confinement.writable[:-1], read_judge()).missed
     unprotected = [f"{path}: {why}" for path, why in missed.items()]
     return [
         ("Writable", f"{folders}, and a temporary folder of their own"),
         ("Network", network),
-        ("Protected", f"{len(confinement.protected)} places, {how}"),
-        ("Hidden", f"{len(confinement.hidden)} places (keys, Jupyter's files, ...){open_ones}"),
+        ("Protected", f"{number_of(len(confinement.protected), 'place')}, {how}"),
+        ("Hidden", f"{hidden} (keys, Jupyter's files, ...){open_ones}"),
         *([("Not protected", "; ".join(unprotected[:3]))] if missed else ()),
         *([("Workspace", _HOME_NOTE)] if is_below(str(home), confinement.writable) else ()),
     ]

@@ -41,7 +41,7 @@ MOST_NOTEBOOKS = 50  # in which one name is sought
 
 def is_notebook(path: str) -> bool:
     """Return whether a path argument names a notebook."""
-    return path.lower().endswith(".ipynb")
+    return str(path).lower().endswith(".ipynb")  # a Path in a call by hand
 
 
 async def read_notebook(path: str, ctx: ToolContext | None) -> SourceFile:

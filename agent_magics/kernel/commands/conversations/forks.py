@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 
@@ -20,7 +21,7 @@ def fork(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     known = len(child.session.conversation.history.turns)
     return (
         f"`%%agent --name {name}` goes on with a fork of {code_span(parent.name)} that knows its "
-        f"first {known} turns; {code_span(parent.name)} goes on by itself."
+        f"first {number_of(known, 'turn')}; {code_span(parent.name)} goes on by itself."
     )
 
 

@@ -1,6 +1,5 @@
 """``%agent recording``: shows a recording, trims unused turns, compares two recordings."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,11 +40,7 @@ def manage_recordings(notebook: NotebookAgents, arguments: Sequence[str]) -> str
     Raises:
         FatalError: the words do not fit, or a file cannot be read or written.
     """
-    try:
-        words = shlex.split(" ".join(arguments))
-    except ValueError:
-        raise FatalError(f"A quotation mark is missing. {USAGE}") from None
-    match words:
+    match arguments:
         case [] | ["show"]:
             return show_recording(_own(notebook))
         case ["show", file]:
