@@ -22,7 +22,6 @@ from agent_magics.rows.asking import Answer
 from agent_magics.rows.batches.api import (
     MOST_BYTES,
     MOST_REQUESTS,
-    WINDOW_SECONDS,
     Batch,
     BatchApi,
     hours_left,
@@ -133,9 +132,9 @@ class BatchJob(Job):
         if batch is not None:
             self._batches[sent.token] = batch
             return False
-        # Other keys of the person may see a batch that has an id and is not over. A time to come
-        # is of a clock that was wrong.
-        return not sent.id or abs(now() - sent.at) > WINDOW_SECONDS
+        # Another key of the person may see a batch that has an id. Whether it is over no clock of
+        # ours tells: rows forgotten by one that is ahead would be paid for twice.
+        return not sent.id
 
     def stop(self, reason: str = BY_PERSON) -> None:
         """Stop waiting; batches that were sent go on at the provider."""

@@ -286,8 +286,9 @@ def gone_job(ledger, api):
     ("hours", "batch_id", "is_gone"),
     [
         (1, "batch_9", False),
-        (25, "batch_9", True),
-        (-9000, "batch_9", True),
+        (25, "batch_9", False),
+        (9000, "batch_9", False),
+        (-9000, "batch_9", False),
         (0, "", True),
         (0, "locked", False),
     ],
