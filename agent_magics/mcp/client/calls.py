@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
-from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl, ValidationError
 
 from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.client.faults import NO_RESULT
 from agent_magics.mcp.client.results import result_of, text_of_sampling
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -156,7 +156,7 @@ class Calls:
             if error.error.code == types.URL_ELICITATION_REQUIRED:
                 raise RespondToModel(await self._visit(error, callbacks)) from None
             raise
-        except (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup) as error:
+        except NO_RESULT as error:
             raise RespondToModel(
                 f"The MCP server {self._config.name!r} answered the call of {tool!r} with what is "
                 f"no result: {_first_line(error)}. Whether it did its work is unknown."

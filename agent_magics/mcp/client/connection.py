@@ -11,13 +11,12 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from agent_magics._version import __version__
 from agent_magics.exec.servers import LogRing
 from agent_magics.mcp.client.calls import Calls
 from agent_magics.mcp.client.change_streams import ChangeStream
-from agent_magics.mcp.client.faults import core_of, describe, meaning_of
+from agent_magics.mcp.client.faults import NO_RESULT, core_of, describe, meaning_of
 from agent_magics.mcp.client.listing_filter import ListingFilter
 from agent_magics.mcp.client.results import contents_of, message_of, prompt_of, resource_of
 from agent_magics.mcp.client.schemas import MOST_TOOLS
@@ -336,7 +335,7 @@ class _ErrorTranslation:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
         if isinstance(error, MCPError):
             raise self._link.meaning_of(error, self._what) from None
-        if isinstance(error, ValidationError):
+        if isinstance(error, NO_RESULT):
             raise RespondToModel(f"{self._what}: {describe(error)}.") from None
         return False
 

@@ -1,12 +1,15 @@
 """Translates the SDK's errors for the caller and for the person."""
 
 import mcp_types as types
+from mcp import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from agent_magics.mcp.endings import LinkLost, LoginNeeded
 from agent_magics.protocol.errors import RespondToModel
 
+# What the SDK raises where a server answers with what is no result, or asks without end.
+NO_RESULT = (ValidationError, InputRequiredRoundsExceededError, ExceptionGroup)
 CLOSED = "Connection closed"  # the SDK's message for a closed connection; servers use its code too
 _SESSION_GONE = "Session terminated"  # the SDK's message for an unknown session
 
