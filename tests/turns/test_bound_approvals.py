@@ -1,5 +1,8 @@
 """What an approval to leave the sandbox is bound to: known bytes, or this one run and no more."""
 
+import shlex
+import shutil
+
 import pytest
 
 from agent_magics.approval.actions import NOT_BOUND
@@ -151,3 +154,63 @@ def test_what_is_known_whole_may_be_allowed_for_longer(project, line):
     for _ in range(2):
         agent.call_sync("shell_command", escalated(line))
     assert len(asked) == 1 and NOT_BOUND not in asked[0].reason
+
+
+# What a person allows once for all, and then the same, or what the rule covers, through a link.
+THROUGH_LINKS = [
+    ("mkdir -p d1", "mkdir -p link/evil"),
+    ("mkdir -p d1", "mkdir -p link/deep/er"),
+    ("mkdir -p d1", "mkdir -p sub/../link/evil"),
+    ("mkdir -p d1", "mkdir -p sub/link/evil"),
+    ("mkdir -p d1", "bash -c 'mkdir -p link/evil'"),
+    ("mkdir -p d1", "bash -c 'cd link && mkdir -p evil'"),
+    ("mkdir -p d1", "bash -c 'cd sub && mkdir -p link/evil'"),
+    ("mkdir -p d1", "mkdir -p chain/evil"),
+    ("touch made", "touch link/evil"),
+    ("touch made", "touch dangling"),
+    ("touch made", "touch sub/dangling"),
+    ("touch link/made", "touch link/made"),
+    ("touch dangling", "touch dangling"),
+    ("mkdir -p link/evil", "mkdir -p link/evil"),
+    ("rm -f link/evil", "rm -f link/evil"),
+    ("truncate -s 0 file", "truncate -s 0 file"),
+    ("mkfifo link/evil", "mkfifo link/evil"),
+]
+
+
+@pytest.mark.parametrize("answer", ["approve_for_session", "approve_for_project"])
+@pytest.mark.parametrize(("allowed", "later"), THROUGH_LINKS)
+def test_no_lasting_answer_leads_out_through_a_link(
+    project, tmp_path_factory, allowed, later, answer
+):
+    """The link was made in the sandbox, after the answer."""
+    assert current_tier() >= 1, "this machine has no sandbox: tier 1 was not tested"
+    outside = tmp_path_factory.mktemp("outside")
+    (project / "link").mkdir()  # which a command replaces
+    (project / "file").write_text("mine", encoding="utf-8")
+    (outside / "file").write_text("theirs", encoding="utf-8")
+    asked = []
+
+    def person(question):
+        asked.append(question)
+        return answer if len(asked) == 1 and answer in question.scopes else "deny"
+
+    agent = agent_with(person, cwd=project, approval="on-request")
+    agent.call_sync("shell", {**escalated(""), "command": shlex.split(allowed)})
+    before = len(asked)
+    shutil.rmtree(project / "link")
+    for name, target in {
+        "link": outside,
+        "sub/link": outside,
+        "chain": "link",
+        "dangling": outside / "evil",
+        "sub/dangling": outside / "evil",
+    }.items():
+        (project / name).unlink(missing_ok=True)
+        (project / name).symlink_to(target)
+    (project / "file").unlink()
+    (project / "file").symlink_to(outside / "file")
+    agent.call_sync("shell", {**escalated(""), "command": shlex.split(later)})
+    assert len(asked) == before + 1
+    assert [path.name for path in outside.iterdir()] == ["file"]
+    assert (outside / "file").read_text(encoding="utf-8") == "theirs"

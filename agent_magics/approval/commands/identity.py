@@ -54,6 +54,32 @@ def runs_only_itself(argv: Sequence[str]) -> bool:
     return bool(commands) and all(words[0] in _RUNS_ONLY_ITSELF for words in commands or ())
 
 
+def names_a_link(argv: Sequence[str], cwd: str, writable: Sequence[str]) -> bool:
+    """Tell whether a word may name something through a link in a writable folder.
+
+    A command in the sandbox can make such a link, and what follows it outside acts on its target.
+    """
+    commands = _commands_in(argv)
+    pieces = (piece for words in commands for word in words for piece in (word, *word.split("=")))
+    names = {expanded(piece) for piece in pieces if piece and "\0" not in piece}
+    folders = {cwd}
+    for words in commands:
+        if words[0] == "cd" and len(names) <= _MOST_WORDS:
+            folders |= {os.path.join(folder, expanded(words[-1])) for folder in folders}
+    if len(names) > _MOST_WORDS or len(folders) > _MOST_FOLDERS:
+        return True  # too many to look at
+    paths = {os.path.join(folder, name) for folder in folders for name in names}
+    return any(_is_through_link(path, writable) for path in paths)
+
+
+def _is_through_link(path: str, writable: Sequence[str]) -> bool:
+    plain = os.path.normpath(path)
+    try:
+        return is_below(plain, writable) and os.path.realpath(path) != plain
+    except ValueError:  # no path has such a name
+        return False
+
+
 def identity_of_command(
     argv: Sequence[str],
     cwd: str,

@@ -22,6 +22,7 @@ from agent_magics.approval.commands.classification import (
 from agent_magics.approval.commands.identity import (
     find_program,
     identity_of_command,
+    names_a_link,
     runs_only_itself,
 )
 from agent_magics.approval.commands.place import TooLongToJudge, is_below
@@ -308,14 +309,15 @@ class _Assessment:
     def _may_leave(self) -> bool:
         """Return whether a rule may let this command leave the sandbox.
 
-        It may not where what would run can be changed from inside: a program in the workspace, or
-        the settings of a login shell.
+        It may not where what would run, or what it acts on, can be changed from inside: a program
+        in the workspace, the settings of a login shell, a link in the workspace.
         """
         commands = commands_of(self._command)
         if commands is None or (is_shell(self._command[0]) and self._command[1:2] != ("-c",)):
             return False
         names = {self._command[0], *(words[0] for words in commands)} - {"cd"}
-        return all(map(self._is_found_outside, names))
+        found = all(map(self._is_found_outside, names))
+        return found and not names_a_link(self._command, str(self._cwd), self._writable)
 
     def _is_found_outside(self, program: str) -> bool:
         """Return whether `program` is found in a folder that no command may write."""
