@@ -137,6 +137,46 @@ def test_model_code_cannot_end_the_kernel(kernel: Kernel, code: str) -> None:
     assert kernel.value("get_ipython().exit_now") == "False"
 
 
+RAISES = {
+    "plain": "raise {error}",
+    "in a function": "def f():\n    raise {error}\nf()",
+    "after another": "try:\n    1 / 0\nfinally:\n    raise {error}",
+    "in a context": "with open('/dev/null'):\n    raise {error}",
+    "of its own class": "class Mine({error}): pass\nraise Mine",
+    "in a repr": "class R:\n    def __repr__(self): raise {error}\nR()",
+    "in a coroutine": "async def f(): raise {error}\nawait f()",
+    "in a task": "import asyncio\nasync def f(): raise {error}\nawait asyncio.create_task(f())",
+    "in a gathered task": "import asyncio\nasync def f(): raise {error}\n"
+    "await asyncio.gather(f(), f(), return_exceptions=True)",
+    "in a group of tasks": "import asyncio\nasync def f(): raise {error}\n"
+    "async with asyncio.TaskGroup() as tasks:\n    tasks.create_task(f())",
+    "in a task left behind": "import asyncio\nasync def f(): raise {error}\n"
+    "left = asyncio.ensure_future(f())",
+    "in a thread": "import threading\ndef f(): raise {error}\n"
+    "t = threading.Thread(target=f); t.start(); t.join()",
+    "in a generator": "def f():\n    yield 1\n    raise {error}\nlist(f())",
+    "in a magic": "%time exec('raise {error}')",
+}
+
+
+@pytest.mark.parametrize("place", RAISES)
+@pytest.mark.parametrize(
+    ("error", "wrapper"),
+    [("KeyboardInterrupt", ""), ("SystemExit", ""), ("KeyboardInterrupt", "%%time\n")],
+    ids=["interrupt", "exit", "interrupt of a cell that blocks"],
+)
+def test_what_model_code_raises_is_neither_an_interrupt_nor_an_end(
+    kernel: Kernel, error: str, wrapper: str, place: str
+) -> None:
+    """The turn goes on, whatever the model's own code raises, and nothing says "interrupted"."""
+    code = RAISES[place].format(error=error)
+    _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
+    outcome = kernel.run(wrapper + "%%agent --approval never\nGo.\n")
+    assert outcome.status == "ok", outcome.text
+    assert "nterrupted by the person" not in outcome.text
+    assert kernel.value("1 + 1") == "2"
+
+
 def test_a_syntax_error_is_told(kernel: Kernel) -> None:
     ran = _run(kernel, "for x in\n    pass")
     assert ran.status == "failed"

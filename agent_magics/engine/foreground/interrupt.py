@@ -37,15 +37,23 @@ def handling(number: int, handler: Callable[[int, FrameType | None], Any]) -> It
 class _Handler:
     """A SIGINT handler that raises in the person's code and calls `otherwise` elsewhere."""
 
+    presses = 0  # since the process began, for all handlers
+
     def __init__(self, otherwise: Callable[..., Any]) -> None:
         self._otherwise = otherwise
         self.pressed = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        _Handler.presses += 1
         if holds_person_code(frame):
             raise KeyboardInterrupt
         self.pressed = True
         self._otherwise(number, frame)
+
+
+def presses() -> int:
+    """Return how often the person has interrupted: code may raise KeyboardInterrupt by itself."""
+    return _Handler.presses
 
 
 def raise_if_pressed() -> None:

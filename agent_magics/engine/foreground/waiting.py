@@ -338,7 +338,7 @@ class Foreground:
         are handled here meanwhile. Questions are answered as where a cell blocks.
 
         Raises:
-            KeyboardInterrupt: the person interrupted; `pending` is cancelled.
+            Stopped: the person interrupted, or the run ends; `pending` is cancelled.
             RespondToModel: the run has ended, so that nobody would answer; `pending` is cancelled.
         """
         inbox = self._inbox
@@ -355,7 +355,7 @@ class Foreground:
                 self._tick()
                 if self._interrupt is not None or self._stopping:
                     pending.cancel()
-                    raise KeyboardInterrupt
+                    raise Stopped
         finally:
             self._is_blocked = blocked
         return pending.result()
@@ -389,4 +389,4 @@ class Foreground:
         while self._tick() and waits and time.monotonic() < end and self._interrupt is None:
             time.sleep(_LOOK)
         if self._interrupt is not None:
-            raise KeyboardInterrupt
+            raise Stopped

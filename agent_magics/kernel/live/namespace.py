@@ -16,13 +16,14 @@ from agent_magics.dispatch.results.output import to_tool_output
 from agent_magics.dispatch.results.stored import HandleStore
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.dispatch.turn.live import LiveDocument, LiveResult
-from agent_magics.engine.foreground.interrupt import raise_if_pressed
+from agent_magics.engine.foreground.interrupt import presses, raise_if_pressed
 from agent_magics.engine.foreground.stopping import Stopped
 from agent_magics.engine.past.variables import maker_of, outlines
 from agent_magics.kernel.live.capture import Capture, captured
 from agent_magics.kernel.live.changes import Change, Changes, Watch
 from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
 from agent_magics.kernel.live.guard import Guard
+from agent_magics.kernel.live.tasks import contained
 from agent_magics.kernel.live.tools import LiveTools
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.events import NamespaceChanged, VariablesKnown
@@ -85,6 +86,7 @@ class LiveNamespace:
     async def run(self, code: str, context: ToolContext) -> LiveResult:
         """Run `code`; see `LiveKernel.run`."""
         shell = self._shell
+        before = presses()
         with _undisturbed(shell), captured(shell, code, context) as capture:
             try:
                 transformed = shell.transform_cell(code)
@@ -102,7 +104,12 @@ class LiveNamespace:
                     uncaptured=capture.suspended,
                     stop=tools.end_with,
                 )
-                with tools.bound(shell.user_ns), _rewriting(shell, tools), guard.watching():
+                with (
+                    tools.bound(shell.user_ns),
+                    _rewriting(shell, tools),
+                    guard.watching(),
+                    contained(),
+                ):
                     self.running = True
                     try:
                         result = await self._execute(code, transformed)
@@ -112,7 +119,7 @@ class LiveNamespace:
             raise tools.stop
         raised: BaseException | None = result.error_before_exec or result.error_in_exec
         out_of_time = isinstance(raised, Stopped | asyncio.CancelledError) and context.is_late
-        if raised is not None and not out_of_time and _ends_turn(raised):
+        if raised is not None and not out_of_time and _ends_turn(raised, presses() > before):
             raise raised
         text = "" if raised is None else describe_error(shell, raised)
         return LiveResult(capture.text, tuple(capture.images), text, tuple(capture.notes))
@@ -174,13 +181,16 @@ class LiveNamespace:
         return result
 
 
-def _ends_turn(raised: BaseException) -> bool:
-    """Return whether the person interrupted, or the turn cancels the code's task.
+def _ends_turn(raised: BaseException, was_pressed: bool) -> bool:
+    """Return whether the person interrupted, or the turn stops the code or cancels its task.
 
-    Code that awaits a task which it cancelled itself raises CancelledError as well.
+    Code may raise KeyboardInterrupt by itself, and raises CancelledError where it awaits a task
+    which it cancelled.
     """
     if not isinstance(raised, asyncio.CancelledError):
-        return isinstance(raised, KeyboardInterrupt)
+        return isinstance(raised, Stopped) or (
+            isinstance(raised, KeyboardInterrupt) and was_pressed
+        )
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs: the code is driven by hand, and stopped otherwise
