@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
 from agent_magics.rows.asking import Answer, Asker, Place, Question, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
-from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Sink
+from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Plain, Sink
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.prompts import BadRow, Prompt
-from agent_magics.rows.store import AnswerStore, Stored
+from agent_magics.rows.store import AnswerStore, Kept, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.sources import Held, Row, Source
 
@@ -40,7 +40,7 @@ NOT_CHECKED = "the type of the answers failed itself ({error})"
 
 
 class Asked(NamedTuple):
-    """One row with its question.
+    """One row with its question; where it is not asked, a plain tuple takes less time.
 
     Attributes:
         position: its place among all rows.
@@ -54,6 +54,10 @@ class Asked(NamedTuple):
     content: Content
     error: str = ""
     place: Place | None = None
+
+
+Entry: TypeAlias = tuple[int, bytes, Content, str, Place | None]
+"""What `Asked` has."""
 
 
 @dataclass(slots=True)
@@ -262,12 +266,12 @@ class Job:
             if not batch:
                 break
             if self._sampled:
-                batch = [each for each in batch if each.position not in self._sampled]
+                batch = [each for each in batch if each[0] not in self._sampled]
             await self._enter(batch, found)
 
     def _next(
         self, batches: Iterator[tuple[Sequence[int], list[Row]]]
-    ) -> tuple[list[Asked], Mapping[bytes, Stored]]:
+    ) -> tuple[list[Entry], Mapping[bytes, Kept]]:
         """Return the questions of the next batch, and kept answers; on a thread, for its time."""
         try:
             positions, rows = next(batches, ((), []))
@@ -280,16 +284,16 @@ class Job:
             asked_row(position, row, prompt, terms, most)
             for position, row in zip(positions, rows, strict=True)
         ]
-        return batch, self._store.find([asked.key for asked in batch if not asked.error])
+        return batch, self._store.find([key for _, key, _, error, _ in batch if not error])
 
-    async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
+    async def _enter(self, batch: Sequence[Entry], found: Mapping[bytes, Kept]) -> None:
         """Queue what must be asked; rows that ask the same as others wait for their answer."""
-        for asked in batch:
-            position, key = asked.position, asked.key
-            if (stored := found.get(key)) is not None:
-                self._hand_on(position, self._outcome_of(stored), "")
-            elif asked.error:
-                self._hand_on(position, Outcome(None, asked.error), "bad row")
+        for entry in batch:
+            position, key, _, error, _ = entry
+            if (kept := found.get(key)) is not None:
+                self._hand_on(position, self._outcome_of(kept), "")
+            elif error:
+                self._hand_on(position, Outcome(None, error), "bad row")
             elif (waiting := self._pending.get(key)) is not None:
                 waiting.append(position)
             elif (fresh := self._fresh.get(key)) is not None:
@@ -297,18 +301,19 @@ class Job:
                 self._hand_on(position, Outcome(fresh), "")
             else:
                 self._pending[key] = [position]
-                await self._queue.put(asked)
+                await self._queue.put(Asked._make(entry))
 
-    def _outcome_of(self, stored: Stored) -> Outcome:
+    def _outcome_of(self, kept: Kept) -> Plain:
         """Return a kept answer as an outcome: with what it took, where no other row shows that."""
-        place, bit = stored.number >> 6, 1 << (stored.number & 63)
+        _, answer, tokens, cost, number = kept
+        place, bit = number >> 6, 1 << (number & 63)
         shown = self._shown.get(place, 0)
-        if stored.number > self._store.newest or shown & bit:
+        if number > self._store.newest or shown & bit:
             self.progress.repeated += 1
-            return Outcome(stored.answer)
+            return Outcome(answer)
         self._shown[place] = shown | bit
         self.progress.kept += 1
-        return Outcome(stored.answer, None, stored.tokens, stored.cost)
+        return answer, None, tokens, cost
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -443,14 +448,15 @@ class Job:
         if not self._pending:
             self._settled.set()
 
-    def _hand_on(self, position: int, outcome: Outcome, kind: str) -> None:
+    def _hand_on(self, position: int, outcome: Plain, kind: str) -> None:
         self.progress.done += 1
-        if outcome.error is not None:
-            self.progress.fail(kind or "error", outcome.error)
+        error = outcome[1]
+        if error is not None:
+            self.progress.fail(kind or "error", error)
         self._sink.put(position, outcome)
 
 
-def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Asked:
+def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int) -> Entry:
     """Return a row with its question, or with the error of one that cannot be asked about.
 
     Args:
@@ -467,11 +473,11 @@ def asked_row(position: int, row: Row, prompt: Prompt, terms: blake2b, most: int
             raise BadRow(TOO_LONG.format(length=len(text), most=most))
         digest = terms.copy()
         digest.update(text.encode())
-        return Asked(position, digest.digest(), content)
+        return position, digest.digest(), content, "", None
     except BadRow as problem:
-        return Asked(position, b"", "", str(problem))
+        return position, b"", "", str(problem), None
     except BaseException as error:  # objects of anybody's classes, which may also call `sys.exit()`
-        return Asked(position, b"", "", error_text(error))
+        return position, b"", "", error_text(error), None
 
 
 def digest_of(terms: bytes) -> blake2b:

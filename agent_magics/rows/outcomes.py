@@ -60,7 +60,7 @@ Plain: TypeAlias = tuple[bytes | None, str | None, int, float | None]
 class Sink(Protocol):
     """Takes the outcomes of rows, in any order."""
 
-    def put(self, position: int, outcome: Outcome) -> None:
+    def put(self, position: int, outcome: Plain) -> None:
         """Store the outcome of the row at `position`."""
         ...
 
@@ -93,7 +93,7 @@ class Collected:
         self._columns = columns
         self.outcomes: list[Plain | None] = [None] * count
 
-    def put(self, position: int, outcome: Outcome) -> None:
+    def put(self, position: int, outcome: Plain) -> None:
         """See `Sink.put`."""
         self.outcomes[position] = outcome[:]
 
@@ -159,7 +159,7 @@ class Parts:
             if self._files.metadata(path).get(_MAP) != self._digest.hex().encode():
                 raise FatalError(ANOTHER.format(path=path))
 
-    def put(self, position: int, outcome: Outcome) -> None:
+    def put(self, position: int, outcome: Plain) -> None:
         """See `Sink.put`."""
         number = position // self._span
         part = self._open.setdefault(number, {})

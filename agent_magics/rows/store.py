@@ -48,18 +48,21 @@ UNUSABLE = (
 
 
 class Stored(NamedTuple):
-    """A kept answer.
+    """An answer that is to be kept.
 
     Attributes:
         answer: its JSON.
         tokens, cost: what it took; USD, None where that is not known.
-        number: counts the answers of the file; 0 before it is kept.
     """
 
     answer: bytes
     tokens: int
     cost: float | None
-    number: int = 0
+
+
+# A kept answer as it was read: its key, what `Stored` has, and its number, which counts the answers
+# of the file. A million instances of a class would be the garbage collector's work.
+Kept: TypeAlias = tuple[bytes, bytes, int, float | None, int]
 
 
 class Size(NamedTuple):
@@ -70,8 +73,6 @@ class Size(NamedTuple):
     oldest: float | None
 
 
-# A key, what `Stored` has.
-_Row: TypeAlias = tuple[bytes, bytes, int, float | None, int]
 _Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
 
 
@@ -134,7 +135,7 @@ class AnswerStore:
         self._writing = asyncio.create_task(self._write_groups())
         self.newest = self._file.newest
 
-    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
         """Return the kept answers to some keys; waits for the disk, one thread at a time.
 
         Raises:
@@ -205,35 +206,34 @@ class AnswerReader:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
         self._lock = threading.Lock()  # a look-up may still run when a map has ended
-        # Rows as they were read: a million `Stored` would be the garbage collector's work.
-        self._ahead: dict[bytes, _Row] = {}
+        self._ahead: dict[bytes, Kept] = {}
         self._last = 0  # the number of the last answer in it
         self._astray = 0  # look-ups in a row for which nothing useful was read ahead
 
-    def find(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
         """See `AnswerStore.find`."""
         with self._lock:
             ahead = self._ahead
-            found = {key: _stored(ahead.pop(key)) for key in keys if key in ahead}
+            found = {key: ahead.pop(key) for key in keys if key in ahead}
             there = self._look_up([key for key in keys if key not in found])
             if 2 * len(there) > len(keys):
                 self._astray += 1
                 if not self._astray & (self._astray - 1):  # the 1st, 2nd, 4th, 8th ... time
                     ahead.clear()
-                    self._last = median_low(stored.number for stored in there.values())
+                    self._last = median_low(kept[-1] for kept in there.values())
                     self._read_on()
             elif found and len(ahead) < AHEAD // 2:
                 self._astray = 0
                 self._read_on()
             return found | there
 
-    def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        found: dict[bytes, Stored] = {}
+    def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
+        found: dict[bytes, Kept] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             part = keys[start : start + _MOST_VARIABLES]
             question = _FIND.format(marks=",".join("?" * len(part)))
             rows = self._connection.execute(question, part)
-            found.update((row[0], _stored(row)) for row in rows if _is_sound(row))
+            found.update((row[0], row) for row in rows if _is_sound(row))
         return found
 
     def _read_on(self) -> None:
@@ -246,10 +246,6 @@ class AnswerReader:
         """Close the file."""
         with self._lock:
             self._connection.close()
-
-
-def _stored(row: _Row) -> Stored:
-    return Stored._make(row[1:])
 
 
 def _is_sound(row: tuple[object, ...]) -> bool:
@@ -299,7 +295,7 @@ class AnswerFile:
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
         """Write answers, all or none; a key that is there stays."""
         at, model = int(time.time()), self._model
-        rows = [(key, at, model, *stored[:3]) for key, stored in answers]
+        rows = [(key, at, model, *stored) for key, stored in answers]
         with self._transaction():
             self._connection.executemany(_ADD, rows)
         self.is_unsynced = True

@@ -28,10 +28,10 @@ from agent_magics.rows.batches.api import (
 )
 from agent_magics.rows.batches.ledger import Ledger, Sent, now
 from agent_magics.rows.batches.results import FETCHED, Result, fetch_results, read_results
-from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Asked, Job
+from agent_magics.rows.job import BY_PERSON, GIVEN_UP, NOT_KEPT, SAMPLE, Entry, Job
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome
 from agent_magics.rows.remote.exchange import request_of
-from agent_magics.rows.store import Stored
+from agent_magics.rows.store import Kept, Stored
 from agent_magics.rows.tables.sources import Row
 
 # Seconds between two looks at a batch: at first, and at most.
@@ -179,12 +179,12 @@ class BatchJob(Job):
             self.is_direct = False
         self._limit = None
 
-    async def _enter(self, batch: Sequence[Asked], found: Mapping[bytes, Stored]) -> None:
+    async def _enter(self, batch: Sequence[Entry], found: Mapping[bytes, Kept]) -> None:
         """See `Job._enter`; a sample leaves out the rows that earlier calls have sent."""
         if self.is_direct:
-            left_out = {asked.position for asked in batch if asked.key in self._under_way}
+            left_out = {position for position, key, *_ in batch if key in self._under_way}
             self._left_out |= left_out
-            batch = [asked for asked in batch if asked.position not in left_out]
+            batch = [entry for entry in batch if entry[0] not in left_out]
         await super()._enter(batch, found)
 
     async def _run(self, batches: Iterator[tuple[Sequence[int], list[Row]]]) -> None:

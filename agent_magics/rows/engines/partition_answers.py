@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.rows.engines.partitions import Partitions
-from agent_magics.rows.outcomes import NOT_ASKED, ROW, Outcome, Parts, values_of
+from agent_magics.rows.outcomes import NOT_ASKED, ROW, Outcome, Parts, Plain, values_of
 from agent_magics.rows.tables.columns import AnswerColumns, Column
 from agent_magics.rows.tables.folders import PartFiles
 from agent_magics.rows.tables.frames import arrow_table, kinds_of
@@ -19,14 +19,14 @@ class CollectedPartitions:
 
     def __init__(self, columns: AnswerColumns, partitions: Partitions) -> None:
         self._columns, self._partitions = columns.columns, partitions
-        self._outcomes: dict[int, list[Outcome | None]] = {}
+        self._outcomes: dict[int, list[Plain | None]] = {}
         self._stopped = ""
 
     def expect(self, number: int, rows: int) -> None:
         """Take how many rows a partition has, before any outcome of them."""
         self._outcomes[number] = [None] * rows
 
-    def put(self, position: int, outcome: Outcome) -> None:
+    def put(self, position: int, outcome: Plain) -> None:
         """See `Sink.put`."""
         number, row = divmod(position, SPAN)
         self._outcomes[number][row] = outcome
@@ -58,7 +58,7 @@ class CollectedPartitions:
 
 
 def answered(
-    part: Any, columns: Sequence[Column], outcomes: Sequence[Outcome | None] | None, stopped: str
+    part: Any, columns: Sequence[Column], outcomes: Sequence[Plain | None] | None, stopped: str
 ) -> Any:
     """Return the answers to a partition's rows, with its index.
 

@@ -17,7 +17,7 @@ from agent_magics.rows.engines.partition_answers import SPAN, CollectedPartition
 from agent_magics.rows.engines.partitions import MOST_LOST, Partitions
 from agent_magics.rows.engines.reading import KEY_BYTES, ReadPart
 from agent_magics.rows.job import BY_PERSON, Asked, Job
-from agent_magics.rows.outcomes import Outcome
+from agent_magics.rows.outcomes import Plain
 from agent_magics.rows.tables.sources import BATCH, Row
 
 # Partitions of each worker that are read and not answered whole.
@@ -156,7 +156,7 @@ class PartitionJob(Job):
                 each.cancel()
         return not part.over.is_set()
 
-    def _hand_on(self, position: int, outcome: Outcome, kind: str) -> None:
+    def _hand_on(self, position: int, outcome: Plain, kind: str) -> None:
         """See `Job._hand_on`."""
         super()._hand_on(position, outcome, kind)
         part = self._open.get(position // SPAN)

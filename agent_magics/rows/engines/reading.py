@@ -52,10 +52,10 @@ def read_part(part: object, number: int, place: str, how: tuple[Prompt, bytes, i
     keys, contents, errors = bytearray(), list[Content](), dict[int, str]()
     for batch in open_source(part).batches(prompt.names):
         for row in batch:
-            asked = asked_row(len(contents), row, prompt, digest, most)
-            keys += asked.key or bytes(KEY_BYTES)
-            contents.append(asked.content)
-            if asked.error:
-                errors[asked.position] = asked.error
+            position, key, content, error, _ = asked_row(len(contents), row, prompt, digest, most)
+            keys += key or bytes(KEY_BYTES)
+            contents.append(content)
+            if error:
+                errors[position] = error
     session.parts[number] = contents
     return ReadPart(session.number, bytes(keys), errors)

@@ -1,7 +1,7 @@
 """Turns an output type into columns, and answers into their values."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -120,12 +120,26 @@ def column_values(
         answers: what `AnswerColumns.read` returned, in the order of the rows.
     """
     whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
-    parsed = from_json(whole, cache_strings="none")
-    values = {column.name: [_value_at(answer, column) for answer in parsed] for column in columns}
-    for column in columns:
-        if column.kind == "datetime" and any(map(_has_zone, values[column.name])):
-            values[column.name] = list(map(_in_utc, values[column.name]))
+    parsed = from_json(whole, cache_strings="keys")
+    return {column.name: _values_of(column, parsed) for column in columns}
+
+
+def _values_of(column: Column, answers: list[Any]) -> list[Any]:
+    values = answers
+    for name in column.path:
+        values = [value.get(name) if isinstance(value, dict) else None for value in values]
+    if parse := _TIMES.get(column.kind):
+        values = [_time_of(value, parse) for value in values]
+    if column.kind == "datetime" and any(map(_has_zone, values)):
+        return list(map(_in_utc, values))
     return values
+
+
+def _time_of(value: Any, parse: Callable[[str], date]) -> Any:
+    try:
+        return parse(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _has_zone(value: datetime | None) -> bool:
@@ -153,18 +167,10 @@ def is_answer(answer: object) -> bool:
     return True
 
 
-def _value_at(value: Any, column: Column) -> Any:
-    for name in column.path:
-        value = value.get(name) if isinstance(value, dict) else None
-    if value is None or column.kind not in _TIMES or not isinstance(value, str):
-        return value
-    try:
-        return _TIMES[column.kind](value)
-    except ValueError:
-        return None
-
-
-_TIMES = {"date": date.fromisoformat, "datetime": datetime.fromisoformat}
+_TIMES: dict[str, Callable[[str], date]] = {
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+}
 
 
 def as_text(value: Any) -> str | None:
