@@ -193,7 +193,7 @@ class Job:
         if all(each is None for each in decided):
             return
         chosen = sorted(random.Random(source.count).sample(range(source.count), SAMPLE))
-        rows = source.read(chosen, self.plan.prompt.names)
+        rows = source.each(chosen, self.plan.prompt.names)
         await self._run(iter([(chosen, rows)]))
         self._sampled = frozenset(chosen) - self._left_out
         limit = self._limit

@@ -53,7 +53,7 @@ from agent_magics.rows.result import MapResult
 from agent_magics.rows.runs import noted
 from agent_magics.rows.store import AnswerStore
 from agent_magics.rows.tables.columns import AnswerColumns
-from agent_magics.rows.tables.sources import Held, Stream, open_source
+from agent_magics.rows.tables.sources import Held, open_source
 
 # USD above which a person is asked before all rows are.
 ASK_ABOVE = 1.0
@@ -169,12 +169,10 @@ class RowMapping:
         terms = _terms(settings, columns)
         self._engine = self._engine_of(options.get("engine"), terms.model)
         self._partitions = partitions_of(rows, self._engine)
-        source = rows if isinstance(rows, Held | Stream) else open_source(rows)
+        hold = options.get("into") is None and self._partitions is None
+        source = rows if isinstance(rows, Held) else open_source(rows, hold=hold)
         if self._partitions is not None:
             source = replace(source, library="dask")
-        into = options.get("into")
-        if isinstance(source, Stream) and into is None and self._partitions is None:
-            source = source.held()
         self._setup, self._requests = self._agent_setup(options)
         self._reads_only = options.get("tools") is True
         asked = None

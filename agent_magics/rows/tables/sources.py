@@ -13,7 +13,7 @@ from numbers import Number
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
-from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.rows.tables.files import NEEDS, Broken, file_batches
 
 # Rows that are read at once: enough that a thread is worth its while, few enough to hold.
@@ -29,6 +29,7 @@ NO_ROWS = (
     "map takes rows as a pandas, polars or pyarrow table, a list or generator of dicts, objects or "
     "strings, or the path of a Parquet, CSV or JSONL file or a folder of them, not {kind}."
 )
+NOT_READ = "The rows could not be read: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,16 @@ class Held:
     def batches(self, names: Names) -> Iterator[list[Row]]:
         """Read all rows in order, up to `BATCH` at once."""
         for start in range(0, self.count, BATCH):
-            yield self.read(range(start, min(start + BATCH, self.count)), names)
+            yield self.each(range(start, min(start + BATCH, self.count)), names)
+
+    def each(self, positions: Sequence[int], names: Names) -> list[Row]:
+        """Read rows like `read`; one that cannot be read is `Broken`, and the others are there."""
+        try:
+            return self.read(positions, names)
+        except BaseException as error:  # values of anybody's classes, which may also exit
+            if len(positions) == 1:
+                return [Broken(error_text(error))]
+            return [self.each([position], names)[0] for position in positions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +96,26 @@ class Stream:
 Source: TypeAlias = Held | Stream
 
 
-def open_source(rows: Any) -> Source:
+def open_source(rows: Any, *, hold: bool = False) -> Source:
     """Return the reader of the given rows.
 
+    Args:
+        rows: the rows.
+        hold: read all of them into memory first.
+
     Raises:
-        FatalError: it is nothing that has rows, or a file cannot be read.
+        FatalError: it is nothing that has rows, or they cannot be read.
     """
+    try:
+        source = _opened(rows)
+        return source.held() if hold and isinstance(source, Stream) else source
+    except FatalError:
+        raise
+    except Exception as error:  # of the generator or library that the rows come from
+        raise FatalError(NOT_READ.format(error=error_text(error))) from error
+
+
+def _opened(rows: Any) -> Source:
     for base in type(rows).__mro__:
         opener = _TABLES.get((base.__module__.partition(".")[0], base.__name__))
         if opener is not None:
@@ -140,7 +164,7 @@ def _columns_of(rows: Sequence[Any]) -> tuple[str, ...]:
 
 def _names_of(row: Any) -> Iterable[str]:
     if isinstance(row, Mapping):
-        return [str(name) for name in row]
+        return [name for name in row if isinstance(name, str)]
     if isinstance(row, Broken):
         return ()
     if _is_plain(row):

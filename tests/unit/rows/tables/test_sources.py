@@ -274,3 +274,57 @@ def test_a_line_that_is_no_json_is_that_rows_error(tmp_path):
 def test_what_has_no_rows_is_one_sentence(rows, words):
     with pytest.raises(FatalError, match=words):
         open_source(rows)
+
+
+class Unreadable(dict):
+    def get(self, *_):
+        raise KeyError("lost")
+
+
+def of_bytes(content):
+    offsets = pa.array([0, len(content), len(content) + 1], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(content + b"x")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (pa.table({"text": of_bytes(b"\xff")}), "UnicodeDecodeError"),
+        (pa.table({"text": pa.array([1 << 30, 0], pa.date32())}), "OverflowError"),
+        ([Unreadable(text="a"), {"text": "x"}], "KeyError: 'lost'"),
+    ],
+    ids=["text", "date", "object"],
+)
+def test_a_value_that_its_library_cannot_read_is_that_rows_error(rows, words):
+    with Agent(Echo()) as agent:
+        frame = agent.map_sync("{{text}}", rows).frame
+    errors = frame["error"].to_pylist() if isinstance(rows, pa.Table) else list(frame["error"])
+    assert words in errors[0]
+    assert pd.isna(errors[1])
+
+
+def fails():
+    yield "a"
+    raise OSError("the line is down")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (fails, "OSError: the line is down"),
+        (lambda: pl.LazyFrame({"text": ["a"]}).select(pl.col("other")), "ColumnNotFoundError"),
+        (lambda: np.array("a"), "TypeError: iteration over a 0-d array"),
+    ],
+    ids=["generator", "lazy", "array"],
+)
+def test_rows_that_cannot_be_read_at_all_are_one_sentence(rows, words):
+    with (
+        Agent(Echo()) as agent,
+        pytest.raises(FatalError, match="^The rows could not be read: " + words),
+    ):
+        agent.map_sync("{{text}}", rows())
+
+
+def test_a_name_that_is_no_text_is_no_column():
+    with Agent(Echo()) as agent, pytest.raises(FatalError, match="there are: 'text'"):
+        agent.map_sync("{{1}}", [{1: "a", "text": "b"}])
