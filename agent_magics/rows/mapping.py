@@ -145,6 +145,8 @@ def _check_types(prompt: Given, options: MapOptions) -> None:
     check("map: prompt", prompt, Given)
     for name in {"into", "cache", "name", "batch"} & set(options):
         check(f"map: {name}", options.get(name), kinds[name])
+    if options.get("into") == "":
+        raise FatalError("into='': it takes a folder or a URL, or None.")
 
 
 class RowMapping:

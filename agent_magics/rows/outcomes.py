@@ -151,7 +151,7 @@ class Parts:
             self._check_parts()
         except ModuleNotFoundError:
             raise FatalError(NO_PYARROW) from None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._not_written(error) from None
 
     def _check_parts(self) -> None:

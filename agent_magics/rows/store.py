@@ -129,7 +129,7 @@ class AnswerStore:
         try:
             self._file = self._thread.submit(AnswerFile, self.path, model).result()
             self._reader = AnswerReader(self.path)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:
             self._thread.shutdown()
             raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
         self._writing = asyncio.create_task(self._write_groups())

@@ -148,4 +148,4 @@ def _told() -> Iterator[None]:
     except (OSError, ImportError):
         raise
     except Exception as error:
-        raise OSError(error_text(error)) from None
+        raise OSError(errno.EIO, error_text(error)) from None

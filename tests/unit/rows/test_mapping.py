@@ -305,6 +305,12 @@ def test_numbers_that_no_table_holds_are_left_out(tmp_path):
         ({"concurrency": True}, "concurrency=True"),
         ({"ask_above": "1"}, "ask_above='1': it takes USD from 0"),
         ({"max_cost": -1}, "max_cost=-1"),
+        ({"cache": "."}, "cannot be used"),
+        ({"cache": "/"}, "cannot be used"),
+        ({"cache": "a\0"}, "cannot be used"),
+        ({"into": ""}, "into='': it takes a folder or a URL"),
+        ({"into": "a\0"}, "cannot be written"),
+        ({"into": "nosuch://x"}, r"cannot be written \(ValueError: Protocol not known: nosuch\)"),
         ({"output": 3}, "output=3 is no type"),
     ],
 )
