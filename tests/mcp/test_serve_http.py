@@ -178,6 +178,13 @@ def test_without_the_token_nothing_is_answered(served: Any) -> None:
         assert answer.headers["www-authenticate"].startswith("Bearer ")
 
 
+def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
+    with loopback._listen(0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_other_names_of_this_machine_are_refused(served: Any) -> None:
     bearer = {"Authorization": f"Bearer {served.token}"}
     port = httpx2.URL(served.url).port
