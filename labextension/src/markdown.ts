@@ -19,7 +19,8 @@ const INLINE_IMAGE = /^data:image\/(png|jpeg|gif|webp|svg\+xml)[;,]/i;
 // Classes of the syntax highlighter; any other could imitate the page.
 const CLASS = /^(ͼ|cm-|language-)/;
 // A diagram loads the pictures that it names while it is drawn: it is shown as code.
-const DIAGRAM = /(`{3}|~{3})([^\n]*?)mermaid/gi;
+const INFO = /(?:`{3}|~{3})[^\n]*/g;
+const DIAGRAM = /mermaid/gi;
 // Macros that make links, styles and elements, change what later formulas mean, or lie over what is
 // beside them; the same ones as in render/formulas.py.
 const ACTS = new RegExp(
@@ -38,13 +39,14 @@ const EMS: Record<string, number> = {
 }; // prettier-ignore
 const MOST_EMS = 40;
 
-// Code first, so that a dollar sign in code is not taken for mathematics.
-const FENCE = /^ {0,3}(?<fence>`{3,}|~{3,})[\s\S]*?(?:^ {0,3}\k<fence>[`~]*[ \t]*$|(?![\s\S]))/;
-const SPAN = /(?<ticks>`+)(?!`)[\s\S]*?[^`]\k<ticks>(?!`)/;
-const DISPLAY = /\$\$[\s\S]+?\$\$|\\\[[\s\S]+?\\\]/;
-const INLINE = /\\\([\s\S]+?\\\)|\$(?![\s$])(?:\\.|[^$\n\\])*?(?:\\\S|[^\s\\$])\$(?!\d)/;
+// Code first, so that a dollar sign in code is not taken for mathematics. Formulas are as long at most
+// as in render/formulas.py: to look for the end of each in all of a text would take long.
+const FENCE = /^ {0,3}(?<fence>`{3,}|~{3,})/;
+const DISPLAY = /\$\$[^$]{1,4000}\$\$|\\\[[\s\S]{1,4000}?\\\]/;
+const INLINE =
+  /\\\([\s\S]{1,1000}?\\\)|\$(?![\s$])(?:\\.|[^$\n\\]){0,1000}?(?:\\\S|[^\s\\$])\$(?!\d)/;
 const CODE_OR_MATH = new RegExp(
-  `(${FENCE.source}|${SPAN.source})|${DISPLAY.source}|${INLINE.source}`,
+  `${FENCE.source}|(?<ticks>\`+)|(?<math>${DISPLAY.source}|${INLINE.source})`,
   'gm'
 );
 const OPEN = '\uE000';
@@ -76,16 +78,47 @@ export async function drawMarkdown(
 
 /** Markdown would eat the backslashes and underscores of formulas, so they stand aside. */
 export function takeOutMath(source: string): [string, string[]] {
+  const clean = source
+    .replace(/[\uE000\uE001]/g, '')
+    .replace(INFO, info => info.replace(DIAGRAM, 'text'));
+  const spans = spanEnds(clean);
+  const find = new RegExp(CODE_OR_MATH);
   const math: string[] = [];
-  const clean = source.replace(/[\uE000\uE001]/g, '').replace(DIAGRAM, '$1$2text');
-  const text = clean.replace(CODE_OR_MATH, (all: string, code: string | undefined) => {
-    if (code !== undefined) {
-      return all;
+  let text = '';
+  let taken = 0;
+  for (let found; (found = find.exec(clean)) !== null; ) {
+    const { fence, ticks, math: formula } = found.groups!;
+    if (fence) {
+      find.lastIndex = fenceEnd(clean, fence, find.lastIndex);
+    } else if (ticks) {
+      find.lastIndex = spans.get(found.index) ?? find.lastIndex;
+    } else {
+      text += `${clean.slice(taken, found.index)}${OPEN}${math.push(formula!) - 1}${CLOSE}`;
+      taken = find.lastIndex;
     }
-    math.push(all);
-    return `${OPEN}${math.length - 1}${CLOSE}`;
-  });
-  return [text, math];
+  }
+  return [text + clean.slice(taken), math];
+}
+
+/** Where a block of code ends that begins with this fence before `from`. */
+function fenceEnd(text: string, fence: string, from: number): number {
+  const close = new RegExp(`^ {0,3}${fence[0]}{${fence.length},}[\`~]*[ \t]*$`, 'gm');
+  close.lastIndex = from;
+  return close.exec(text) === null ? text.length : close.lastIndex;
+}
+
+/** Where the span of code ends that each run of back-ticks begins: behind the next one as long. */
+function spanEnds(text: string): Map<number, number> {
+  const ends = new Map<number, number>();
+  const next = new Map<number, number>();
+  for (const { 0: ticks, index } of [...text.matchAll(/`+/g)].reverse()) {
+    const end = next.get(ticks.length);
+    if (end !== undefined) {
+      ends.set(index, end);
+    }
+    next.set(ticks.length, index + ticks.length);
+  }
+  return ends;
 }
 
 /** Each formula gets an element of its own: only these are typeset, never "$5 and $6". */

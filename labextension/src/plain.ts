@@ -15,8 +15,8 @@ export type DiffLine = { kind: 'add' | 'remove' | 'head' | 'same'; text: string 
 
 /** Terminal output without colours and cursor movements; what "\r" overwrote is left out. */
 export function stripAnsi(text: string): string {
-  const plain = text.replace(ANSI, '').replace(/\r+\n/g, '\n');
-  return plain.replace(/^[^\n]*\r(?=[^\n])/gm, '');
+  const lines = text.replace(ANSI, '').replace(/(?<!\r)\r+\n/g, '\n').split('\n');
+  return lines.map(line => line.slice(line.lastIndexOf('\r', line.length - 2) + 1)).join('\n');
 }
 
 /** Control, bidirectional and zero-width characters written out, such as ⟨U+202E⟩. */
