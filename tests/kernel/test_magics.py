@@ -320,10 +320,12 @@ def test_words(kernel: Kernel, line: str, words: tuple[str, ...]) -> None:
     assert "text/markdown" in outcome.outputs[0]["data"], "it reads without the extension too"
 
 
-def test_before_the_first_turn_agent_alone_says_how_to_begin(kernel: Kernel) -> None:
-    kernel.run(scripted(DONE))
+def test_before_the_first_answer_agent_alone_says_how_to_begin(kernel: Kernel) -> None:
+    kernel.run(scripted())
+    kernel.run("%%agent\nThe model fails.\n")
     welcome = str(kernel.run("%agent").items)
     assert "Begin a cell with" in welcome and "%agent login" in welcome and "History" not in welcome
+    kernel.run(scripted(DONE))
     kernel.run("%%agent --approval never\nGo.\n")
     assert "History" in str(kernel.run("%agent").items)
     assert "Begin a cell with" in str(kernel.run("%agent welcome").items)

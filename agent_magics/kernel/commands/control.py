@@ -3,6 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from agent_magics.app import Agent
@@ -87,9 +88,9 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
 
 
 def _word_alone(notebook: NotebookAgents) -> str:
-    """Return the word that ``%agent`` alone stands for: before the first turn how to begin."""
-    begun = any(each.session.conversation.history.items for each in notebook.agents.values())
-    return "status" if begun else "welcome"
+    """Return the word that ``%agent`` alone stands for: until a model has answered how to begin."""
+    items = chain(*(each.session.conversation.history.items for each in notebook.agents.values()))
+    return "welcome" if all(isinstance(item, UserMessage) for item in items) else "status"
 
 
 def _quoted_words(line: str) -> list[str]:
