@@ -79,3 +79,11 @@ def test_an_earlier_turn_is_reverted_after_a_later_one() -> None:
         assert Path("a.txt").read_text() == "".join(LINES)
         assert first.is_undone
         assert first.revert(1) == ""
+
+
+def test_an_empty_file_is_said_to_have_no_lines() -> None:
+    script = (Call("shell_command", {"command": "touch empty"}), "Done.")
+    with scripted(*script, sandbox="danger-full-access", tools=["shell_command"]) as agent:
+        agent.run_sync("Make it.")
+        (change,) = agent.review().changes
+        assert change.diff == "It has no lines."

@@ -176,7 +176,9 @@ class TurnReview:
 def _described(diff: FileDiff) -> str:
     """Return what is shown of a change that is kept or reverted as a whole."""
     lines = [line for hunk in diff.hunks for line in hunk]
-    return "\n".join(lines) or diff.note or "Its lines are not shown."
+    is_empty = diff.added == diff.removed == 0
+    reason = "It has no lines." if is_empty else "Its lines are not shown."
+    return "\n".join(lines) or diff.note or reason
 
 
 def _what_changed(name: str, hunk: Hunk, now: bytes) -> str:
