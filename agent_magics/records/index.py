@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.files.plain_files import read_plain
+from agent_magics.protocol.brief import brief_line
 from agent_magics.records.places import SUFFIX, is_private
 
 FILE = "index.json"
@@ -189,8 +190,8 @@ def _take(row: _Row, line: Mapping[str, Any]) -> None:
         said.agent, said.cwd = str(line["agent"]), str(line["cwd"])
         said.started = said.started or float(line["at"])
     elif kind == "TurnStarted":
-        row.open_turn, title = str(line["turn_id"]), " ".join(str(line["prompt"]).split())
-        said.title = said.title or title[:_MOST_TITLE]
+        row.open_turn = str(line["turn_id"])
+        said.title = said.title or brief_line(str(line["prompt"]), _MOST_TITLE)
         said.turns, said.end = said.turns + 1, "cut short"
     elif line["turn_id"] == row.open_turn:
         said.end, row.open_turn = _ENDS[kind], ""
