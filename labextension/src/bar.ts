@@ -3,7 +3,7 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
 import { asOneStep } from './document.js';
-import { keepKeys, make } from './elements.js';
+import { make } from './elements.js';
 import { isWord, optionIn, withOption, type OptionName } from './first_line.js';
 import type { Link } from './link.js';
 import { isPrompt } from './prompt_text.js';
@@ -45,11 +45,6 @@ export class Bar {
         void this._learn();
       }
     });
-    this._node.addEventListener('keydown', ({ key }) => {
-      if (key === 'Escape') {
-        _panel.content.activate();
-      }
-    });
     _panel.content.activeCellChanged.connect(this._follow, this);
     void _panel.context.ready.then(() => this._follow());
   }
@@ -82,7 +77,6 @@ export class Bar {
     const select = make('select', 'am-bar-choice');
     select.setAttribute('aria-label', label);
     select.title = label;
-    keepKeys(select); // itself: the notebook's keys are those of whatever has the focus
     select.addEventListener('change', () => this._write(name, select.value || null));
     return { name, select, unsaid, values };
   }

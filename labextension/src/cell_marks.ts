@@ -2,9 +2,9 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
+import { drawDiff } from './changes.js';
 import { Refusal } from './document.js';
-import { drawDiff } from './draw.js';
-import { keepKeys, make, makeButton, makeButtons } from './elements.js';
+import { make, makeButton, makeButtons } from './elements.js';
 import { countChanges, showInvisible } from './plain.js';
 import { restoreCells, type Way } from './rewind.js';
 import { trans } from './translation.js';
@@ -59,7 +59,6 @@ export class CellMarks {
     const words = made ? trans.__('Made by the agent') : trans.__('Changed by the agent');
     const node = make('div', 'am-mark');
     node.setAttribute('role', 'group');
-    keepKeys(node);
     node.setAttribute('aria-label', words);
     const fold = make('details', '');
     fold.append(make('summary', '', `${words} · ${countChanges(diff)}`));

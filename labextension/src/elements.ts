@@ -33,9 +33,34 @@ export function makeButtons(...made: HTMLElement[]): HTMLElement {
   return line;
 }
 
-/** Keep the notebook's own keys (Enter edits the cell, Esc leaves it) from an element of ours. */
-export function keepKeys(node: HTMLElement): void {
-  node.dataset.lmSuppressShortcuts = 'true';
+/** Text in which spaces count; the keyboard can scroll it. */
+export function drawPre(text: string, label: string): HTMLElement {
+  const pre = make('pre', 'am-pre', text);
+  pre.tabIndex = 0;
+  pre.setAttribute('role', 'group');
+  pre.setAttribute('aria-label', label);
+  return pre;
+}
+
+/**
+ * What unfolds when somebody presses its head.
+ *
+ * @param key - the same after an update, so that a fold the person opened stays open.
+ */
+export function fold(
+  key: string,
+  head: string | HTMLElement[],
+  body: HTMLElement,
+  open = false
+): HTMLDetailsElement {
+  const details = make('details', '');
+  details.dataset.key = key;
+  details.dataset.initial = String(open);
+  details.open = open;
+  const summary = make('summary', '');
+  summary.append(...head);
+  details.append(summary, body);
+  return details;
 }
 
 /** The cell of an id as it is drawn. */

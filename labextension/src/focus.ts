@@ -7,10 +7,6 @@ import { OPEN_QUESTION } from './elements.js';
 /** How a question tells that it was answered while it had the focus. */
 const ANSWERED = 'agent-magics-answered';
 const QUESTION = '.agm-question';
-const KEEPS_KEYS =
-  ':is(.agm-question, .am-foot, .am-stop, .am-review, .am-mark, .am-bar-choice)[data-lm-suppress-shortcuts]';
-/** Those without a field, in which nothing is typed. */
-const BUTTONS = '.am-stop, .am-review, .am-mark, .am-bar-choice';
 
 interface Place {
   panel: NotebookPanel;
@@ -60,26 +56,6 @@ export function keepPlace(tracker: INotebookTracker): void {
       goBack(back);
     }
   });
-}
-
-/**
- * Let Alt+Shift and a letter reach JupyterLab from our own elements too; from buttons also Ctrl+S.
- *
- * They keep other keys to themselves by an attribute that JupyterLab looks at before they do.
- */
-export function passShortcuts(): void {
-  window.addEventListener(
-    'keydown',
-    ({ altKey, ctrlKey, key, metaKey, shiftKey, target }) => {
-      const own = target instanceof Element ? target.closest<HTMLElement>(KEEPS_KEYS) : null;
-      const isCommand = (ctrlKey || metaKey) && key !== 'Enter' && own?.matches(BUTTONS);
-      if (own !== null && ((altKey && shiftKey) || isCommand)) {
-        delete own.dataset.lmSuppressShortcuts;
-        setTimeout(() => (own.dataset.lmSuppressShortcuts = 'true'));
-      }
-    },
-    true
-  );
 }
 
 function isInQuestion(target: EventTarget | null): boolean {

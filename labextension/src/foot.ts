@@ -2,7 +2,7 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
-import { findCell, keepKeys, make, makeButton, OPEN_QUESTION } from './elements.js';
+import { findCell, make, makeButton, OPEN_QUESTION } from './elements.js';
 import { dollars, numeral } from './plain.js';
 import { trans } from './translation.js';
 
@@ -55,7 +55,7 @@ export class Feet {
     let foot = this._feet.get(data.cell);
     if (foot === undefined || foot.isOver) {
       // What was not sent in an earlier turn stays above, until the person puts it away.
-      foot = this._make(data.cell);
+      foot = new Foot(data.cell, this._say);
       this._feet.set(data.cell, foot);
     }
     foot.show(data);
@@ -80,7 +80,7 @@ export class Feet {
 
   /** Give words back that came too late. */
   giveBack(cell: string, text: string): void {
-    const foot = this._feet.get(cell) ?? this._make(cell);
+    const foot = this._feet.get(cell) ?? new Foot(cell, this._say);
     this._feet.set(cell, foot);
     foot.giveBack(text);
     this._place(cell, foot);
@@ -90,11 +90,6 @@ export class Feet {
   dispose(): void {
     [...this._feet.keys()].forEach(cell => this.end(cell));
     this._feet.clear();
-  }
-
-  private _make(cell: string): Foot {
-    const save = (): void => void this._panel.context.save();
-    return new Foot(cell, this._say, () => this._leave(), save);
   }
 
   /** Give the focus back to the notebook. */
@@ -123,13 +118,10 @@ class Foot {
 
   constructor(
     private _cell: string,
-    private _say: Say,
-    private _leave: () => void,
-    private _save: () => void
+    private _say: Say
   ) {
     this.node.setAttribute('role', 'group');
     this.node.setAttribute('aria-label', trans.__('Agent at work'));
-    keepKeys(this.node);
     this._doing.setAttribute('role', 'status');
     this._field.type = 'text';
     this._field.placeholder = trans.__('Add a message: Enter now, Alt+Enter after the answer');
@@ -197,18 +189,11 @@ class Foot {
   }
 
   private _onKey(event: KeyboardEvent): void {
-    event.stopPropagation();
     const text = this._field.value.trim();
     if (event.key === 'Enter' && !event.isComposing && text) {
       event.preventDefault();
       this._field.value = '';
       this._send('say', { id: crypto.randomUUID(), text, now: !event.altKey });
-    } else if (event.key === 'Escape') {
-      this._field.blur();
-      this._leave();
-    } else if ((event.ctrlKey || event.metaKey) && event.key === 's') {
-      event.preventDefault(); // JupyterLab's own shortcut does not reach it here
-      this._save();
     }
   }
 

@@ -14,11 +14,13 @@ import { IAgentMagics, PageTools } from './api.js';
 import { Around, type Place } from './around.js';
 import { callAttention } from './attention.js';
 import { Bar } from './bar.js';
+import { STOP_AGENT } from './calls.js';
+import { CHANGES } from './changes.js';
 import { addCommands, FIX, goToCell, goToWork } from './commands.js';
 import { PromptCompleter } from './completion.js';
-import { CHANGES, STOP_AGENT } from './draw.js';
 import { Elsewhere } from './elsewhere.js';
-import { keepPlace, passShortcuts } from './focus.js';
+import { keepPlace } from './focus.js';
+import { keepKeys } from './keys.js';
 import { Link } from './link.js';
 import { AgentsPanel } from './panel.js';
 import { showProse } from './prompts.js';
@@ -59,7 +61,7 @@ const link: JupyterFrontEndPlugin<IAgentMagics> = {
     const tools = new PageTools();
     const follow = (panel: NotebookPanel): void => followKernel(panel, tools);
     keepPlace(tracker);
-    passShortcuts();
+    keepKeys(tracker);
     tracker.forEach(follow);
     tracker.widgetAdded.connect((_, panel) => follow(panel));
     document.addEventListener(QUESTION, event => {

@@ -4,7 +4,8 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { type Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 
-import { CHANGES, drawItem, unfold } from './draw.js';
+import { CHANGES } from './changes.js';
+import { drawItem, unfold } from './draw.js';
 import { MIME_TYPE, parseItem } from './items.js';
 
 class ItemRenderer extends Widget implements IRenderMime.IRenderer {

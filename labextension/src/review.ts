@@ -2,8 +2,8 @@
 
 import type { Json, NotebookPanel } from '@jupyterlab/notebook';
 
-import { drawDiff } from './draw.js';
-import { keepKeys, make, makeButton, makeButtons } from './elements.js';
+import { drawDiff } from './changes.js';
+import { make, makeButton, makeButtons } from './elements.js';
 import { countChanges, countLines, numeral, showInvisible } from './plain.js';
 import { trans } from './translation.js';
 
@@ -95,7 +95,6 @@ class Review {
     private _data: ReviewData,
     private _ask: Ask
   ) {
-    keepKeys(this.node);
     this._said.setAttribute('role', 'status');
     this._changes = _data.changes.map((_, index) => this._makeChange(index));
     this.node.append(this._head, ...this._changes, this._said, this._buttons);

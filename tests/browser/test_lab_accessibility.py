@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_lab_saved import CODE, FIGURE, PATCH, PLAN
-from tests.support.accessibility import OURS, faults, unreachable
+from tests.support.accessibility import OURS, faults, taken_keys, unreachable
 from tests.support.kernels.cells import scripted
 from tests.support.lab import ITEM, Lab, NotebookPage
 
@@ -140,6 +140,7 @@ def test_nothing_is_wrong_with_a_turn(notebook: Open) -> None:
     page.wait_for_question()
     assert faults(page, "question") == []
     assert unreachable(page) == []
+    assert taken_keys(page) == []
     page.page.set_viewport_size({"width": 320, "height": 900})
     page.page.wait_for_function("document.querySelector('.agm-question').clientWidth < 280")
     assert page.page.evaluate(WIDE, f":is({', '.join(OURS)})") == []

@@ -1,7 +1,9 @@
 """The bar of the active agent cell: it shows what the first line says, and writes it."""
 
+import re
 from collections.abc import Callable
 
+import nbformat
 import pytest
 from playwright.sync_api import expect
 
@@ -13,6 +15,7 @@ Open = Callable[..., NotebookPage]
 
 pytestmark = pytest.mark.needs("labextension")
 
+PANEL = "window.jupyterapp.shell.currentWidget"
 PROMPT = '%%agent  --into "my_x"  --approval=untrusted \nSay --approval on-request.\n'
 
 
@@ -54,3 +57,43 @@ def test_a_policy_and_a_model_are_chosen_by_keyboard_and_undone(notebook: Open) 
     page.cell(3).locator(".cm-content").click()
     expect(page.cell(3).locator(".am-bar")).to_have_count(1)
     expect(bar).to_have_count(1)
+
+
+def test_a_bar_stands_only_where_it_can_write(notebook: Open) -> None:
+    fixed = nbformat.v4.new_code_cell("%%agent\nGo.", metadata={"editable": False})
+    page = notebook(["%%agent\nGo.", fixed, ""])
+    bar = page.page.locator(".am-bar")
+
+    def enter(number: int) -> None:
+        page.cell(number).locator(".cm-content").click()
+        expect(page.cell(number)).to_have_class(re.compile("jp-mod-active"))
+
+    # Without agent_magics in the kernel, and without a kernel, it offers the policies.
+    page.page.evaluate(f"{PANEL}.sessionContext.shutdown()")
+    enter(0)
+    policy = bar.get_by_label("Policy")
+    policy.select_option("never")
+    page.wait_until(lambda: page.sources()[0] == "%%agent --approval never\nGo.")
+    policy.focus()
+    page.page.keyboard.press("Escape")
+    expect(page.cell(0)).to_be_focused()
+
+    enter(1)
+    expect(bar).to_have_count(0)
+    enter(0)
+    expect(bar).to_have_count(1)
+    page.page.evaluate(f"{PANEL}.context.model.readOnly = true")
+    enter(2)
+    enter(0)
+    expect(bar).to_have_count(0)
+    page.page.evaluate(f"{PANEL}.context.model.readOnly = false")
+    enter(2)
+    enter(0)
+    expect(bar).to_have_count(1)
+
+    page.page.evaluate("jupyterapp.commands.execute('settingeditor:open', {query: 'Agent Cells'})")
+    page.page.locator("input[id$='_bar']").uncheck()
+    expect(bar).to_have_count(0)
+    expect(page.page.locator(".am-bars")).to_have_count(0)
+    page.page.locator("input[id$='_bar']").check()
+    expect(page.page.locator(".am-bars")).to_have_count(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, expect
 
-from tests.support.accessibility import faults, unreachable
+from tests.support.accessibility import faults, taken_keys, unreachable
 from tests.support.kernels.cells import outputs, scripted
 from tests.support.lab import WIDGET, Lab, NotebookPage, mimes_of
 from tests.support.mcp import PROGRAMS
@@ -70,6 +70,7 @@ def test_a_form_is_filled_in_and_an_address_is_opened(notebook: Open, lab: Lab) 
     expect(problem(form, "name")).to_be_empty()
     assert faults(page, "form") == []
     assert unreachable(page) == []
+    assert taken_keys(page) == []
 
     field(form, "guests").fill("3")
     field(form, "email").fill("")

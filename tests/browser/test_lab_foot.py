@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, expect
 
-from tests.support.accessibility import faults
+from tests.support.accessibility import faults, taken_keys
 from tests.support.gates import GATE
 from tests.support.kernels.cells import AGENTS, SLOW_MODEL, scripted
 from tests.support.lab import NotebookPage, items_of
@@ -53,6 +53,7 @@ def test_words_reach_a_kernel_that_spins(notebook: Open) -> None:
     queued = foot(page, 1).locator(".am-foot-queued")
     expect(queued).to_have_text([re.compile("Never"), re.compile("And April")])
     assert faults(page, "foot") == []
+    assert taken_keys(page) == []
     foot(page, 1).get_by_role("button", name="Remove: Never.").click()
     expect(queued).to_have_text([re.compile("And April")])
     (page.lab.folder / page.name).with_name("go").touch()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.accessibility import faults, unreachable
+from tests.support.accessibility import faults, taken_keys, unreachable
 from tests.support.kernels.cells import AGENTS
 
 SETUP = f"""
@@ -40,9 +40,11 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     # By the keyboard alone: a button that was pressed keeps the focus under its new name.
     card.get_by_role("button", name="Pause").press("Enter")
     expect(card.get_by_role("button", name="Go on")).to_be_focused()
-    expect(card).to_contain_text("paused, ")
+    expect(card).to_contain_text("rows, paused, ")
+    expect(card).not_to_contain_text("a second")
     assert faults(page, "map") == []
     assert unreachable(page) == []
+    assert taken_keys(page) == []
     card.get_by_role("button", name="Go on").press("Enter")
     expect(card.get_by_role("button", name="Pause")).to_be_focused()
     page.page.keyboard.press("Tab")

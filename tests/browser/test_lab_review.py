@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_lab_endings import restart
-from tests.support.accessibility import faults, unreachable
+from tests.support.accessibility import faults, taken_keys, unreachable
 from tests.support.kernels.cells import scripted
 from tests.support.lab import NotebookPage
 
@@ -33,6 +33,7 @@ def test_changes_are_kept_and_reverted_in_the_cell(notebook: Open) -> None:
     expect(page.cell(1).get_by_text("Diff", exact=True)).to_be_hidden()
     assert faults(page, "review") == []
     assert unreachable(page) == []
+    assert taken_keys(page) == []
 
     # By the keyboard alone: each answer leads to the next change.
     review.get_by_role("button", name="Keep: change 1 of 4, a.txt").focus()
@@ -105,6 +106,7 @@ def test_cells_that_the_agent_made_or_changed_are_marked_kept_and_reverted(noteb
     mark.locator("summary").click()
     expect(mark.locator("pre")).to_contain_text("-b = 2")
     assert faults(page, "marks") == []
+    assert taken_keys(page) == []
 
     # The person has typed in one of them since: it stays.
     page.cell(4).locator(".cm-content").click()

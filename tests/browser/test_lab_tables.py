@@ -42,6 +42,13 @@ def test_a_table_is_drawn_sorted_and_saved(notebook: Open) -> None:
     expect(table.locator("tbody tr")).to_have_count(250)
     assert faults(page, "table") == []
     assert unreachable(page) == []
+    # The arrows scroll what has the focus, and Esc leads back.
+    table.locator(".am-table-scroll").focus()
+    page.page.keyboard.press("ArrowDown")
+    scrolled = "table => table.scrollTop > 0"
+    page.wait_until(lambda: table.locator(".am-table-scroll").evaluate(scrolled))
+    page.page.keyboard.press("Escape")
+    expect(page.cell(1)).to_be_focused()
     saved = page.save().cells[1]
     assert [item["kind"] for item in items_of(saved)][:2] == ["tool", "table"]
     markdown = saved.outputs[1].data["text/markdown"]

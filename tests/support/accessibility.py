@@ -80,6 +80,17 @@ _LEFT = """() => keyed.flat().filter(each => {
   return each.isConnected && each.checkVisibility() && keyed !== 'seen';
 }).map(each => `not reached by Tab, or without a ring ${each.outerHTML.slice(0, 200)}`)"""
 
+# Keeps what of ours acts when it is pressed, and notes what JupyterLab does to the notebook.
+_ACTING = """() => {
+  window.ran ??= (window.jupyterapp.commands.commandExecuted.connect(
+    (_, { id }) => id.startsWith('notebook:') && window.ran.push(id)), []);
+  const places = ':is(.agm-question, .agm-live, .am-mark, .am-foot, .am-review, .am-stop)';
+  const pressed = ':is(button:enabled, summary, [tabindex], [type=radio], [type=checkbox])';
+  window.acting = [...document.querySelectorAll(`${places} ${pressed}, button.am-stop`)]
+    .filter(each => each.checkVisibility());
+  return window.acting.length;
+}"""
+
 
 def use_theme(page: NotebookPage, theme: str) -> None:
     """Give the page a theme of JupyterLab."""
@@ -98,6 +109,17 @@ def unreachable(page: NotebookPage) -> list[str]:
             if page.page.evaluate(_STEP, place):
                 page.page.keyboard.press("Tab")
     return found + page.page.evaluate(_LEFT)
+
+
+def taken_keys(page: NotebookPage) -> list[str]:
+    """Press JupyterLab's keys where something of ours has the focus; return what they did."""
+    count = page.page.evaluate(_ACTING)
+    assert count, "nothing of ours can have the focus"
+    for place in range(count):
+        page.page.evaluate("n => acting[n].focus({ preventScroll: true })", place)
+        for key in "ddmrxb":  # delete the cell, make it another kind, cut it, insert one below
+            page.page.keyboard.press(key)
+    return page.page.evaluate("() => window.ran.splice(0)")
 
 
 def faults(page: NotebookPage, picture: str = "") -> list[str]:

@@ -23,9 +23,11 @@ function render({ model, el }) {
       bar.value = share;
     }
     text.textContent = model.get("text");
+    box.dataset.state = state;
     pause.textContent = state === "paused" ? "Go on" : "Pause";
     pause.disabled = stop.disabled = state === "stopping";
   };
+  keepKeys(box);
   box.append(bar, text, row);
   el.append(box);
   model.on("change", show);

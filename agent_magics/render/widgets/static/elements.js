@@ -13,6 +13,14 @@ function makeButton(label, className = "agm-button") {
   return button;
 }
 
+// JupyterLab's own keys (Enter edits the cell, D D deletes it) must not take ours: it looks at what
+// has the focus first.
+function keepKeys(box) {
+  box.addEventListener("focusin", ({ target }) => {
+    target.toggleAttribute("data-lm-suppress-shortcuts", !box.dataset.answered);
+  });
+}
+
 // A disabled button drops the focus: the page's extension takes it where the person was before, and
 // without one it stays at the answer.
 function moveFocus(box, result, focused) {

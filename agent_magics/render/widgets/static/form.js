@@ -159,8 +159,7 @@ function render({ model, el }) {
   const url = model.get("url");
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", headId);
-  // JupyterLab's own keys (Enter edits the cell, Esc leaves it) must not take ours.
-  box.dataset.lmSuppressShortcuts = "true";
+  keepKeys(box);
   box.append(drawHead(model, headId), make("div", "agm-message", model.get("message")));
   if (url) {
     box.append(drawAddress(model));
@@ -226,7 +225,6 @@ function render({ model, el }) {
     }
     chosen?.classList.add("agm-chosen");
     result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
-    delete box.dataset.lmSuppressShortcuts;
     moveFocus(box, result, focused);
   }
 

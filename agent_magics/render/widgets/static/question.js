@@ -99,8 +99,7 @@ function render({ model, el }) {
   box.classList.toggle("agm-dangerous", model.get("dangerous"));
   box.setAttribute("role", "group");
   box.setAttribute("aria-labelledby", headId);
-  // JupyterLab's own keys (Enter edits the cell, Esc leaves it) must not take ours.
-  box.dataset.lmSuppressShortcuts = "true";
+  keepKeys(box);
 
   const [field, input] = drawField();
   const [editor, area, accept] = drawEditor(model, () => answer(APPROVE, area.value));
@@ -166,7 +165,6 @@ function render({ model, el }) {
     }
     chosen?.classList.add("agm-chosen");
     result.textContent = `Answer: ${chosen ? chosen.textContent : decision}`;
-    delete box.dataset.lmSuppressShortcuts;
     moveFocus(box, result, focused);
   }
 
