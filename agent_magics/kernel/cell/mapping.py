@@ -174,13 +174,15 @@ def progress_lines(job: Job) -> list[str]:
     """Return the lines of a map's progress, for a card or a console, the most important first."""
     progress = job.progress
     of = "" if progress.total is None else f" of {progress.total:,}"
+    pace = ["paused"] if job.is_paused else _pace(progress)
+    parts = [f"{progress.done:,}{of} rows", *pace, _spent(progress)]
+    return [", ".join(parts), job.state(), *error_lines(progress)]
+
+
+def _pace(progress: Progress) -> list[str]:
     left = progress.time_left
-    parts = [f"{progress.done:,}{of} rows", f"{progress.rate:,.0f} a second"]
-    if left is not None:
-        parts.append(f"{duration(left)} left")
-    parts.append(_spent(progress))
-    paused = "paused, " if job.is_paused else ""
-    return [", ".join(parts), f"{paused}{job.state()}", *error_lines(progress)]
+    rate = f"{progress.rate:,.0f} a second"
+    return [rate] if left is None else [rate, f"{duration(left)} left"]
 
 
 def _spent(progress: Progress) -> str:

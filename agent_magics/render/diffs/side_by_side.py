@@ -27,7 +27,7 @@ _NOTHING = "background:rgba(128,128,128,.08);"
 # (JupyterLab gives every other row of a table a colour of its own.)
 _LINE = '<tr style="background:none">'
 _TABLE = (
-    "width:100%;table-layout:fixed;border-collapse:collapse;text-align:left;"
+    "width:100%;min-width:40em;table-layout:fixed;border-collapse:collapse;text-align:left;"
     "font-family:var(--jp-code-font-family,monospace);font-size:var(--jp-code-font-size,13px);"
 )
 
@@ -60,7 +60,8 @@ def side_by_side(diff: str, heading: str, facts: Sequence[str] = ()) -> str:
         shown = list(_draw(lines[:left]))
         left = max(0, left - len(lines))
         is_open = " open" if len(lines) <= _OPEN_ROWS else ""
-        parts.append(f"<details{is_open}><summary><code>{_escaped(name)}</code></summary>")
+        parts.append(f'<details{is_open} style="overflow-x:auto">')
+        parts.append(f"<summary><code>{_escaped(name)}</code></summary>")
         if shown:
             parts.append(f'<table style="{_TABLE}">{_COLUMNS}{"".join(shown)}</table>')
         parts.append("</details>")
