@@ -22,6 +22,7 @@ import { Elsewhere } from './elsewhere.js';
 import { keepPlace } from './focus.js';
 import { keepKeys } from './keys.js';
 import { Link } from './link.js';
+import { offerToLoad } from './loading.js';
 import { AgentsPanel } from './panel.js';
 import { showProse } from './prompts.js';
 import { addRunning } from './running.js';
@@ -101,8 +102,9 @@ const commands: JupyterFrontEndPlugin<void> = {
     for (const command of addCommands(app, tracker, work, variablesOf)) {
       palette?.addItem({ command, category: trans.__('Agent') });
     }
-    const watch = ({ sessionContext }: NotebookPanel): void => {
-      sessionContext.iopubMessage.connect((_, { header }) => {
+    const watch = (panel: NotebookPanel): void => {
+      offerToLoad(app, panel);
+      panel.sessionContext.iopubMessage.connect((_, { header }) => {
         if (['error', 'execute_input'].includes(header.msg_type)) {
           setTimeout(() => app.commands.notifyCommandChanged(`agent-magics:${FIX}`));
         }

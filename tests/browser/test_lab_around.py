@@ -143,3 +143,11 @@ def test_a_setting_of_the_editor_holds_from_the_next_cell(notebook: Open) -> Non
     expect(row).to_contain_text("7")
     expect(row).to_contain_text("JupyterLab")
     saved.unlink()
+
+
+def test_a_kernel_without_agent_magics_is_told_and_loads_it(notebook: Open) -> None:
+    page = notebook(["%%agent\nHi.", ""])
+    page.run(0)
+    page.page.get_by_role("button", name="Add a Cell That Loads It").click()
+    page.wait_for_link()
+    page.wait_until(lambda: page.sources() == ["%load_ext agent_magics", "%%agent\nHi.", ""])
