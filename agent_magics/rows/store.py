@@ -42,8 +42,8 @@ _NEXT = (
 )
 
 UNUSABLE = (
-    "The cache of answers {path} cannot be used ({error}): delete it, or choose another file or "
-    "none (cache=...)."
+    "The cache of answers {path} cannot be used ({error}). Where its disk is full, make room: its "
+    "answers are paid for. Else choose another file or none (cache=...)."
 )
 
 
