@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.protocol.errors import FatalError
 
 LONGEST_WAIT = 10.0  # seconds; a change takes milliseconds, so a process that holds it longer hangs
@@ -25,11 +26,9 @@ def locked(path: Path) -> Iterator[None]:
         OSError: the folder cannot be opened.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(folder):
         _lock(folder, path)
         yield
-    finally:
-        os.close(folder)
 
 
 def _lock(folder: int, path: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent_magics.file_history.states import Stamp, stamp_of
-from agent_magics.files.beneath import open_folder
+from agent_magics.files.beneath import closing_descriptor, open_folder
 from agent_magics.files.ignore_rules import IGNORE_FILE, IgnoreFile, IgnoreRules, read_ignore_file
 
 MOST_ENTRIES = 50_000
@@ -76,11 +76,8 @@ class Scanner:
         tree: Tree = {}
         self._count = 0
         self._fresh = time.time_ns() - _CLOCK_TICK
-        root = open_folder(self.root)
-        try:
+        with closing_descriptor(open_folder(self.root)) as root:
             readable = os.open(".", _FOLDER, dir_fd=root)
-        finally:
-            os.close(root)
         self._walk(readable, "", IgnoreRules(), tree, renew)
         return tree
 

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 
 from agent_magics.file_history.states import PathState
-from agent_magics.files.beneath import folder_of, open_file
+from agent_magics.files.beneath import closing_descriptor, folder_of, open_file
 
 
 def staged_name(path: str, what: str = "new") -> str:
@@ -65,11 +65,9 @@ def set_mode(path: str, mode: int) -> None:
 
 def _set_unreadable_mode(folder: int, name: str, mode: int) -> None:
     held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with closing_descriptor(held):
         if not stat.S_ISLNK(os.fstat(held).st_mode):
             os.chmod(f"/proc/self/fd/{held}", mode)
-    finally:
-        os.close(held)
 
 
 def link(folder: int, name: str, backup: str) -> None:

@@ -40,6 +40,15 @@ def real_path(path: str | os.PathLike[str]) -> str:
     raise PathChanged(errno.ELOOP, "changes while it is looked at", os.fspath(path))
 
 
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def open_folder(
     path: str, start: int | None = None, on_missing: Callable[[str, int], None] | None = None
 ) -> int:
@@ -81,11 +90,8 @@ def folder_of(path: str) -> Iterator[tuple[int, str]]:
     file's name.
     """
     parent, name = os.path.split(path)
-    folder = open_folder(parent)
-    try:
+    with closing_descriptor(open_folder(parent)) as folder:
         yield folder, name
-    finally:
-        os.close(folder)
 
 
 def open_file(path: str, folder: int | None = None) -> int:

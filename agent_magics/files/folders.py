@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agent_magics.files.beneath import folder_of, open_folder, real_path
+from agent_magics.files.beneath import closing_descriptor, folder_of, open_folder, real_path
 from agent_magics.files.ignore_rules import (
     IGNORE_FILE,
     IgnoreFile,
@@ -143,11 +143,8 @@ class FolderWalk:
         Every folder is opened without following a link, so one that is replaced by a link during
         the walk is not entered.
         """
-        root = open_folder(self.root)
-        try:
+        with closing_descriptor(open_folder(self.root)) as root:
             yield from self._entries(root)
-        finally:
-            os.close(root)
 
     def _entries(self, root: int) -> Iterator[tuple[str, FolderItem]]:
         items, rules = self._read(root, "", rules_above(self.root))
@@ -334,11 +331,8 @@ def _by_time(entry: FolderEntry) -> datetime:
 
 def _read_folder(root: int, folder: str, path: str) -> tuple[list[FolderItem], IgnoreFile | None]:
     """Return a folder's entries, unsorted, and its parsed ignore file."""
-    opened = open_folder(folder, start=root)
-    try:
+    with closing_descriptor(open_folder(folder, start=root)) as opened:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
-    finally:
-        os.close(opened)
     try:
         with os.scandir(readable) as entries:
             items = [FolderItem(each.name, f"{path}{each.name}", _kind(each)) for each in entries]

@@ -12,6 +12,8 @@ import tomllib
 from itertools import accumulate
 from typing import Any
 
+from agent_magics.files.beneath import closing_descriptor
+
 MOST_BYTES = 1 << 20  # of a configuration file
 DEEPEST = 64  # nested brackets, and names of one dotted key
 _MOST_LINES = 20_000  # of a TOML text, but for those in strings
@@ -71,12 +73,9 @@ def read_with_status(
     """Read a regular file as `read_plain` does; return its bytes and its status before the
     reading.
     """
-    descriptor = open_plain(path, folder=folder, links=links)
-    try:
+    with closing_descriptor(open_plain(path, folder=folder, links=links)) as descriptor:
         status = os.fstat(descriptor)
         return _read(descriptor, status.st_size, most, path), status
-    finally:
-        os.close(descriptor)
 
 
 def open_plain(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from agent_magics.files.beneath import PathChanged, open_folder
+from agent_magics.files.beneath import PathChanged, closing_descriptor, open_folder
 from agent_magics.files.paths import is_second_name, printable
 from agent_magics.files.plain_files import NotPlain, read_with_status
 
@@ -120,11 +120,8 @@ def opened(
     if links:
         descriptor = open_listed(os.fspath(path), links=True)
     else:
-        parent = open_folder(os.fspath(path), on_missing=on_missing)
-        try:
+        with closing_descriptor(open_folder(os.fspath(path), on_missing=on_missing)) as parent:
             descriptor = open_listed(".", parent)
-        finally:
-            os.close(parent)
     try:
         yield descriptor
     finally:
@@ -176,8 +173,5 @@ def _walk(folder: int, prefix: str) -> Iterator[ListedFile]:
             raise NotPlain(errno.EINVAL, f"{printable(path)} in it is {kind}")
         yield ListedFile(path, status, folder)
         if stat.S_ISDIR(status.st_mode):
-            deeper = open_listed(name, folder)
-            try:
+            with closing_descriptor(open_listed(name, folder)) as deeper:
                 yield from _walk(deeper, f"{path}/")
-            finally:
-                os.close(deeper)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import Event, ReasoningDelta, TextDelta, Warned
@@ -77,10 +78,8 @@ class Rollout:
             fd = self._opened()
             rest = os.pread(fd, os.fstat(fd).st_size - size, size)
             aside = os.open(f"{self.path}.damaged", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
+            with closing_descriptor(aside):
                 _write_all(aside, rest)
-            finally:
-                os.close(aside)
             os.ftruncate(fd, size)
 
     def write(self, happened: Iterable[Event | Entry]) -> None:
@@ -186,10 +185,8 @@ def _sync(path: Path) -> None:
     """Flush a file, or the list of names in a folder."""
     with suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
+        with closing_descriptor(fd):
             os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def _release(fd: int) -> None:

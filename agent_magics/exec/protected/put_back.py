@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_magics.exec.protected.snapshot import Snapshot, SnapshotEntry, take
-from agent_magics.files.beneath import exists_at, folder_of
+from agent_magics.files.beneath import closing_descriptor, exists_at, folder_of
 
 MOST_KEPT = 256 << 20  # bytes in quarantine
 MOST_FOLDERS = 1_000
@@ -236,10 +236,8 @@ def _make_beside(name: str, folder: int, was: SnapshotEntry) -> str:
 
 def _set_mode(name: str, folder: int, mode: int) -> None:
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with closing_descriptor(descriptor):
         os.fchmod(descriptor, stat.S_IMODE(mode))
-    finally:
-        os.close(descriptor)
 
 
 def _discard(name: str, folder: int, mode: int) -> None:

@@ -12,7 +12,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from agent_magics.files.beneath import PathChanged, exists_at, open_folder
+from agent_magics.files.beneath import PathChanged, closing_descriptor, exists_at, open_folder
 from agent_magics.kernel.lab.link import Data
 from agent_magics.protocol.errors import FatalError
 
@@ -91,14 +91,11 @@ def save_new(data: bytes | bytearray, name: str, workspace: Path) -> str:
         os.mkdir(missing, dir_fd=parent)
 
     try:
-        folder = open_folder(str(place), on_missing=make)
-        try:
+        with closing_descriptor(open_folder(str(place), on_missing=make)) as folder:
             name = _free_name(name, folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             with os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "wb") as file:
                 file.write(data)
-        finally:
-            os.close(folder)
     except (OSError, PathChanged) as error:
         raise FatalError(f"{name} cannot be saved in {place}: {error.strerror or error}.") from None
     return name

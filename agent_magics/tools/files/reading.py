@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
 from agent_magics.files.text.windows import Text, Window
@@ -62,7 +63,7 @@ def read_file(
     first, count = _window_asked_for(start_line, end_line, max_lines, offset_bytes)
     resolved, shown = place(path, ctx)
     descriptor = files.open_regular(resolved, shown, judge_of(ctx).is_withheld)
-    try:
+    with closing_descriptor(descriptor):
         if ctx is not None:
             where = files.opened_path(descriptor) or resolved
             refuse_unasked(where, shown, ctx, os.fstat(descriptor))
@@ -88,8 +89,6 @@ def read_file(
         cancelled = (lambda: False) if ctx is None else ctx.cancelled.is_set
         window = files.read_window(descriptor, shown, first, count, offset_bytes, cancelled)
         return FilePage(window, shown, from_byte=offset_bytes is not None)
-    finally:
-        os.close(descriptor)
 
 
 def _is_parquet(descriptor: int) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.paths import resolve_path, shown_path
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.files.text import windows
@@ -113,15 +114,13 @@ def read_source(path: str, ctx: ToolContext | None) -> SourceFile:
     """
     resolved, shown = place(path, ctx)
     descriptor = windows.open_regular(resolved, shown, judge_of(ctx).is_withheld)
-    try:
+    with closing_descriptor(descriptor):
         if ctx is not None:
             where = windows.opened_path(descriptor) or resolved
             refuse_unasked(where, shown, ctx, os.fstat(descriptor))
         if os.fstat(descriptor).st_size > _MOST_BYTES:
             raise RespondToModel(f"{shown} is larger than 4 MiB: read_file shows parts of it.")
         return SourceFile(resolved, shown, windows.read_text(descriptor, shown).text)
-    finally:
-        os.close(descriptor)
 
 
 def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
