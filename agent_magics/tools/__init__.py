@@ -51,50 +51,36 @@ if TYPE_CHECKING:
     from agent_magics.tools.structure.listing import symbols
     from agent_magics.tools.structure.relations import call_graph, definition, references
 
-_HOMES = {
-    "read_file": "files.reading",
-    "list_dir": "files.listing",
-    "glob": "files.listing",
-    "grep_files": "files.searching",
-    "view_image": "files.viewing",
-    "apply_patch": "files.patch",
-    "write_file": "files.editing",
-    "edit_file": "files.editing",
-    "shell": "commands.shell",
-    "shell_command": "commands.shell",
-    "local_shell": "commands.shell",
-    "exec_command": "commands.sessions",
-    "write_stdin": "commands.sessions",
-    "list_sessions": "commands.sessions",
-    "kill_session": "commands.sessions",
-    "update_plan": "plan",
-    "request_user_input": "asking",
-    "python": "code.python",
-    "inspect_variables": "code.inspection",
-    "notebook_read": "notebook.cells",
-    "notebook_insert_cell": "notebook.changes",
-    "notebook_edit_cell": "notebook.changes",
-    "notebook_delete_cell": "notebook.changes",
-    "notebook_run_cell": "notebook.changes",
-    "spawn_agent": "agents",
-    "send_input": "agents",
-    "wait": "agents",
-    "resume_agent": "agents",
-    "close_agent": "agents",
-    "list_agents": "agents",
-    "symbols": "structure.listing",
-    "references": "structure.relations",
-    "definition": "structure.relations",
-    "call_graph": "structure.relations",
-    "diagnostics": "structure.checks",
-    "edit_symbol": "structure.editing",
-    "batch": "batching",
-    "tool_search": "catalog.search",
-    "read_skill": "skills",
-    "get_memory": "memory",
-    "remember": "memory",
-    "forget": "memory",
+# The tools by module. No module or folder here may bear a tool's name: imported, it would stand in
+# the tool's place.
+_TOOLS = {
+    "agents": "spawn_agent send_input wait resume_agent close_agent list_agents",
+    "asking": "request_user_input",
+    "batching": "batch",
+    "catalog.search": "tool_search",
+    "code.inspection": "inspect_variables",
+    "code.python": "python",
+    "commands.sessions": "exec_command write_stdin list_sessions kill_session",
+    "commands.shell": "shell shell_command local_shell",
+    "files.editing": "write_file edit_file",
+    "files.listing": "list_dir glob",
+    "files.patch": "apply_patch",
+    "files.reading": "read_file",
+    "files.searching": "grep_files",
+    "files.viewing": "view_image",
+    "memory": "get_memory remember forget",
+    "notebook.cells": "notebook_read",
+    "notebook.changes": (
+        "notebook_insert_cell notebook_edit_cell notebook_delete_cell notebook_run_cell"
+    ),
+    "plan": "update_plan",
+    "skills": "read_skill",
+    "structure.checks": "diagnostics",
+    "structure.editing": "edit_symbol",
+    "structure.listing": "symbols",
+    "structure.relations": "references definition call_graph",
 }
+_HOMES = {name: module for module, names in _TOOLS.items() for name in names.split()}
 
 READ_ONLY = ("read_file", "list_dir", "grep_files", "glob", "view_image")
 SESSIONS = ("exec_command", "write_stdin", "list_sessions", "kill_session")
@@ -172,7 +158,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # No module or folder here may bear a tool's name: imported, it would stand in the tool's place.
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
