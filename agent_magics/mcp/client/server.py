@@ -155,12 +155,11 @@ class McpServer:
         except ImportError as error:
             self.standing.become(
                 McpStatus.FAILED,
-                f"MCP servers need a package that is not there ({error}): "
-                'pip install "agent-magics[mcp]".',
+                f'needs a package that is not there ({error}): pip install "agent-magics[mcp]".',
             )
         except Exception as error:
             _LOG.exception("the owner of MCP server %r failed", self.config.name)
-            self.standing.become(McpStatus.FAILED, self._sentence(f"failed here: {error!r}."))
+            self.standing.become(McpStatus.FAILED, f"failed here: {error!r}.")
         finally:
             self._link = None
             if self._owner is asyncio.current_task():
@@ -181,9 +180,7 @@ class McpServer:
                 finally:
                     self._link = None
                     if not self._stop.is_set():
-                        self.standing.become(
-                            McpStatus.RESTARTING, self._sentence("has just ended.")
-                        )
+                        self.standing.become(McpStatus.RESTARTING, "has just ended.")
         except HandshakeRefused:
             again = self._handshake == "legacy"
             self._handshake = "auto"
@@ -251,16 +248,14 @@ class McpServer:
         if wait is None:
             self.standing.become(
                 McpStatus.FAILED,
-                self._sentence(
-                    f"ended {self._deaths.number} times within a minute, the last time "
-                    f"({how}){self.log.last_words()}. It is not started again by itself: "
-                    f"%agent mcp restart {self.config.name}."
-                ),
+                f"ended {self._deaths.number} times within a minute, the last time "
+                f"({how}){self.log.last_words()}. It is not started again by itself: "
+                f"%agent mcp restart {self.config.name}.",
             )
             return False
         self.standing.become(
             McpStatus.RESTARTING,
-            self._sentence(f"ended ({how}); it is being restarted."),
+            f"ended ({how}); it is being restarted.",
             restarts=self.standing.state.restarts + 1,
         )
         with suppress(TimeoutError):
@@ -270,15 +265,12 @@ class McpServer:
     def _fail_start(self, link: Any, problem: str | None) -> None:
         before = "ended and " if self.standing.status is McpStatus.RESTARTING else ""
         why = problem or link.ending or "its connection closed"
-        self.standing.become(
-            McpStatus.FAILED,
-            self._sentence(f"{before}could not be started: {why}{self.log.last_words()}."),
-        )
+        words = self.log.last_words()
+        self.standing.become(McpStatus.FAILED, f"{before}could not be started: {why}{words}.")
 
     def _show(self, link: Any) -> None:
         self.standing.become(
             McpStatus.READY,
-            "",
             instructions=link.instructions,
             version=link.version,
             tools=tuple(link.tools.values()),

@@ -12,6 +12,7 @@ from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.mcp import McpServerConfig, McpServerState, McpStatus
 
 _WAITING = (McpStatus.STARTING, McpStatus.RESTARTING)
+_STARTING = "is still starting."
 _NOT_RUNNING = {
     McpStatus.STOPPED: "is not running.",
     McpStatus.DISABLED: "is disabled; the person can enable it.",
@@ -48,26 +49,28 @@ class Standing:
         """Set the state to starting, if it is to be started; from any thread."""
         if self.status is not McpStatus.STOPPED:
             return False
-        self.state = replace(self.state, status=McpStatus.STARTING, message=self._starting())
+        message = self.sentence(_STARTING)
+        self.state = replace(self.state, status=McpStatus.STARTING, message=message)
         return True
 
     def begin(self) -> None:
         """Set the state to starting."""
-        self.become(McpStatus.STARTING, self._starting())
+        self.become(McpStatus.STARTING, _STARTING)
 
     def rest(self, status: McpStatus) -> None:
         """Set the state of a server that was stopped on request."""
-        self.become(status, self.sentence(_NOT_RUNNING[status]))
+        self.become(status, _NOT_RUNNING[status])
 
     def want_login(self) -> None:
         """Set the state of a server that requires a login."""
-        self.become(McpStatus.NEEDS_LOGIN, self.login_sentence())
+        self.become(McpStatus.NEEDS_LOGIN, self._wants_login())
 
-    def become(self, status: McpStatus, message: str, **more: Any) -> None:
-        """Set a new state, and notify everybody."""
+    def become(self, status: McpStatus, predicate: str = "", **more: Any) -> None:
+        """Set a new state with a sentence about it, and notify everybody."""
         if status is not McpStatus.READY and status not in _WAITING:
             more = {"tools": (), "left_out": (), **more}
-        self.state = replace(self.state, status=status, message=self._redact(message), **more)
+        message = self._redact(self.sentence(predicate)) if predicate else ""
+        self.state = replace(self.state, status=status, message=message, **more)
         event, self._changed_event = self._changed_event, asyncio.Event()
         event.set()
         try:
@@ -103,10 +106,9 @@ class Standing:
 
     def login_sentence(self) -> str:
         """Return what the person has to do to log in."""
-        if variable := self._config.bearer_token_env_var:
-            return self.sentence(f"refused the token in {variable}: put a valid one there.")
-        name = self._config.name
-        return self.sentence(f"wants a login: the person has to run %agent mcp login {name}.")
+        return self.sentence(self._wants_login())
 
-    def _starting(self) -> str:
-        return self.sentence("is still starting.")
+    def _wants_login(self) -> str:
+        if variable := self._config.bearer_token_env_var:
+            return f"refused the token in {variable}: put a valid one there."
+        return f"wants a login: the person has to run %agent mcp login {self._config.name}."
