@@ -21,7 +21,7 @@ from agent_magics.files.plain_files import load_json, read_with_status
 from agent_magics.files.replacing import replace_file
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError
-from agent_magics.protocol.items import JsonMapping, JsonObject
+from agent_magics.protocol.items import JsonObject
 
 NAME = "credentials.json"
 _LARGEST = 1_000_000  # bytes; thousands of keys
@@ -268,32 +268,19 @@ def _check_safe(found: os.stat_result, path: Path) -> None:
 def _changing() -> Iterator[JsonObject]:
     """Lock the file, yield its entries by host for changes, and write them back.
 
+    It is replaced as a whole, and no other user can read it at any moment.
+
     Raises:
         FatalError: it cannot be read or written, or another kernel holds the lock.
     """
-    try:
-        _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(_file()):
-            hosts = dict(_read())
-            yield hosts
-            _write(hosts)
-    except OSError as error:
-        raise FatalError(
-            f"Your keys could not be written to {_file()} ({_message_of(error)})."
-        ) from None
-
-
-def _write(hosts: Mapping[str, JsonMapping]) -> None:
-    """Replace the file atomically; no other user can read it at any moment.
-
-    Raises:
-        FatalError: it cannot be written.
-    """
     path = _file()
-    text = json.dumps({"version": 1, "hosts": hosts}, indent=1) + "\n"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, text.encode())
+        with locked(path):
+            hosts = dict(_read())
+            yield hosts
+            text = json.dumps({"version": 1, "hosts": hosts}, indent=1) + "\n"
+            replace_file(path, text.encode())
     except OSError as error:
         raise FatalError(
             f"Your keys could not be written to {path} ({_message_of(error)})."
