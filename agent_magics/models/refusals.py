@@ -1,9 +1,7 @@
 """Translates the openai package's errors into one sentence, and tells which are transient."""
 
-import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +21,7 @@ from agent_magics.models.faults import (
     retry_after,
 )
 from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import json_or
 
 # Permanent errors that llama.cpp's server reports with status 500.
 NEVER_WORDS = re.compile(
@@ -89,9 +88,7 @@ class StatusError(Exception):
         self.status_code = status
         self.headers = headers
         self.text = content.decode("utf-8", "replace")
-        self.body: Any = self.text
-        with suppress(ValueError, RecursionError):
-            self.body = json.loads(content)
+        self.body: Any = json_or(content, self.text)
         if isinstance(self.body, Mapping):
             self.body = self.body.get("error", self.body)
         fields = self.body if isinstance(self.body, Mapping) else {}
@@ -153,8 +150,7 @@ def _body_of(error: Any) -> Any:
     """
     body = error.body
     if isinstance(body, str) and body.startswith("data:"):
-        with suppress(ValueError, RecursionError):
-            return json.loads(body.partition("\n")[0].removeprefix("data:"))
+        return json_or(body.partition("\n")[0].removeprefix("data:"), body)
     return body
 
 

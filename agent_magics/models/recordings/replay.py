@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeAlias
 
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, Notice
@@ -27,7 +26,7 @@ from agent_magics.models.recordings.format import (
 from agent_magics.models.recordings.placeholders import PlaceholderResolver
 from agent_magics.models.recordings.recorder import sent_outputs
 from agent_magics.models.redaction import Hider, SessionNames, personal_paths
-from agent_magics.models.refusals import explain_status
+from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.retry import RetryPolicy, stream_with_retries
 from agent_magics.models.wires.answer import read_answer
 from agent_magics.models.wires.chat.model import ChatWire
@@ -40,7 +39,6 @@ from agent_magics.protocol.items import (
     Item,
     LocalShellCall,
     ToolCallOutput,
-    json_or,
     text_of,
 )
 
@@ -286,27 +284,11 @@ def _refusal(answer: RecordedAnswer, wire: Wire, request: ModelRequest) -> Fatal
         reason = f"Cannot connect to {SERVER}"
         return Fault(sentence, passing=True, reason=reason, tries=FEW_TRIES)
     return explain_status(
-        _status_error(answer),
+        StatusError(answer.status, answer.headers, answer.body.encode("utf-8", "replace")),
         address=SERVER,
         model=request.model,
         api=wire.api,
         key_way="set a valid one",
-    )
-
-
-def _status_error(answer: RecordedAnswer) -> object:
-    """Return a stand-in for the openai package's error of a status, with the attributes used
-    here.
-    """
-    body = json_or(answer.body, None)
-    body = body.get("error", body) if isinstance(body, dict) else body
-    fields = body if isinstance(body, dict) else {}
-    return SimpleNamespace(
-        status_code=answer.status,
-        body=body,
-        code=fields.get("code"),
-        type=fields.get("type"),
-        response=SimpleNamespace(headers=answer.headers, text=answer.body),
     )
 
 
