@@ -156,6 +156,7 @@ async def _renaming(
             f"{name!r} cannot be the new name of {named.name_path}; give another name in text."
         )
     file = named.file
+    await run_on_thread(_check_free, named, name)
     server = await server_for(file, "rename", ctx)
     notebooks = await notebooks_with(named.symbol.name, file, ctx)
     server = server.given(texts_of(notebooks))
@@ -177,6 +178,17 @@ async def _renaming(
     left += filter(None, [note_of(notebooks)])
     doubts = await _doubts(named, edits, server, ctx)
     return [(files[path], changes) for path, changes in edits.items()], left, doubts
+
+
+def _check_free(named: NamedSymbol, name: str) -> None:
+    """Refuse a name that another symbol of the same container has: one would replace the other."""
+    file, container = named.file, named.symbol.container
+    if can_parse(file.path):
+        taken = f"{container}/{name}".lstrip("/")
+        if taken in _names_in(parse_symbols(file.path, file.text, file.shown)):
+            raise RespondToModel(
+                f"{named.name_path} was not renamed: {file.shown} already has {taken}; give another name."
+            )
 
 
 async def _doubts(

@@ -64,6 +64,21 @@ def test_what_does_not_fit_changes_nothing(work, arguments, message):
 
 
 @pytest.mark.parametrize(
+    ("suffix", "code"),
+    [
+        (".py", "class A:\n    def f(self): ...\n    taken = 1\n\n\ndef free(): ...\n"),
+        (".ts", "class A {\n  f() {}\n  taken = 1;\n}\n\nfunction free() {}\n"),
+    ],
+)
+def test_a_name_that_the_container_has_is_refused(work, suffix, code):
+    (work / f"b{suffix}").write_text(code)
+    with pytest.raises(RespondToModel, match=f"not renamed: b{suffix} already has A/taken"):
+        edit("A/f", "rename", "taken", path=f"b{suffix}")
+    with pytest.raises(RespondToModel, match="rename needs a language server"):
+        edit("A/f", "rename", "free", path=f"b{suffix}")
+
+
+@pytest.mark.parametrize(
     ("action", "text"), [("remove", ""), ("replace", "a = 1"), ("replace", "a = 1 \\")]
 )
 @pytest.mark.parametrize("code", ["a, b = 1, 2\n", "b = a = 1\n", "[a, (*c, b)] = d\n"])
