@@ -187,7 +187,8 @@ def _check_free(named: NamedSymbol, name: str) -> None:
         taken = f"{container}/{name}".lstrip("/")
         if taken in _names_in(parse_symbols(file.path, file.text, file.shown)):
             raise RespondToModel(
-                f"{named.name_path} was not renamed: {file.shown} already has {taken}; give another name."
+                f"{named.name_path} was not renamed: {file.shown} already has {taken}; give "
+                "another name."
             )
 
 
