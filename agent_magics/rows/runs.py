@@ -7,12 +7,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows.job import Job
-from agent_magics.rows.store import open_answers
+from agent_magics.rows.store import RecordTable
 
 # Seconds between two notes of how far a map is.
 EVERY = 1.0
@@ -62,7 +63,7 @@ class Run(NamedTuple):
         return self.state == RUNNING and abs(time.time() - self.seen) < 10 * EVERY
 
 
-class Runs:
+class Runs(RecordTable):
     """The named maps of one file of answers; each method waits for the disk.
 
     Args:
@@ -73,24 +74,21 @@ class Runs:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with open_answers(path) as file:
-            file.execute(_SCHEMA)
+        super().__init__(path, _SCHEMA)
 
     def all(self) -> list[Run]:
         """Return the maps that have not asked about all their rows, the oldest first."""
-        with open_answers(self._path) as file:
-            return [Run(*row) for row in file.execute("SELECT * FROM runs ORDER BY began, name")]
+        return list(starmap(Run, self._execute("SELECT * FROM runs ORDER BY began, name")))
 
     def keep(self, run: Run) -> None:
         """Store the progress of a map."""
-        with open_answers(self._path) as file:
-            file.execute(f"REPLACE INTO runs VALUES ({','.join('?' * len(run))})", run)
+        self._execute(f"REPLACE INTO runs VALUES ({','.join('?' * len(run))})", run)
 
     def forget(self, name: str) -> bool:
         """Remove a map's record, not its answers; return whether there was one."""
-        with open_answers(self._path) as file:
-            return bool(file.execute("DELETE FROM runs WHERE name = ?", (name,)).rowcount)
+        was_there = any(run.name == name for run in self.all())
+        self._execute("DELETE FROM runs WHERE name = ?", (name,))
+        return was_there
 
     def find(self, new: Run) -> Run:
         """Return the stored map of this name; `new` where there is none.

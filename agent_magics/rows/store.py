@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from statistics import median_low
 from typing import Any, NamedTuple, TypeAlias
@@ -76,22 +76,29 @@ class Size(NamedTuple):
 _Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
 
 
-@contextmanager
-def open_answers(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file of answers for a short time; a missing one is made.
+class RecordTable:
+    """One more table of the file of answers, which is open only while a statement is executed.
+
+    Args:
+        path: the file, made where it is not there.
+        schema: makes the table where it is not there.
 
     Raises:
-        FatalError: it cannot be used.
+        FatalError: the file cannot be used; so do all methods.
     """
-    try:
-        _make(path)
-        file = sqlite3.connect(path, isolation_level=None, timeout=30)
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._execute(schema)
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        """Execute a statement, and return its rows; waits for the disk."""
         try:
-            yield file
-        finally:
-            file.close()
-    except (OSError, sqlite3.Error) as error:
-        raise FatalError(UNUSABLE.format(path=path, error=error)) from None
+            _make(self._path)
+            with closing(sqlite3.connect(self._path, isolation_level=None, timeout=30)) as file:
+                return file.execute(statement, values).fetchall()
+        except (OSError, sqlite3.Error) as error:
+            raise FatalError(UNUSABLE.format(path=self._path, error=error)) from None
 
 
 def _make(path: Path) -> None:

@@ -18,7 +18,7 @@ from agent_magics.records.index import list_conversations
 from agent_magics.records.places import rollout_folder
 from agent_magics.records.reading import read_first, read_record
 from agent_magics.records.retention import remove_old
-from agent_magics.rows.store import AnswerReader, Stored, open_answers
+from agent_magics.rows.store import AnswerReader
 from agent_magics.rows.tables.folders import PartFiles
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -117,14 +117,14 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_hostile_answer_counts_as_missing(tmp_path, name):
     path = tmp_path / "answers.sqlite"
-    with open_answers(path) as file:
+    with sqlite3.connect(path) as file:
         # Without types, which SQLite would enforce.
         file.execute("CREATE TABLE answers (number, key UNIQUE, at, model, answer, tokens, cost)")
         file.execute("INSERT INTO answers VALUES (1, x'00', 1, 'm', ?, ?, ?)", ANSWERS[name])
         file.execute("INSERT INTO answers VALUES (2, x'01', 1, 'm', ?, 3, NULL)", (b'"good"',))
     answers = AnswerReader(path)
     try:
-        good = Stored(b'"good"', 3, None, 2)
+        good = (b"\1", b'"good"', 3, None, 2)
         assert answers.find([b"\1"]) == {b"\1": good}  # then the file is read from there
         assert answers.find([b"\0", b"\1"]) == {b"\1": good}
     finally:

@@ -7,12 +7,13 @@ moment loses none: the next call finds it by what it wrote down.
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
 from agent_magics.exec.temporary_files import is_locked
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.store import UNUSABLE, open_answers
+from agent_magics.rows.store import UNUSABLE, RecordTable
 
 KEY_BYTES = 16
 # Seconds after which a file that nobody has locked is in nobody's use.
@@ -25,7 +26,6 @@ CREATE TABLE IF NOT EXISTS batches (
     completed INTEGER NOT NULL, rows INTEGER NOT NULL, keys BLOB NOT NULL
 )
 """
-_COLUMNS = "token, at, server, wire, model, map, id, state, completed, rows"
 
 
 class Sent(NamedTuple):
@@ -56,7 +56,7 @@ class Sent(NamedTuple):
     rows: int = 0
 
 
-class Ledger:
+class Ledger(RecordTable):
     """The batches of one file of answers; each method waits for the disk.
 
     Args:
@@ -67,9 +67,7 @@ class Ledger:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with open_answers(self._path) as file:
-            file.execute(_SCHEMA)
+        super().__init__(path, _SCHEMA)
 
     def folder(self) -> Path:
         """Return the folder of files that are sent and fetched; made if it is missing."""
@@ -83,21 +81,18 @@ class Ledger:
     def add(self, sent: Sent, keys: Sequence[bytes]) -> None:
         """Write down a batch that is about to be sent."""
         row = (*sent[:-1], len(keys), b"".join(keys))
-        with open_answers(self._path) as file:
-            file.execute(f"INSERT INTO batches VALUES ({','.join('?' * 11)})", row)
+        self._execute(f"INSERT INTO batches VALUES ({','.join('?' * len(row))})", row)
 
     def update(self, token: str, batch_id: str, state: str, completed: int) -> None:
         """Write down what is new about a batch."""
-        with open_answers(self._path) as file:
-            file.execute(
-                "UPDATE batches SET id = ?, state = ?, completed = ? WHERE token = ?",
-                (batch_id, state, completed, token),
-            )
+        self._execute(
+            "UPDATE batches SET id = ?, state = ?, completed = ? WHERE token = ?",
+            (batch_id, state, completed, token),
+        )
 
     def remove(self, token: str) -> None:
         """Forget a batch whose results were taken in, and remove its files."""
-        with open_answers(self._path) as file:
-            file.execute("DELETE FROM batches WHERE token = ?", (token,))
+        self._execute("DELETE FROM batches WHERE token = ?", (token,))
         for path in self.folder().glob(f"{token}.*"):
             path.unlink(missing_ok=True)
 
@@ -120,15 +115,15 @@ class Ledger:
 
     def all(self) -> list[Sent]:
         """Return the batches that were not taken in yet, the oldest first."""
-        with open_answers(self._path) as file:
-            rows = file.execute(f"SELECT {_COLUMNS} FROM batches ORDER BY at, token")
-            return [Sent(*row) for row in rows]
+        columns = ", ".join(Sent._fields)
+        return list(
+            starmap(Sent, self._execute(f"SELECT {columns} FROM batches ORDER BY at, token"))
+        )
 
     def keys(self, token: str) -> list[bytes]:
         """Return the keys of a batch's rows."""
-        with open_answers(self._path) as file:
-            found = file.execute("SELECT keys FROM batches WHERE token = ?", (token,)).fetchone()
-        keys: bytes = found[0] if found else b""
+        found = self._execute("SELECT keys FROM batches WHERE token = ?", (token,))
+        keys: bytes = found[0][0] if found else b""
         return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
 

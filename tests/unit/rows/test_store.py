@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import store
-from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored, open_answers
+from agent_magics.rows.runs import Runs
+from agent_magics.rows.store import AnswerFile, AnswerReader, AnswerStore, Stored
 
 WRITER = """
 import asyncio, sys
@@ -75,8 +76,7 @@ def test_a_second_look_in_this_process_takes_no_lock_away(tmp_path):
     path = tmp_path / "a.sqlite"
     kept = AnswerFile(path)
     kept.write([(b"1", Stored(b'"a"', 1, 0.5))])
-    with open_answers(path):
-        pass
+    Runs(path).all()
     subprocess.run([sys.executable, "-c", OPEN_AND_CLOSE, path], check=True)
     assert path.with_name("a.sqlite-wal").exists()
     kept.write([(b"2", Stored(b'"a"', 1, 0.5))])
