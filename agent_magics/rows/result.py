@@ -8,7 +8,7 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage
 from agent_magics.rows.budgets import duration
 from agent_magics.rows.engines.partition_answers import CollectedPartitions
-from agent_magics.rows.outcomes import Collected, Parts
+from agent_magics.rows.outcomes import Collected, Parts, Plain
 from agent_magics.rows.progress import Progress
 from agent_magics.rows.tables.columns import ERROR
 from agent_magics.rows.tables.sources import Held, Source
@@ -91,8 +91,9 @@ class MapResult:
         held = self._held
         part = Held(held.library, held.columns, len(failed), _Chosen(held, failed))
         again = self._again(part)
+        outcomes = self._sink.outcomes
         for place, outcome in zip(failed, again._collected.outcomes, strict=True):
-            self._sink.outcomes[place] = outcome
+            outcomes[place] = _after(outcomes[place], outcome)
         self.progress = self.progress.joined(again.progress)
         self.stopped, self._frame = again.stopped, None
         return self
@@ -140,6 +141,15 @@ class MapResult:
 
     def __repr__(self) -> str:
         return self.report()
+
+
+def _after(first: Plain | None, second: Plain | None) -> Plain | None:
+    """Return the outcome of a row that was asked again: the second one, with what both took."""
+    if first is None or second is None:
+        return second
+    answer, error, tokens, cost = second
+    costs = (first[3] if first[2] else 0.0, cost)  # no tokens, no cost
+    return answer, error, first[2] + tokens, None if None in costs else sum(filter(None, costs))
 
 
 class _Chosen:

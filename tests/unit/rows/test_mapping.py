@@ -120,6 +120,23 @@ def test_a_models_error_is_the_rows_and_can_be_tried_again():
     assert sum(model.asked.values()) == 33
 
 
+def test_a_row_shows_what_all_its_questions_took():
+    fits = False
+
+    def late(prompt):
+        if prompt == "down" and not fits:
+            raise Fault("The server is tired.", passing=True, reason="tired")
+        return say(prompt) if fits or prompt != "bad" else "nonsense"
+
+    with Agent(Echo(late, name=PRICED)) as agent:
+        done = agent.map_sync("{{text}}", ["bad", "down", "good"], output=Complaint)
+        fits = True
+        done.retry()
+    assert list(done.frame["tokens"]) == [3 * (INPUT + OUTPUT), *[INPUT + OUTPUT] * 2]
+    assert done.frame["tokens"].sum() == done.progress.tokens
+    assert done.frame["cost"].sum() == pytest.approx(done.cost)
+
+
 def test_it_stops_where_nothing_works():
     def broken(_):
         raise Fault("The key is wrong.")
