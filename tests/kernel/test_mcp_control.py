@@ -68,7 +68,9 @@ def test_the_list_starts_nothing_and_the_status_starts_all(kernel: Kernel) -> No
     assert "`Agent(mcp_servers=...)`" in listed
     status = shown(kernel, "status")
     assert re.search(r"`asking 1\.2\.3` \| ready \| 4 \| \d+ \| 0 \|", status), status
-    assert "asking server at work" in shown(kernel, "logs asking")
+    assert re.search(r"`asking 1\.2\.3` \| ready \| 4 ", shown(kernel, "restart asking"))
+    assert shown(kernel, "logs asking").count("asking server at work") == 2
+    assert "no MCP server 'other'" in refused(kernel, "restart other")
     assert "no MCP server 'other'" in refused(kernel, "logs other")
     assert "%agent mcp other is not known; there are: list, add," in refused(kernel, "other")
     assert "nothing behind it" in refused(kernel, "status now")

@@ -195,6 +195,16 @@ def _switch(notebook: NotebookAgents, agent: Agent, words: Sequence[str], *, on:
     return f"MCP server {code_span(name)} is {done} {kept or 'for this session'}."
 
 
+def _restart(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
+    """NAME: ends a server and starts it again, also one that ended too often."""
+    (name,) = _words("restart", words, "NAME")
+    server = _server(agent, name)
+    if server.standing.status is McpStatus.DISABLED:
+        raise FatalError(f"MCP server {name!r} is disabled; %agent mcp enable {name} starts it.")
+    wait_for(agent, server.restart())
+    return _status(notebook, agent, ())
+
+
 def _login(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """NAME: logs in to a server over HTTP; you open the address that is shown."""
     (name,) = _words("login", words, "NAME")
@@ -307,6 +317,7 @@ MCP_WORDS: dict[str, Callable[[NotebookAgents, Agent, Sequence[str]], str | Retu
     "remove": _remove,
     "enable": _enable,
     "disable": _disable,
+    "restart": _restart,
     "status": _status,
     "logs": _logs,
     "login": _login,

@@ -1,0 +1,24 @@
+"""What messages, guides and notebooks call a command is one."""
+
+import re
+from pathlib import Path
+
+from agent_magics.kernel.commands.control import WORDS
+from agent_magics.kernel.commands.mcp.control import MCP_WORDS
+
+ROOT = Path(__file__).parents[4]
+NAMED = re.compile(r"(?<!%)%agent (mcp )?([a-z]+)")
+PROSE = {"commands"}
+
+
+def test_a_command_that_is_named_is_there() -> None:
+    files = [*ROOT.glob("agent_magics/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    files += ROOT.glob("notebooks/*.ipynb")
+    named = {
+        (mcp, word, path.name)
+        for path in files
+        for mcp, word in NAMED.findall(path.read_text("utf-8"))
+    }
+    assert len(named) > 200
+    words = {*WORDS, *PROSE}
+    assert [each for each in sorted(named) if each[1] not in (MCP_WORDS if each[0] else words)] == []
