@@ -10,9 +10,6 @@ from agent_magics.models.provider import open_model
 from agent_magics.models.providers.credentials import held_keys, stored_key
 from agent_magics.models.providers.endpoints import server_address
 from agent_magics.models.providers.keys import environment_keys, key_of
-from agent_magics.models.recordings.recorder import RecordingModel
-from agent_magics.models.recordings.replay import ReplayModel
-from agent_magics.models.recordings.writing import recording_beside_notebook
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 
@@ -54,11 +51,18 @@ class ModelClients:
             )
         path = None if replay is None else recording_path(replay)
         if path is not None:
+            # Late, as below: most agents neither play nor make a recording.
+            from agent_magics.models.recordings.replay import ReplayModel  # noqa: PLC0415
+
             return ReplayModel(path, cwd=settings.cwd, strict=settings.replay_strict)
         live = self.given or open_model(
             settings.wire_api, api_key=settings.api_key, base_url=settings.base_url
         )
-        return live if record is None else RecordingModel(live, Path(record), cwd=settings.cwd)
+        if record is None:
+            return live
+        from agent_magics.models.recordings.recorder import RecordingModel  # noqa: PLC0415
+
+        return RecordingModel(live, Path(record), cwd=settings.cwd)
 
     def secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return all keys that must be redacted, used or not.
@@ -82,4 +86,6 @@ class ModelClients:
 
 def recording_path(replay: str | Path) -> Path | None:
     """Return the file that the setting `replay` names; "auto" is the one beside the notebook."""
+    from agent_magics.models.recordings.writing import recording_beside_notebook  # noqa: PLC0415
+
     return recording_beside_notebook() if str(replay) == "auto" else Path(replay)

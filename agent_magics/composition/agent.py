@@ -45,12 +45,9 @@ from agent_magics.settings.agent import AgentSettings
 from agent_magics.settings.recording import recordable
 from agent_magics.settings.sources import Resolved, Source, resolve
 from agent_magics.settings.validation import check_price
-from agent_magics.symbols.servers.process import Workplace
-from agent_magics.symbols.servers.project import LanguageServers
 from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
-from agent_magics.tools.commands.unreadable import find_unreadable
 from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
@@ -62,6 +59,7 @@ if TYPE_CHECKING:
     from agent_magics.rows.mapping import MapOptions, RowMapping
     from agent_magics.rows.prompts import Given as Prompt
     from agent_magics.serve.loopback import Serving  # which stands above
+    from agent_magics.symbols.servers.project import LanguageServers
 
 
 class ComposedAgent:
@@ -245,8 +243,13 @@ class ComposedAgent:
 
     def _language_servers(
         self, settings: Settings, read_rules: Callable[[], ReadRules]
-    ) -> LanguageServers:
+    ) -> "LanguageServers":
         """Return the language servers of the workspace; none is started yet."""
+        # Late: most turns ask none.
+        from agent_magics.symbols.servers.process import Workplace  # noqa: PLC0415
+        from agent_magics.symbols.servers.project import LanguageServers  # noqa: PLC0415
+        from agent_magics.tools.commands.unreadable import find_unreadable  # noqa: PLC0415
+
         place = Workplace(
             settings.roots,
             settings.sandbox is not SandboxPolicy.DANGER_FULL_ACCESS,

@@ -24,10 +24,10 @@ from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ConfiguredToolSpec
-from agent_magics.symbols.servers.project import LanguageServers
 
-if TYPE_CHECKING:  # which imports this module
+if TYPE_CHECKING:  # the first imports this module
     from agent_magics.engine.model_request import ModelCaller
+    from agent_magics.symbols.servers.project import LanguageServers
 
 
 class Delegates(Protocol):
@@ -96,7 +96,7 @@ class TurnConfig:
     asker: str = ""
     agents: Delegates | None = None
     parent: Parent | None = None
-    symbols: Callable[[Callable[[], ReadRules]], LanguageServers] | None = None
+    symbols: "Callable[[Callable[[], ReadRules]], LanguageServers | None]" = lambda rules: None
     settled: dict[ToolHandler, Settled] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ class TurnContext:
         recorded: returns the output that a call had when the replayed conversation was recorded,
             by its id; None where there is none.
         agents: the agent's sub-agents; None where it may have none.
-        symbols: the language servers of the workspace; None where it has none.
+        symbols: returns the language servers of the workspace; None where it has none.
         offer: the tools offered to the model, and those that a search can find.
         found: names of tools that searches of this conversation found, in order.
         uses: how often each tool was called in this conversation.
@@ -89,7 +89,7 @@ class TurnContext:
     sample: Callable[..., Awaitable[str]] | None = None
     recorded: Callable[[str], str | None] = lambda call_id: None
     agents: SubAgents | None = None
-    symbols: "LanguageServers | None" = None
+    symbols: "Callable[[], LanguageServers | None]" = lambda: None
     offer: ToolOffer | None = None
     found: dict[str, None] = field(default_factory=dict)
     uses: Counter[str] = field(default_factory=Counter)

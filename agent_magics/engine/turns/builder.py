@@ -118,7 +118,7 @@ def _context(
         tell_later=conversation.tell,
         ask_client=partial(channels.clients.ask, emit) if parent is None else parent.ask_client,
         servers=setup.servers,
-        symbols=None if setup.symbols is None else setup.symbols(read_rules),
+        symbols=partial(setup.symbols, read_rules),
         offer=setup.offer,
         found=conversation.found,
         uses=conversation.uses,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_magics import tools as builtin
 from agent_magics.dispatch.catalog.offer import SEARCH, TOOL_BUDGET, ToolOffer
 from agent_magics.dispatch.handlers.dynamic import DynamicTool
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
@@ -17,8 +18,6 @@ from agent_magics.project.digests import usable
 from agent_magics.project.skills import Skill, describe_problems, find_skills
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import ConfiguredToolSpec, DynamicToolSpec, WebSearchSpec
-from agent_magics.symbols.parsing import holds_source
-from agent_magics.tools import STRUCTURE
 from agent_magics.tools.catalog.discovery import Discovery
 from agent_magics.tools.catalog.search import tool_search
 from agent_magics.tools.catalog.sources import (
@@ -29,7 +28,6 @@ from agent_magics.tools.catalog.sources import (
     split_tools,
 )
 from agent_magics.tools.catalog.stubs import with_stubs
-from agent_magics.tools.files.patch import apply_patch
 from agent_magics.tools.mcp.joining import GENERIC, McpTools
 from agent_magics.tools.mcp.servers import McpServers
 from agent_magics.tools.proposal import propose_plan
@@ -225,9 +223,7 @@ class ToolCatalog:
         """
         found = more and (wanted is not None or self.wanted is None)
         chosen = self.wanted if wanted is None else wanted
-        # They cost about 1,000 tokens a request, and say nothing where there is no code.
-        is_bare = names_sets(chosen) and not holds_source(self.discovery.workspace)
-        absent = STRUCTURE if is_bare else ()
+        absent = self._absent() if names_sets(chosen) else ()
         named, names = self._read(chosen, namespace or {}, forms, absent)
         tools = join_tools(
             named,
@@ -248,6 +244,14 @@ class ToolCatalog:
             self._built = key, self._build(tools, forms, servers, found)
         return self._built[1]
 
+    def _absent(self) -> Collection[str]:
+        """Return the tools that a set does not bring in this workspace."""
+        # Late: a program that names no set needs no parsers.
+        from agent_magics.symbols.parsing import holds_source  # noqa: PLC0415
+
+        # They cost about 1,000 tokens a request, and say nothing where there is no code.
+        return () if holds_source(self.discovery.workspace) else builtin.STRUCTURE
+
     def _build(
         self, tools: tuple[Tool, ...], forms: ToolsConfig, servers: McpTools | None, found: bool
     ) -> RunTools:
@@ -261,7 +265,7 @@ class ToolCatalog:
             builder.register_handler(handler.options.name, handler, function)
         names = [tool.tool_options.name for tool in tools]
         if "edit_symbol" in names and "apply_patch" not in names:  # with which it makes its edits
-            builder.register_handler("apply_patch", handler_of(apply_patch))
+            builder.register_handler("apply_patch", handler_of(builtin.apply_patch))
         own = {tool.tool_options.name for tool in tools if tool.tool_options.own}
         search = None
         if (servers or own != {*names}) and SEARCH not in names:

@@ -293,5 +293,5 @@ def apply_operations(operations: Sequence[Operation], ctx: ToolContext | None) -
 
 def _error_check(paths: Sequence[Path], ctx: ToolContext) -> EditWatch | None:
     """Return what finds the errors that an edit brings; None where that is off or not possible."""
-    symbols = ctx.turn.symbols
+    symbols = ctx.turn.symbols()
     return watch_edit(symbols, paths) if symbols and ctx.config.check_edits else None

@@ -183,7 +183,7 @@ async def found_by_servers(query: str, path: str, ctx: ToolContext | None) -> li
 
     Asked only where our parsers found nothing: a server may take seconds for a project.
     """
-    servers = None if ctx is None else ctx.turn.symbols
+    servers = None if ctx is None else ctx.turn.symbols()
     if servers is None or not query:
         return []
     below, found = resolve_path(path, folder_of(ctx)), list[Symbol]()

@@ -192,7 +192,7 @@ def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]
 
 async def provider_for(file: SourceFile, ctx: ToolContext | None) -> ServerProvider | None:
     """Return the language server for a file or notebook; None where there is none."""
-    servers = None if ctx is None else ctx.turn.symbols
+    servers = None if ctx is None else ctx.turn.symbols()
     provider = None if servers is None else await servers.provider_for(file.code_path)
     if provider is None or not file.cells:
         return provider
@@ -212,7 +212,7 @@ async def server_for(file: SourceFile, what: str, ctx: ToolContext | None) -> Se
     """
     provider = await provider_for(file, ctx)
     if provider is None:
-        servers = None if ctx is None else ctx.turn.symbols
+        servers = None if ctx is None else ctx.turn.symbols()
         missing = "" if servers is None else f" {servers.missing(file.code_path)}"
         raise RespondToModel(
             f"{what} needs a language server, and none is set up for {file.shown}.{missing} "

@@ -134,7 +134,7 @@ class Servers:
 
 
 def test_uses_are_found_in_the_cells_as_the_page_has_them(ctx):
-    ctx.turn.symbols = Servers()
+    ctx.turn.symbols = Servers
     cells = [("code", "new", "import json"), *CELLS]
     ctx.turn.live_kernel = Kernel({}, Page(cells))
     text = read(references, ctx, name_path="größe")
@@ -142,7 +142,7 @@ def test_uses_are_found_in_the_cells_as_the_page_has_them(ctx):
 
 
 def test_reports_name_the_cells_as_the_page_has_them(ctx):
-    ctx.turn.symbols = Servers()
+    ctx.turn.symbols = Servers
     ctx.turn.live_kernel = Kernel({}, Page([("code", "new", "import json"), *CELLS]))
     assert read(diagnostics, ctx, paths=["nb.ipynb"]).split("\n") == [
         "nb.ipynb:cell 6 (eeee):1: error: the cell does not parse: line 1: '(' was never closed",

@@ -214,7 +214,8 @@ def at(path, line, start=0, end=1):
 
 
 def with_server(ctx, **answers):
-    ctx.turn.symbols = Servers(server := Server(**answers))
+    servers = Servers(server := Server(**answers))
+    ctx.turn.symbols = lambda: servers
     return server
 
 
