@@ -1,8 +1,10 @@
 """Sub-agents in the processes of an executor."""
 
+import json
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Literal
@@ -10,6 +12,7 @@ from typing import Literal
 import pytest
 
 from agent_magics import Agent, tool
+from agent_magics._version import __version__
 from agent_magics.dispatch.turn.agents import AgentBudget
 from agent_magics.elsewhere import session
 from agent_magics.protocol.errors import FatalError
@@ -215,6 +218,50 @@ def test_a_worker_that_does_not_answer_is_let_go(pool, monkeypatch):
         # It finds that the kernel does not want it any more.
         assert server.dropped.wait(PATIENCE)
     assert (result.status, result.error) == ("aborted", "closed by the program")
+
+
+# What no worker of ours sends: bytes are sent as they are.
+BROKEN = {
+    "a list of nothing": [],
+    "an object": {"a": 1},
+    "no JSON": b"{",
+    "no text": b"\xff\xfe",
+    "nested without end": b"[" * 100_000,
+    "a huge number": b"[" + b"9" * 5000 + b"]",
+    "events that are no list": ["happened", 5],
+    "an event of no type": ["happened", [{"type": "Nothing"}]],
+    "an event with other fields": ["happened", [{"type": "TurnCompleted", "x": 1}]],
+    "a question that is text": ["ask", 1, "x"],
+    "a question without fields": ["ask", 1, {"type": "ApprovalRequested"}],
+    "a question that has no number": ["withdraw", [1]],
+    "half a lone letter": ["failed", "\ud800"],
+}
+
+
+@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
+def test_a_worker_that_says_what_is_no_message_is_its_failure(threads, monkeypatch, said):
+    """The next one gets a worker: the first is let go."""
+
+    def attend(invitation, given, tls=None):
+        with socket.socket(socket.AF_UNIX) as link, link.makefile("rb") as coming:
+            link.connect(invitation.place)
+            link.sendall(framed(["hello", invitation.token, 1, __version__]))
+            coming.read(int.from_bytes(coming.read(4), "big"))
+            link.sendall(framed(said))
+            coming.read()  # until it is let go
+        return ""
+
+    with ResponsesServer(["Fine."]) as server, agent_for(server) as agent:
+        with monkeypatch.context() as replaced:
+            replaced.setattr(session, "attend", attend)
+            result = agent.spawn("Work.", engine=threads).result(PATIENCE)
+        assert result.status == "failed" and "\n" not in result.error
+        assert agent.spawn("Work.", engine=threads).result(PATIENCE).text == "Fine."
+
+
+def framed(message):
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return len(data).to_bytes(4, "big") + data
 
 
 def test_it_goes_on_here_from_its_record(threads):
