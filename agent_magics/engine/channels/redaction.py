@@ -1,10 +1,12 @@
 """Redacts keys in what leaves a tool: code in this process can read and print them."""
 
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from agent_magics.protocol.events import (
     TURN_ENDS,
@@ -20,6 +22,7 @@ from agent_magics.protocol.events import (
 )
 
 REDACTED = "[redacted]"
+_SHORTEST_ENCODED = 12  # characters
 
 # Types that need no redaction; checked by type, since this runs for every event.
 _HARMLESS = frozenset((int, float, bool, type(None)))
@@ -34,13 +37,35 @@ Unstamped = tuple[type[Event], Mapping[str, Any]]  # an event's kind and its own
 
 
 def redact_text(secrets: Sequence[str], text: str) -> str:
-    """Return `text` with all `secrets` replaced, also where JSON has escaped their characters."""
+    """Return `text` with all `secrets` replaced, also where JSON has escaped their characters, or
+    they stand in base64, in hexadecimal or backwards.
+    """
     for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, REDACTED)
+        for form in encodings(secret):
+            if form in text:
+                text = text.replace(form, REDACTED)
         if "\\" in text:
             text = _escaped(secret).sub(REDACTED, text)
     return text
+
+
+@lru_cache(maxsize=256)
+def encodings(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is, and encoded; a short one only as it is, since that may be a word.
+
+    In base64 its letters depend on where among the encoded bytes it begins, and the first and the
+    last one also on its neighbours, which are left out.
+    """
+    if len(secret) < _SHORTEST_ENCODED:
+        return (secret,)
+    data = secret.encode("utf-8", "surrogatepass")
+    coded = [
+        encode(bytes(before) + data)[-(-8 * before // 6) : 8 * (before + len(data)) // 6].decode()
+        for before in range(3)
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
+    forms = (secret, *coded, data.hex(), data.hex().upper(), secret[::-1], quote(secret, safe=""))
+    return tuple(dict.fromkeys(forms))
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,7 @@
+import base64
 import json
 import struct
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -31,6 +33,30 @@ def printed(events):
 def test_the_beginning_of_a_secret_is_cut_off(text, begun):
     shown, held = cut_partial((KEY,), text)
     assert (shown + held, held) == (text, begun)
+
+
+@given(
+    before=st.binary(max_size=7),
+    after=st.binary(max_size=7),
+    secret=st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=12),
+    encode=st.sampled_from([base64.b64encode, base64.urlsafe_b64encode, bytes.hex]),
+)
+def test_a_secret_that_is_encoded_with_what_stands_around_it_is_taken_out(
+    before, after, secret, encode
+):
+    coded = encode(before + secret.encode() + after)
+    text = coded if isinstance(coded, str) else coded.decode()
+    cleaned = redact_text((secret,), f"x {text} y")
+    assert REDACTED in cleaned
+    # What is left is at most the neighbours, and a letter that is theirs as well at each side.
+    assert len(cleaned) - len(REDACTED) <= 4 + 2 * (len(before) + len(after)) + 8
+
+
+@pytest.mark.parametrize(
+    "text", [KEY[::-1], KEY.encode().hex().upper(), quote("a/b=c?d&e#f+g h", safe="")]
+)
+def test_other_forms_of_a_secret_are_taken_out(text):
+    assert redact_text((KEY, "a/b=c?d&e#f+g h"), f"a {text} b") == f"a {REDACTED} b"
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
