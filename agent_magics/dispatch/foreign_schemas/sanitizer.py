@@ -180,14 +180,13 @@ class _Cleaner:
         }
         required = schema.get("required")
         names = required if isinstance(required, (list, tuple)) else ()
-        clean: Schema = {
+        known = (name for name in names if isinstance(name, str) and name in properties)
+        return {
             "type": "object",
             "properties": properties,
-            "required": list(dict.fromkeys(n for n in names if isinstance(n, str))),
+            "required": list(dict.fromkeys(known)),
             "additionalProperties": self._additional(schema, bool(given), depth),
         }
-        clean["required"] = [name for name in clean["required"] if name in properties]
-        return clean
 
     def _additional(self, schema: JsonMapping, has_names: bool, depth: int) -> bool | Schema:
         """Return `additionalProperties`: as given, or free keys where no property is named."""
@@ -258,8 +257,7 @@ class _Cleaner:
     # -- references --------------------------------------------------------------------------------
 
     def _reference(self, schema: JsonMapping, depth: int) -> Schema:
-        pointer = schema["$ref"]
-        target, pointer = self._resolved(pointer)
+        target, pointer = self._resolved(schema["$ref"])
         if target is None:
             return self._described({"type": "string"}, schema)
         if not isinstance(target, Mapping):

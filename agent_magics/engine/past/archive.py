@@ -49,6 +49,16 @@ class Archive:
             return conversation, None
         return conversation, self._rollout(new_path(self._folder, conversation.id))
 
+    def _recorded(self, doing: str) -> Path:
+        """Return the folder of the records.
+
+        Raises:
+            FatalError: there is none.
+        """
+        if self._folder is None:
+            raise FatalError(f"This session records nothing, so there is nothing to {doing}.")
+        return self._folder
+
     def _rollout(self, path: Path) -> Rollout:
         return Rollout(path, partial(self._describe, path.stem), self._make_room)
 
@@ -64,17 +74,16 @@ class Archive:
         Raises:
             FatalError: there is no such turn, or the record cannot be written.
         """
-        if self._folder is None:
-            raise FatalError("This session records nothing, so there is nothing to fork.")
+        folder = self._recorded("fork")
         turns = parent.history.turns
         ended = len(turns) - bool(running and running in turns)
         turn = ended if turn is None else turn
         if not 0 <= turn <= ended:
             raise FatalError(f"{ended} turns of this conversation have ended; there is no {turn}.")
         child = uuid.uuid4().hex
-        path = new_path(self._folder, child)
+        path = new_path(folder, child)
         before = turns[turn] if turn < len(turns) else ""
-        past = share_past(find(self._folder, parent.id), path, before)
+        past = share_past(find(folder, parent.id), path, before)
         begun = replace(self._describe(child), past=past, memory=parent.memory)
         _write(Rollout(path, lambda: begun), [ConversationNamed(name=name)] if name else [])
         return child
@@ -85,9 +94,8 @@ class Archive:
         Raises:
             FatalError: there is no such record, or it cannot be written.
         """
-        if self._folder is None:
-            raise FatalError("This session records nothing, so there is nothing to name.")
-        _write(self._rollout(find(self._folder, conversation)), [ConversationNamed(name=name)])
+        path = find(self._recorded("name"), conversation)
+        _write(self._rollout(path), [ConversationNamed(name=name)])
 
     def resume(
         self,
@@ -105,12 +113,11 @@ class Archive:
         Raises:
             FatalError: there is no such record, it cannot be used, or `take_up` refuses it.
         """
-        if self._folder is None:
-            raise FatalError("This session records nothing, so there is nothing to resume.")
-        path = find(self._folder, conversation)
+        folder = self._recorded("resume")
+        path = find(folder, conversation)
         rollout = self._rollout(path)
         with _opened(rollout):  # nobody else writes it from here on
-            record = read_record(self._folder, path.stem)
+            record = read_record(folder, path.stem)
             if record.is_damaged:
                 rollout.set_aside(record.size)
             if record.begun.version < VERSION:

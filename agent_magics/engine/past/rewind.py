@@ -9,6 +9,7 @@ from pathlib import Path
 from agent_magics.engine.conversation import Conversation
 from agent_magics.file_history.journal import ChangeJournal, UndoResult
 from agent_magics.files.paths import shown_path
+from agent_magics.protocol.brief import first_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item, UserMessage, text_of
 
@@ -104,9 +105,7 @@ class Rewind:
             )
 
     def _names(self, paths: Sequence[str]) -> str:
-        names = [shown_path(path, self._cwd) for path in paths[:_MOST_NAMED]]
-        more = len(paths) - _MOST_NAMED
-        return ", ".join([*names, *([f"and {more} more"] if more > 0 else [])])
+        return first_of([shown_path(path, self._cwd) for path in paths], _MOST_NAMED)
 
     def redo(self) -> list[UndoResult]:
         """Redo the undone turns.

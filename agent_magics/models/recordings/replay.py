@@ -246,10 +246,8 @@ class ReplayModel:
         for output, recorded in zip(sent, exchange.outputs, strict=True):
             if _tool_of(output, items) in TIMED:
                 continue
-            expected, actual = (
-                normalise_text(recorded, here),
-                normalise_text(text_of(output.output), here),
-            )
+            expected = normalise_text(recorded, here)
+            actual = normalise_text(text_of(output.output), here)
             if actual != expected:
                 diff = short_diff(expected, actual) or "(only in its line ends)"
                 differing.append((_name_of_call(output, items), diff))

@@ -65,7 +65,7 @@ def _no_server(name: str, servers: Sequence[str]) -> str:
         )
     server_part = name.removeprefix(PREFIX).partition("__")[0]
     near = difflib.get_close_matches(server_part, servers, n=3, cutoff=0.6)
-    hint = f" Did you mean {_joined(near)}?" if near else ""
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return (
         f"There is no tool named {name!r}: no MCP server begins its tools' names so.{hint} "
         f"The servers are: {', '.join(servers)}."
@@ -77,9 +77,5 @@ def no_such_tool(name: str, server: str, tools: Iterable[str]) -> str:
     start = start_of(server)  # not compared: all of them have it in common
     plain = {each.removeprefix(start): each for each in tools}
     near = difflib.get_close_matches(name.removeprefix(start), plain, n=3, cutoff=0.6)
-    what = f"near: {_joined([plain[each] for each in near])}" if near else f"it has {len(plain)}"
+    what = f"near: {' or '.join(plain[each] for each in near)}" if near else f"it has {len(plain)}"
     return f"The MCP server {server} has no tool named {name!r}; {what}."
-
-
-def _joined(names: Sequence[str]) -> str:
-    return " or ".join(names)
