@@ -119,7 +119,7 @@ def column_values(
         columns: the columns.
         answers: what `AnswerColumns.read` returned, in the order of the rows.
     """
-    whole = b"[" + b",".join(answer or b"null" for answer in answers) + b"]"
+    whole = b"[" + b",".join([answer or b"null" for answer in answers]) + b"]"
     parsed = from_json(whole, cache_strings="keys")
     return {column.name: _values_of(column, parsed) for column in columns}
 
