@@ -87,7 +87,7 @@ class TurnConfig:
     specs: Sequence[ConfiguredToolSpec]
     env: Mapping[str, str]
     validate_path: Callable[[str, str], Path]
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     live_kernel: LiveKernel | None = None
     hooks: Hooks | None = None
     warnings: Callable[[], Sequence[str]] = tuple

@@ -42,7 +42,7 @@ class Source:
     """
 
     name: str
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] = field(repr=False)  # a key may be one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ class Resolved:
 
     settings: Settings
     origins: Mapping[str, str]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)  # it holds keys
     warnings: Sequence[str] = field(default=())
 
 
