@@ -237,6 +237,7 @@ class _Zygote:
     def _fork_supervisor(self) -> socket.socket:
         """Fork a supervisor; return the socket on which it waits for a request."""
         ours, theirs = socket.socketpair()
+        ours.settimeout(_STALL)  # somebody may have stopped it
         with theirs:
             try:
                 pid = os.fork()
