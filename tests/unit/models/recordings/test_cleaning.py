@@ -191,8 +191,12 @@ def outcome(wire, data):
     return [type(item) for item in items], done is not None
 
 
+# Hypothesis also draws constants of the package, such as "/tmp" and "{tmp}", which are replaced.
+IMPERSONAL = st.text(st.characters(exclude_characters="/{"))
+
+
 @pytest.mark.parametrize("wire", list(DECODERS))
-@given(text=st.text(), cuts=st.lists(st.integers(0, 60), max_size=8))
+@given(text=IMPERSONAL, cuts=st.lists(st.integers(0, 60), max_size=8))
 def test_an_answer_without_anything_personal_reads_the_same(wire, text, cuts):
     places = zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True)
     pieces = [text[first:last] for first, last in places]
