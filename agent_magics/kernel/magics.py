@@ -183,6 +183,7 @@ def load(shell: Any) -> None:
 def _warm_up() -> None:
     """Import the modules that the first cell needs, which takes half a second."""
     importlib.import_module("agent_magics.kernel.notebook")
+    importlib.import_module("agent_magics.tools.catalog.sources").resolve_tools(None, {}, live=True)
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model").load_openai()
 

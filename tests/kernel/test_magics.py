@@ -105,6 +105,34 @@ def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
     assert "agent-warm-up" in started
 
 
+FIRST = """
+import json, sys, threading
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance().run_line_magic("load_ext", "agent_magics")
+for thread in threading.enumerate():
+    if thread.name == "agent-warm-up":
+        thread.join()
+warm = {*sys.modules}
+from agent_magics import Agent
+Agent(api_key="x").setup()
+print(json.dumps(sorted({*sys.modules} - warm)))
+"""
+
+
+def test_the_first_cell_waits_for_no_module_of_a_tool(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST],
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    loaded = json.loads(ended.stdout.splitlines()[-1])
+    below = ("agent_magics.tools", "agent_magics.patch", "agent_magics.symbols", "openai")
+    assert not [name for name in loaded if name.startswith(below)]
+
+
 # -- settings ------------------------------------------------------------------------------------
 
 
