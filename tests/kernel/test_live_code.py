@@ -286,6 +286,59 @@ def test_capture_inside_model_code(kernel: Kernel) -> None:
     assert kernel.value("quiet.stdout.strip()") == "kept"
 
 
+TWO_AGENTS = """
+import asyncio, threading
+from concurrent.futures import ThreadPoolExecutor
+from agent_magics import Agent, Call, ScriptedModel
+
+
+def agent(code):
+    model = ScriptedModel([Call("python", {"code": code}), "Done."])
+    return Agent(model, ["python"], approval="never")
+
+
+def told(result):
+    return result.calls[0].output.partition("\\n")[0]
+"""
+IN_THREADS = """
+begun, end = threading.Event(), threading.Event()
+pool = ThreadPoolExecutor(2)
+code = "begun.set(); _ = end.wait(60); print('first')"
+first = pool.submit(lambda: agent(code).run_sync("Go."))
+_ = begun.wait(60)
+second = pool.submit(lambda: agent("print('second')").run_sync("Go.")).result()
+end.set()
+print([told(first.result()), told(second)])
+"""
+IN_TASKS = """
+begun, end = asyncio.Event(), asyncio.Event()
+first = asyncio.create_task(agent("begun.set(); await end.wait(); print('first')").run("Go."))
+await begun.wait()
+second = await agent("print('second')").run("Go.")
+end.set()
+print([told(await first), told(second)])
+"""
+NESTED = """
+code = "print(told(await agent('print(5)').run('Go.')), told(agent('print(6)').run_sync('Go.')))"
+first = await agent(code).run("Go.")
+print([told(first), "not run: code of another agent runs"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "first"), [(IN_THREADS, "first"), (IN_TASKS, "first"), (NESTED, "5 6")]
+)
+def test_of_two_agents_code_one_runs_and_the_kernel_keeps_its_outputs(
+    kernel: Kernel, cell: str, first: str
+) -> None:
+    _set_up(kernel, scripted() + TWO_AGENTS)
+    outcome = kernel.run(cell)
+    assert f"['{first}', " in outcome.text
+    assert "not run: code of another agent runs" in outcome.text
+    assert kernel.value("'still ' + 'shown'") == "still shown"
+    assert kernel.run("6 * 7").text.strip() == "42"
+
+
 def test_streams_are_put_back(kernel: Kernel) -> None:
     streams = "[type(s).__module__ for s in (__import__('sys').stdout, __import__('sys').stderr)]"
     before = kernel.value(streams)

@@ -3,9 +3,11 @@
 import asyncio
 import re
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,6 +38,16 @@ _MOST_RAN = 1_000
 
 _ATTRIBUTES = ("last_execution_succeeded", "last_execution_result")
 _SYS_LAST = ("last_type", "last_value", "last_traceback", "last_exc")
+
+
+# What code prints is captured for the whole process: two pieces that end in another order than they
+# began would leave the kernel without outputs. The lock is held while a piece runs; code inside it,
+# of an agent that it runs, has a lock of its own.
+_FREE: ContextVar[threading.Lock] = ContextVar("free")
+NOT_FREE = (
+    "python was not run: code of another agent runs in this kernel, and one piece at a time does. "
+    'Call it again later, or pass where="scratch".'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,7 @@ class LiveNamespace:
         self.changes = Changes()
         self.ran: deque[RanCode] = deque(maxlen=_MOST_RAN)
         self.running = False
+        self._free = threading.Lock()
         self.cell_ids: dict[str, str] = {}
         self.document: LiveDocument | None = None
 
@@ -85,6 +98,17 @@ class LiveNamespace:
 
     async def run(self, code: str, context: ToolContext) -> LiveResult:
         """Run `code`; see `LiveKernel.run`."""
+        free = _FREE.get(self._free)
+        if not free.acquire(blocking=False):
+            raise RespondToModel(NOT_FREE)
+        inside = _FREE.set(threading.Lock())
+        try:
+            return await self._run(code, context)
+        finally:
+            _FREE.reset(inside)
+            free.release()
+
+    async def _run(self, code: str, context: ToolContext) -> LiveResult:
         shell = self._shell
         before = presses()
         with _undisturbed(shell), captured(shell, code, context) as capture:
@@ -217,16 +241,18 @@ def _undisturbed(shell: Any) -> Iterator[None]:
     saved_result = hook.exec_result
     saved = {name: getattr(shell, name, None) for name in _ATTRIBUTES}
     saved_sys = {name: getattr(sys, name) for name in _SYS_LAST if hasattr(sys, name)}
-    silenced = ("showtraceback", "showsyntaxerror", "showindentationerror")
-    for name in silenced:
-        # An `error` message would fail the cell under nbval; the error is the call's output.
-        setattr(shell, name, lambda *args, **kwargs: None)
-    shell.ask_exit = refuse_exit
+    # An `error` message would fail the cell under nbval; the error is the call's output.
+    names = ("showtraceback", "showsyntaxerror", "showindentationerror")
+    silenced = dict.fromkeys(names, lambda *args, **kwargs: None)
+    own = {**vars(shell)}  # those of code that runs this code stay
+    vars(shell).update(silenced, ask_exit=refuse_exit)
     try:
         yield
     finally:
         for name in (*silenced, "ask_exit"):
-            delattr(shell, name)
+            del vars(shell)[name]
+            if name in own:
+                vars(shell)[name] = own[name]
         hook.exec_result = saved_result
         for name, value in saved.items():
             setattr(shell, name, value)
