@@ -12,7 +12,7 @@ from tests.support.attacks.campaign import Configuration, cannot_try, run_kernel
 from tests.support.attacks.wrapped import TRIED, WRAPPERS
 from tests.support.needs import not_tested
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.soak]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 
 CONTROLS = [Configuration(0, who) for who in ("root", "user")]
 CONFINED = [
