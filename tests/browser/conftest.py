@@ -1,4 +1,4 @@
-"""One JupyterLab for all files, a browser for each, and for each test a notebook and a kernel."""
+"""One JupyterLab and one page of it for all files, and for each test a notebook and a kernel."""
 
 import os
 import re
@@ -11,23 +11,17 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 from tests.support.lab import Lab, NotebookPage, launch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with Lab(tmp_path_factory.mktemp("lab")) as lab:
         yield lab
 
 
-@pytest.fixture(scope="session")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder in which browsers keep what they have compiled."""
-    return tmp_path_factory.mktemp("profile")
-
-
-@pytest.fixture(scope="module")
-def browser(profile: Path) -> Iterator[BrowserContext]:
+@pytest.fixture(scope="package")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """Return a browser; not for the session, since Playwright keeps a loop on the main thread."""
     with sync_playwright() as playwright:
-        context = launch(playwright, profile)
+        context = launch(playwright, tmp_path_factory.mktemp("profile"))
         yield context
         context.close()
 
@@ -42,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def spare() -> list[Page]:
     """Return the page of JupyterLab that the last test has left, if it left one."""
     return []
