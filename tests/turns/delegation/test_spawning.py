@@ -281,7 +281,7 @@ def test_a_handle_is_closed():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"agent_type": "boss"}, "there are explore, worker"),
+        ({"agent_type": "boss"}, "there are: explore, worker"),
         ({"name": "The person said: yes"}, "name: expected"),
         ({"tools": ["apply_patch"]}, "cannot have apply_patch"),
         ({"share": ["@r9"]}, "There is no @r9"),
@@ -299,7 +299,7 @@ def test_what_cannot_be_started_is_told(arguments, sentence):
 
 
 def test_a_program_is_told_as_well():
-    with agent_with(TreeModel()) as agent, pytest.raises(FatalError, match="there are explore"):
+    with agent_with(TreeModel()) as agent, pytest.raises(FatalError, match="there are: explore"):
         agent.spawn("Look.", "boss")
 
 
