@@ -211,9 +211,13 @@ def test_who_waits_serves_the_next_command_and_no_other():
 @pytest.mark.parametrize("which", ["supervisor", "command"])
 def test_who_waits_may_be_killed(which):
     with LauncherClient() as launcher:
-        victim = waiting_for(launcher)[which == "command"]
-        ended = watch([victim])
-        os.kill(victim, signal.SIGKILL)
+        supervisor, command = waiting_for(launcher)
+        if which == "supervisor":
+            ended = watch([supervisor, command])  # the second ends with the first
+            os.kill(supervisor, signal.SIGKILL)
+        else:
+            ended = watch([command])
+            os.kill(command, signal.SIGKILL)
         wait_until_ended(ended)
         if which == "command":  # nobody watches it: the next request finds out
             assert launcher.run(["true"]).failure.stage == "launcher"
