@@ -24,7 +24,8 @@ from agent_magics.rows.remote.limits import (
 # Requests side by side: at first, and added for each round of answers.
 FIRST = 64
 STEP = 8
-# A round in which speed grew by less than this factor ends the doubling of the first rounds.
+# A round in which speed grew by less than this factor ends the first rounds, each of which is four
+# times as wide as the one before it.
 WORTH = 1.1
 # Seconds of the first pause for a refusal that names none; doubled while nothing else comes.
 FIRST_PAUSE = 0.5
@@ -51,7 +52,7 @@ class Width:
     _refused: int = 0
     _began: float = 0.0
     _speed: float = 0.0
-    _doubling: bool = True
+    _is_new: bool = True
 
     def __post_init__(self) -> None:
         self.allowed = min(self.allowed, self.most)
@@ -70,11 +71,11 @@ class Width:
         share = self._refused / self._ended
         step = 0.0
         if share > 0.5:
-            self._doubling, self._speed = True, 0.0  # a volley: begins anew
+            self._is_new, self._speed = True, 0.0  # a volley: begins anew
         elif is_used:
-            self._doubling = self._doubling and not share and speed > WORTH * self._speed
+            self._is_new = self._is_new and not share and speed > WORTH * self._speed
             self._speed = max(speed, self._speed)
-            step = self.allowed if self._doubling else STEP
+            step = 3 * self.allowed if self._is_new else STEP
         self.allowed = min(max(self.allowed * (1 - share / 2) + step, 1), self.most)
 
 
