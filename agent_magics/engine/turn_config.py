@@ -97,7 +97,7 @@ class TurnConfig:
     agents: Delegates | None = None
     parent: Parent | None = None
     symbols: "Callable[[Callable[[], ReadRules]], LanguageServers | None]" = lambda rules: None
-    settled: dict[ToolHandler, Settled] = field(default_factory=dict)
+    settled: dict[ToolHandler, Settled] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         # Not those that are too short to be one. The longest first: a key may be the beginning of

@@ -4,6 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
@@ -23,6 +24,8 @@ _WORDS: Mapping[Any, str] = {
     Mapping: "a dict",
     Callable: "a function",
 }
+# NumPy's numbers are of these kinds, too.
+_NUMBERS: Mapping[type, type] = {int: Integral, float: Real}
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -65,9 +68,7 @@ def _fits(value: object, kind: Any) -> bool:
     base = get_origin(kind) or kind
     if base is UnionType:
         return any(_fits(value, each) for each in get_args(kind))
-    if base is float:
-        base = (int, float)
-    elif base is Any or not isinstance(base, type):
+    if base is Any or not isinstance(base, type):
         return True
     if isinstance(value, bool):  # which is an int to Python, and nearly never meant so
         return base is bool
@@ -77,7 +78,8 @@ def _fits(value: object, kind: Any) -> bool:
             return False
         return all(_fits(each, of) for each in value)
     parts = fields(base) if is_dataclass(base) else ()
-    return isinstance(value, base) and all(_fits(getattr(value, f.name), f.type) for f in parts)
+    is_one = isinstance(value, _NUMBERS.get(base, base))
+    return is_one and all(_fits(getattr(value, f.name), f.type) for f in parts)
 
 
 def _words(kind: Any) -> str:

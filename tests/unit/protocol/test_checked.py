@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_magics.protocol.checked import check, checked
@@ -16,6 +17,8 @@ class Budget:
 FITS = [
     (5, int),
     (5, float),
+    (np.int64(5), int),
+    (np.float32(1.5), float),
     (1.5, float | None),
     (None, float | None),
     (True, bool),
