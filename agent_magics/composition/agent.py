@@ -177,6 +177,7 @@ class ComposedAgent:
         Raises:
             FatalError: a setting is invalid.
         """
+        answer = None if output is None else OutputType(output)
         resolved = self._held.resolve(cell)
         settings = resolved.settings
         run = self.catalog.of_run(self._forms(settings), tools, namespace, more=more, plan=plan)
@@ -191,7 +192,7 @@ class ComposedAgent:
         if self._prepared is None or self._prepared[0] != parts:
             self._prepared = parts, self._prepare(*parts)
         prepared = self._prepared[1]
-        return prepared if output is None else replace(prepared, output=OutputType(output))
+        return prepared if answer is None else replace(prepared, output=answer)
 
     def _prepare(
         self,

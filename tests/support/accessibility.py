@@ -84,6 +84,7 @@ _LEFT = """() => keyed.flat().filter(each => {
 _ACTING = """() => {
   window.ran ??= (window.jupyterapp.commands.commandExecuted.connect(
     (_, { id }) => id.startsWith('notebook:') && window.ran.push(id)), []);
+  window.ran.length = 0; // what other tests ran on this page
   const places = ':is(.agm-question, .agm-live, .am-mark, .am-foot, .am-review, .am-stop)';
   const pressed = ':is(button:enabled, summary, [tabindex], [type=radio], [type=checkbox])';
   window.acting = [...document.querySelectorAll(`${places} ${pressed}, button.am-stop`)]

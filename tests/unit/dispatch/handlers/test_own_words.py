@@ -76,11 +76,16 @@ def test_a_text_that_is_no_list_is_told_as_it_was():
         assert "expected" in str(told.value)
 
 
-@pytest.mark.parametrize("option", ["mutatin", "own", "descripton"])
-def test_an_unknown_option_is_one_sentence(option):
-    with pytest.raises(
-        FatalError, match=f"@tool has no option '{option}'; there are: name, parallel"
-    ):
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("mutatin", r"did you mean mutating\?"),
+        ("own", "there are: name, parallel"),
+        ("descripton", "there are: name, parallel"),
+    ],
+)
+def test_an_unknown_option_is_one_sentence(option, hint):
+    with pytest.raises(FatalError, match=f"@tool has no option '{option}'; {hint}"):
         tool(**{option: True})(lambda x: x)
 
 
