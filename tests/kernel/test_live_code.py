@@ -178,6 +178,15 @@ def test_what_model_code_raises_is_neither_an_interrupt_nor_an_end(
     assert kernel.value("1 + 1") == "2"
 
 
+def test_code_of_a_cell_that_blocks_does_not_see_the_kernels_task(kernel: Kernel) -> None:
+    """A group of tasks, or a time limit, would cancel it: the kernel would answer no more."""
+    code = "import asyncio\ntask = asyncio.current_task()"
+    _set_up(kernel, scripted(f"Call('python', {{'code': {code!r}}})", repr("Done.")))
+    assert kernel.run("%%time\n%%agent --approval never\nGo.\n").status == "ok"
+    assert kernel.value("task is None") == "True"
+    assert kernel.value("__import__('asyncio').current_task() is None") == "False"
+
+
 def test_a_syntax_error_is_told(kernel: Kernel) -> None:
     ran = _run(kernel, "for x in\n    pass")
     assert ran.status == "failed"

@@ -1,7 +1,8 @@
 """Runs coroutines from a thread that has no event loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,33 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
         "This cell blocks the notebook's event loop, so top-level await cannot run in it; "
         "write the code without await."
     )
+
+
+def drive_code(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Do the same as `drive` for code of a model, which sees no task meanwhile.
+
+    That of this thread is the kernel's: a group of tasks or a time limit would cancel it.
+    """
+    with _without_task():
+        return drive(coroutine)
+
+
+@contextmanager
+def _without_task() -> Iterator[None]:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        yield
+        return
+    # Both functions are for other kinds of tasks: Python's documentation, "Extending" of asyncio.
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio._leave_task(loop, task)
+    try:
+        yield
+    finally:
+        if task is not None:
+            asyncio._enter_task(loop, task)
 
 
 def run_elsewhere(work: Work, running: set[Callable[[], Any]]) -> None:

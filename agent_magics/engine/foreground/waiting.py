@@ -25,7 +25,7 @@ from agent_magics.engine.foreground.host import Host, broken
 from agent_magics.engine.foreground.inbox import AsyncInbox, BlockingInbox
 from agent_magics.engine.foreground.interrupt import interrupts_call
 from agent_magics.engine.foreground.stopping import Stopped, stoppable
-from agent_magics.engine.foreground.sync_bridge import drive, run_elsewhere
+from agent_magics.engine.foreground.sync_bridge import drive, drive_code, run_elsewhere
 from agent_magics.engine.session import CLEAN_UP_LIMIT, Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import RespondToModel
@@ -273,7 +273,7 @@ class Foreground:
             work.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
             self._keep(task)
         elif work.kind == "python":
-            self._run_sync(work, lambda work: drive(work.run()))
+            self._run_sync(work, lambda work: drive_code(work.run()))
         else:
             # This thread's loop is busy with the caller: the coroutine gets another one. Front ends
             # may find the printing cell by the context.
