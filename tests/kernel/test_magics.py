@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,17 +86,22 @@ print(json.dumps([sorted(set(sys.modules) - before), started]))
 """
 
 
-def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
-    """What is warmed up comes on a thread, which this probe never lets start."""
+def _printed(program: str, profile: Path) -> Any:
+    """Run a program that uses IPython by itself; return the JSON of its last line."""
     ended = subprocess.run(
-        [sys.executable, "-c", PROBE],
-        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+        [sys.executable, "-c", program],
+        env={**os.environ, "IPYTHONDIR": str(profile)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
-    loaded, started = json.loads(ended.stdout.splitlines()[-1])
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+    """What is warmed up comes on a thread, which this probe never lets start."""
+    loaded, started = _printed(PROBE, tmp_path)
     heavy = {"openai", "pydantic", "mcp", "ipywidgets", "anywidget", "numpy", "pandas", "httpx"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     # Of our own modules only those that the magics are made of, which do not grow with the rest.
@@ -120,15 +126,7 @@ print(json.dumps(sorted({*sys.modules} - warm)))
 
 
 def test_the_first_cell_waits_for_no_module_of_a_tool(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", FIRST],
-        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    loaded = json.loads(ended.stdout.splitlines()[-1])
+    loaded = _printed(FIRST, tmp_path)
     below = ("agent_magics.tools", "agent_magics.patch", "agent_magics.symbols", "openai")
     assert not [name for name in loaded if name.startswith(below)]
 

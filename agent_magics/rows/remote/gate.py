@@ -52,7 +52,7 @@ class Width:
     _refused: int = 0
     _began: float = 0.0
     _speed: float = 0.0
-    _is_new: bool = True
+    _is_early: bool = True
 
     def __post_init__(self) -> None:
         self.allowed = min(self.allowed, self.most)
@@ -71,11 +71,11 @@ class Width:
         share = self._refused / self._ended
         step = 0.0
         if share > 0.5:
-            self._is_new, self._speed = True, 0.0  # a volley: begins anew
+            self._is_early, self._speed = True, 0.0  # a volley: begins anew
         elif is_used:
-            self._is_new = self._is_new and not share and speed > WORTH * self._speed
+            self._is_early = self._is_early and not share and speed > WORTH * self._speed
             self._speed = max(speed, self._speed)
-            step = 3 * self.allowed if self._is_new else STEP
+            step = 3 * self.allowed if self._is_early else STEP
         self.allowed = min(max(self.allowed * (1 - share / 2) + step, 1), self.most)
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -87,3 +88,11 @@ def test_a_policy_that_changes_holds_for_tools_that_were_allowed_before(inline):
     agent.configure(approval="untrusted")
     agent.run_sync("Go.")
     assert (len(outputs(agent)), len(asked)) == (2, 1)
+
+
+def test_a_stricter_copy_takes_over_no_decision():
+    with scripted() as agent:
+        setup = agent.setup()
+        setup.settled["a tool"] = "runs unasked"
+        stricter = replace(setup, config=replace(setup.config, approval="untrusted"))
+        assert not stricter.settled
