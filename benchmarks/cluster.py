@@ -140,7 +140,7 @@ async def _leases(workers: int = 50, seconds: float = 5.0) -> dict[str, float]:
     """Let connections ask for grants, and then answer questions, as fast as they can."""
     from agent_magics._version import __version__  # noqa: PLC0415 - after the home is set
     from agent_magics.protocol.items import UserMessage  # noqa: PLC0415
-    from agent_magics.rows.asking import Question, Terms  # noqa: PLC0415
+    from agent_magics.rows.asking import RowQuestion, Terms  # noqa: PLC0415
     from agent_magics.rows.engines.coordinator import Coordinator  # noqa: PLC0415
     from agent_magics.rows.engines.worker import Assignment  # noqa: PLC0415
     from agent_magics.rows.remote.limits import limits_of  # noqa: PLC0415
@@ -174,7 +174,7 @@ async def _leases(workers: int = 50, seconds: float = 5.0) -> dict[str, float]:
 
             async def ask(text: str = text) -> None:
                 while True:
-                    await coordinator.ask(Question("", (UserMessage(text),), terms))
+                    await coordinator.ask(RowQuestion("", (UserMessage(text),), terms))
 
             asking = [asyncio.create_task(ask()) for _ in range(10_000)]
         cpu = time.process_time()

@@ -28,7 +28,14 @@ from agent_magics.delegation.report import bring_results, report
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
 from agent_magics.delegation.turn_agents import TurnAgents
-from agent_magics.delegation.types import EXPLORE, AgentType, Place, budget_of, completed, least
+from agent_magics.delegation.types import (
+    EXPLORE,
+    AgentPlace,
+    AgentType,
+    budget_of,
+    completed,
+    least,
+)
 from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
 from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation
@@ -106,7 +113,7 @@ class AgentPool:
         *,
         output: OutputType | None = None,
         answer: AnswerBlocking | None = None,
-        place: Place | None = None,
+        place: AgentPlace | None = None,
     ) -> SubAgent:
         """Start a sub-agent.
 
@@ -146,7 +153,7 @@ class AgentPool:
         setup: TurnConfig,
         output: OutputType | None = None,
         answer: AnswerBlocking | None = None,
-        place: Place | None = None,
+        place: AgentPlace | None = None,
     ) -> SubAgent:
         """Make a sub-agent that has not begun."""
         path = f"{self._session.agent}/{name}"
@@ -170,7 +177,7 @@ class AgentPool:
         request: SubAgentRequest,
         setup: TurnConfig,
         answer: AnswerBlocking,
-        place: Place | None = None,
+        place: AgentPlace | None = None,
     ) -> SubAgent:
         """Start a sub-agent whose events a program reads; for the arguments see `start`."""
         agent = self.start(request, setup, output=setup.output, answer=answer, place=place)

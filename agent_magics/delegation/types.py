@@ -44,7 +44,7 @@ class AgentType:
     budget: AgentBudget = DEFAULT_BUDGET
 
 
-class Place(Protocol):
+class AgentPlace(Protocol):
     """Another process in which a sub-agent works."""
 
     def session(

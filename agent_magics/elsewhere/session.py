@@ -71,7 +71,7 @@ class Elsewhere:
         setup: TurnConfig,
         request: SubAgentRequest,
     ) -> Session:
-        """Return the session of a sub-agent; see `delegation.types.Place`."""
+        """Return the session of a sub-agent; see `delegation.types.AgentPlace`."""
         description = describe(setup, request.tools, request.share)
         return SessionElsewhere(engine, folder, begin, self, description)
 

@@ -92,33 +92,33 @@ def _mode_note(before: PathState, after: PathState) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _DiffedText:
     lines: list[str]
     why: str = ""
 
 
-def _text_of(state: PathState, data: bytes | None) -> _Text:
+def _text_of(state: PathState, data: bytes | None) -> _DiffedText:
     if state.kind == "absent":
-        return _Text([])
+        return _DiffedText([])
     if state.kind == "link":
-        return _Text([printable(state.target) + _NO_END])
+        return _DiffedText([printable(state.target) + _NO_END])
     if state.kind != "file":
-        return _Text([], f"a {state.kind}" if state.kind == "folder" else "no regular file")
+        return _DiffedText([], f"a {state.kind}" if state.kind == "folder" else "no regular file")
     if data is None:
-        return _Text([], state.why or "its content is not kept")
+        return _DiffedText([], state.why or "its content is not kept")
     if len(data) > _MOST_SHOWN:
-        return _Text([], f"{len(data):,} bytes, too large to compare")
+        return _DiffedText([], f"{len(data):,} bytes, too large to compare")
     if b"\0" in data:
-        return _Text([], "binary")
+        return _DiffedText([], "binary")
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError:
-        return _Text([], "binary, or text that is not UTF-8")
+        return _DiffedText([], "binary, or text that is not UTF-8")
     if lines[-1]:
         lines[-1] += _NO_END
     else:
         lines.pop()
-    return _Text(lines)
+    return _DiffedText(lines)
 
 
 def _compare(old: list[str], new: list[str]) -> list[str]:

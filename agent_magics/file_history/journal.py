@@ -27,7 +27,7 @@ FILE = "changes.jsonl"
 
 
 @dataclass(slots=True)
-class _Step:
+class _JournalStep:
     """The changes found by one call or scan.
 
     Attributes:
@@ -52,7 +52,7 @@ class TurnChanges:
 
     id: str
     title: str
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[_JournalStep] = field(default_factory=list)
     undone: bool = False
     left: frozenset[str] = frozenset()
 
@@ -133,7 +133,7 @@ class ChangeJournal:
             for turn in [turn for turn in self._turns.values() if turn.undone]:
                 del self._turns[turn.id]  # new changes make a redo impossible
             self._turns.setdefault(turn_id, TurnChanges(turn_id, title))
-            self._turns[turn_id].steps.append(_Step(tuple(changes), certain, by))
+            self._turns[turn_id].steps.append(_JournalStep(tuple(changes), certain, by))
             rows = [
                 {"path": c.path, "before": c.before.to_json(), "after": c.after.to_json()}
                 for c in changes
@@ -464,7 +464,7 @@ class ChangeJournal:
             for turn in [turn for turn in self._turns.values() if turn.undone]:
                 del self._turns[turn.id]
             turn = self._turns.setdefault(row["turn"], TurnChanges(row["turn"], row["title"]))
-            turn.steps.append(_Step(changes, row["certain"], str(row.get("by", ""))))
+            turn.steps.append(_JournalStep(changes, row["certain"], str(row.get("by", ""))))
         else:
             undone = "undone" in row
             for name in row["undone" if undone else "redone"]:

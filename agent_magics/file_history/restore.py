@@ -48,7 +48,7 @@ class RestoreFailed(Exception):
 
 
 @dataclass(slots=True)
-class _Step:
+class _Restoration:
     """The restoration of one path.
 
     Attributes:
@@ -77,7 +77,7 @@ class Restore:
     kept_folders: list[str] = field(default_factory=list)
     _paths: list[str] = field(default_factory=list)
     _going: set[str] = field(default_factory=set)
-    _steps: list[_Step] = field(default_factory=list)
+    _steps: list[_Restoration] = field(default_factory=list)
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def apply(self, content: Callable[[str], bytes | None]) -> None:
@@ -118,7 +118,7 @@ class Restore:
 
     # -- the steps ---------------------------------------------------------------------------------
 
-    def _stage(self, step: _Step, content: Callable[[str], bytes | None]) -> None:
+    def _stage(self, step: _Restoration, content: Callable[[str], bytes | None]) -> None:
         """Create new content beside its target, unless its folder does not exist yet."""
         wanted = step.change.before
         if wanted.kind not in ("file", "link") or _differs_in_mode_only(step):
@@ -137,7 +137,7 @@ class Restore:
         finally:
             os.close(folder)
 
-    def _take_away(self, step: _Step) -> None:
+    def _take_away(self, step: _Restoration) -> None:
         """Remove a path that shall not exist, or whose kind shall change."""
         now, wanted = step.now, step.change.before
         if now.kind == "absent" or now.kind == wanted.kind or {now.kind, wanted.kind} == _FILES:
@@ -159,7 +159,7 @@ class Restore:
                     os.rename(name, backup, src_dir_fd=folder, dst_dir_fd=aside)
                 self._undo.append(lambda: rename(step.backup, step.change.path))
 
-    def _put(self, step: _Step, content: Callable[[str], bytes | None]) -> None:
+    def _put(self, step: _Restoration, content: Callable[[str], bytes | None]) -> None:
         wanted, path = step.change.before, step.change.path
         if wanted.kind == "absent":
             return
@@ -186,7 +186,7 @@ class Restore:
             has_backup = bool(step.backup)
             self._undo.append(lambda: rename(step.backup, path) if has_backup else unlink(path))
 
-    def _settle_mode(self, step: _Step) -> None:
+    def _settle_mode(self, step: _Restoration) -> None:
         """Set a folder's mode after its contents are in place."""
         wanted, now = step.change.before, step.now
         if wanted.kind == "folder" and (now.kind != "folder" or now.mode != wanted.mode):
@@ -194,7 +194,7 @@ class Restore:
             if now.kind == "folder":
                 self._undo.append(lambda: set_mode(step.change.path, now.mode))
 
-    def _check(self, step: _Step, folder: int, name: str) -> None:
+    def _check(self, step: _Restoration, folder: int, name: str) -> None:
         status = os.lstat(name, dir_fd=folder)
         if stamp_of(status) != step.stamp:
             raise OSError("it changed while it was being put back")
@@ -275,7 +275,7 @@ def plan(
         if reason := _why_not(change, now, kept, by_path):
             restore.obstacles.append(Conflict(change, reason, now))
         else:
-            restore._steps.append(_Step(change, now, stamp))
+            restore._steps.append(_Restoration(change, now, stamp))
     return restore
 
 
@@ -326,12 +326,12 @@ def _look(path: str, why_secret: Callable[[str], str]) -> tuple[PathState, Stamp
         return ABSENT, ()
 
 
-def _differs_in_mode_only(step: _Step) -> bool:
+def _differs_in_mode_only(step: _Restoration) -> bool:
     now, wanted = step.now, step.change.before
     return now.kind == wanted.kind == "file" and now.digest == wanted.digest != ""
 
 
-def _unlink_staged(step: _Step) -> None:
+def _unlink_staged(step: _Restoration) -> None:
     if step.staged:
         with suppress(OSError):
             unlink(f"{os.path.dirname(step.change.path)}/{step.staged}")

@@ -47,7 +47,7 @@ def as_bytes(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _IgnorePattern:
     """One pattern of an ignore file.
 
     Attributes:
@@ -91,7 +91,7 @@ class _Rule:
         return following
 
 
-def _parse_line(line: str) -> tuple[_Rule, str | None] | None:
+def _parse_line(line: str) -> tuple[_IgnorePattern, str | None] | None:
     """Return a line's rule, and its text if it is a plain name without wildcards; None for a
     line without rule.
     """
@@ -108,7 +108,7 @@ def _parse_line(line: str) -> tuple[_Rule, str | None] | None:
     texts = [line] if by_name else list(_split(line.removeprefix("/")))
     plain = line if by_name and not re.search(r"[*?[\\]", line) else None
     regexes = tuple(None if re.fullmatch(r"\*\*+", text) else _compiled(text) for text in texts)
-    return _Rule(regexes, by_name, only_folders, negated), plain
+    return _IgnorePattern(regexes, by_name, only_folders, negated), plain
 
 
 def _without_trailing_spaces(line: str) -> str:

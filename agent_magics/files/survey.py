@@ -28,7 +28,7 @@ Judge = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _Surveyed:
     """One folder as it was at `stamp`; paths are absolute."""
 
     stamp: tuple[int, ...] = ()
@@ -58,7 +58,7 @@ class Survey:
     kept: list[str] = field(default_factory=list)
 
 
-_known: OrderedDict[str, dict[str, _Folder]] = OrderedDict()  # root -> path -> folder
+_known: OrderedDict[str, dict[str, _Surveyed]] = OrderedDict()  # root -> path -> folder
 _last: dict[tuple[str, ...], tuple[float, Survey]] = {}  # when it was made
 _sought: dict[tuple[str, ...], Inodes] = {}  # in the last survey
 _lock = Lock()
@@ -100,14 +100,14 @@ def _look_through(roots: tuple[str, ...], judge: Judge, sought: Inodes, deadline
 
 def _walk(
     root: str,
-    known: dict[str, _Folder],
+    known: dict[str, _Surveyed],
     found: Survey,
     judge: Judge,
     sought: Inodes,
     deadline: float,
-) -> dict[str, _Folder]:
+) -> dict[str, _Surveyed]:
     """Add findings below `root` to `found`; return the folders seen, to cache them."""
-    seen: dict[str, _Folder] = {}
+    seen: dict[str, _Surveyed] = {}
     waiting = [root]
     while waiting:
         if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ def _walk(
     return seen
 
 
-def _look(path: str, known: _Folder | None, judge: Judge, sought: Inodes) -> _Folder:
+def _look(path: str, known: _Surveyed | None, judge: Judge, sought: Inodes) -> _Surveyed:
     """Return the findings in a folder, cached while it is unchanged.
 
     Raises:
@@ -145,11 +145,11 @@ def _look(path: str, known: _Folder | None, judge: Judge, sought: Inodes) -> _Fo
     return _look_into(path, stamp if is_settled else (), judge, sought)
 
 
-def _look_into(path: str, stamp: tuple[int, ...], judge: Judge, sought: Inodes) -> _Folder:
+def _look_into(path: str, stamp: tuple[int, ...], judge: Judge, sought: Inodes) -> _Surveyed:
     with os.scandir(path) as entries:
         found = list(entries)
     names = {entry.name for entry in found}
-    return _Folder(
+    return _Surveyed(
         stamp,
         sought,
         tuple(entry.path for entry in found if entry.is_dir(follow_symlinks=False)),

@@ -29,7 +29,7 @@ from agent_magics.kernel.lab.cell_reviews import CellReviews
 from agent_magics.kernel.lab.cell_ways import CellWay
 from agent_magics.kernel.lab.document import LabDocument
 from agent_magics.kernel.lab.reviews import answer_review
-from agent_magics.kernel.live.changes import Change
+from agent_magics.kernel.live.changes import RunChange
 from agent_magics.kernel.live.namespace import LiveNamespace
 from agent_magics.kernel.live.tools import MCP
 from agent_magics.kernel.questions.ladder import NotebookHost
@@ -52,7 +52,7 @@ class WayForth:
 
     way: Rewind
     cells: Sequence[CellWay] = ()
-    variables: Sequence[Change] = ()
+    variables: Sequence[RunChange] = ()
 
 
 class NotebookAgents:

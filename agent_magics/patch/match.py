@@ -58,7 +58,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Fit:
     """Where a chunk is applied, and the level at which it matched."""
 
     start: int
@@ -156,7 +156,7 @@ def _asked(chunks: Sequence[Chunk]) -> Iterator[str]:
 # -- finding a place --------------------------------------------------------------------------
 
 
-def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str], drift: int) -> _Place:
+def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str], drift: int) -> _Fit:
     """Return where a chunk is applied.
 
     Args:
@@ -179,7 +179,7 @@ def _locate(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str], drift
         else:
             places = _first(index.matches(chunk.old, cursor, level), _SHOWN)
         if len(places) == 1:
-            return _Place(places[0], level)
+            return _Fit(places[0], level)
         if places:
             raise RespondToModel(_ambiguous("its lines are", chunk, places))
     raise RespondToModel(_miss(index, chunk, cursor, starts))
@@ -216,12 +216,12 @@ def _places_after(
     return places
 
 
-def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequence[int]) -> _Place:
+def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequence[int]) -> _Fit:
     """Return where a chunk of only added lines goes: below its anchor, else at the file's end."""
     if chunk.near is not None:
-        return _Place(max(cursor, min(chunk.near, len(index.lines))))
+        return _Fit(max(cursor, min(chunk.near, len(index.lines))))
     if not starts or chunk.at_end:
-        return _Place(len(index.lines))
+        return _Fit(len(index.lines))
     if len(starts) > 1:
         raise RespondToModel(_ambiguous(f"'@@ {chunk.anchors[-1]}' is", chunk, starts[:_SHOWN]))
     if starts[0] + 1 < cursor:
@@ -229,7 +229,7 @@ def _insertion_place(index: LineIndex, chunk: Chunk, cursor: int, starts: Sequen
             f"{_name(chunk)}: '@@ {chunk.anchors[-1]}' is line {starts[0] + 1}, above the end of "
             "the chunk before it; write the chunks in the order of the file"
         )
-    return _Place(starts[0] + 1)
+    return _Fit(starts[0] + 1)
 
 
 def _seek_anchors(index: LineIndex, chunk: Chunk, cursor: int, notes: list[str]) -> list[int]:
@@ -270,7 +270,7 @@ def _seek(
 # -- edits ------------------------------------------------------------------------------------
 
 
-def _edits_of(chunk: Chunk, place: _Place, lines: Sequence[str]) -> list[Edit]:
+def _edits_of(chunk: Chunk, place: _Fit, lines: Sequence[str]) -> list[Edit]:
     """Return one edit for each run of removed and added lines; context keeps the file's text."""
     fit = _Indent(chunk, place, lines) if place.level >= _IGNORES_INDENT else None
     edits: list[Edit] = []
@@ -293,7 +293,7 @@ def _edits_of(chunk: Chunk, place: _Place, lines: Sequence[str]) -> list[Edit]:
 class _Indent:
     """Adapts the indentation of added lines to that of the file."""
 
-    def __init__(self, chunk: Chunk, place: _Place, lines: Sequence[str]) -> None:
+    def __init__(self, chunk: Chunk, place: _Fit, lines: Sequence[str]) -> None:
         there = lines[place.start : place.start + len(chunk.old)]
         self._pairs = [
             (_indent(wrote), _indent(real), number)

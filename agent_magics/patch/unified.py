@@ -36,7 +36,7 @@ _PLAIN_MODE = "100644"
 
 
 @dataclass(slots=True)
-class _Header:
+class _FileHeader:
     """The lines above a file's hunks.
 
     Attributes:
@@ -113,7 +113,7 @@ def _read_file(lines: Sequence[str], at: int) -> tuple[FileOperation, int]:
     return UpdateFile(source, tuple(chunks), moved, header.line, _open_end(marks)), at
 
 
-def _added(header: _Header, chunks: Sequence[Chunk], marks: Sequence[str]) -> AddFile:
+def _added(header: _FileHeader, chunks: Sequence[Chunk], marks: Sequence[str]) -> AddFile:
     if any(chunk.old for chunk in chunks):
         fail_at(header.line - 1, f"{header.new} is new, and yet lines of it are to stay or to go")
     added = tuple(text for chunk in chunks for text in chunk.new)
@@ -129,8 +129,8 @@ def _open_end(marks: Sequence[str]) -> bool | None:
     return any(sign in "+ " for sign in marks)
 
 
-def _read_header(lines: Sequence[str], at: int) -> tuple[_Header, int]:
-    header = _Header(at + 1)
+def _read_header(lines: Sequence[str], at: int) -> tuple[_FileHeader, int]:
+    header = _FileHeader(at + 1)
     if lines[at].startswith(_GIT):
         header.is_git = True
         header.old, header.new = _paths_of_git(lines, at)
@@ -146,7 +146,7 @@ def _read_header(lines: Sequence[str], at: int) -> tuple[_Header, int]:
     return header, at
 
 
-def _read_extended(header: _Header, lines: Sequence[str], at: int) -> bool:
+def _read_extended(header: _FileHeader, lines: Sequence[str], at: int) -> bool:
     """Parse an extended header line of git; return False if it is none."""
     line = lines[at]
     for begin, reason in _REFUSED:
@@ -172,7 +172,7 @@ def _check_mode(lines: Sequence[str], at: int) -> None:
         fail_at(at, f"a new file of mode {mode} is not made by a patch, only plain ones are")
 
 
-def _read_names(header: _Header, lines: Sequence[str], at: int) -> None:
+def _read_names(header: _FileHeader, lines: Sequence[str], at: int) -> None:
     old, new = (_unquoted(lines[at + n][4:].partition("\t")[0].rstrip()) for n in (0, 1))
     if header.is_git or (old.startswith("a/") and new.startswith("b/")) or _NOWHERE in (old, new):
         old, new = _without(old, "a/"), _without(new, "b/")

@@ -45,10 +45,10 @@ def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
     end = next(ends, None)
     if end is None:
         raise NotFrontMatter(f"no line --- ends the front matter within {_MOST_LINES} lines")
-    return _Reader(lines[1:end]).read(), "\n".join(lines[end + 1 :])
+    return _FrontMatterReader(lines[1:end]).read(), "\n".join(lines[end + 1 :])
 
 
-class _Reader:
+class _FrontMatterReader:
     """Reads the lines between the fences, from the first to the last."""
 
     def __init__(self, lines: Sequence[str]) -> None:

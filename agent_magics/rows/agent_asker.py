@@ -17,8 +17,8 @@ from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.models.wires.responses.items import encode_tools
 from agent_magics.protocol.items import UserMessage
-from agent_magics.protocol.ops import Answer as Reply
-from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.protocol.ops import Answer
+from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 
 # Runs side by side, and requests of one.
 AT_ONCE, REQUESTS = 16, 10
@@ -60,10 +60,10 @@ class AgentAsker:
         self._in_flight = 0
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: RowQuestion) -> RowAnswer:
         """See `Asker.ask`: the run itself asks again for an answer that does not fit."""
         first = question.items[0]
-        assert isinstance(first, UserMessage)  # see `Question.items`
+        assert isinstance(first, UserMessage)  # see `RowQuestion.items`
         agent = self._made()
         self._in_flight += 1
         working = asyncio.ensure_future(agent.work(self._places, first.content))
@@ -79,9 +79,9 @@ class AgentAsker:
             self._close_soon(agent, working)
         usage, cost = agent.spending.usage, agent.spending.cost
         if agent.status == "completed" and not agent.problem:
-            return Answer(agent.text, usage, cost)
+            return RowAnswer(agent.text, usage, cost)
         kind = "its run was not whole" if agent.status == "completed" else f"its run {agent.status}"
-        return Answer(usage=usage, cost=cost, error=agent.problem, kind=kind)
+        return RowAnswer(usage=usage, cost=cost, error=agent.problem, kind=kind)
 
     def _made(self) -> SubAgent:
         session = Session(self._parent.engine, f"{self._parent.agent}/row", None)
@@ -116,9 +116,9 @@ class AgentAsker:
             await asyncio.wait(self._closing)
 
 
-def _answer_nobody(question: Any) -> Reply:
+def _answer_nobody(question: Any) -> Answer:
     """Deny what a run would ask a person: rows run under the policy "never"."""
-    return Reply(question_id=question.question_id, decision="deny", by="policy")
+    return Answer(question_id=question.question_id, decision="deny", by="policy")
 
 
 def described(setup: TurnConfig, requests: int, *, reads_only: bool) -> dict[str, object]:

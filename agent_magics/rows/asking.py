@@ -29,7 +29,7 @@ class Terms:
     name: str = ""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row is that a worker has read: its partition, and its number in that, from 0."""
 
     part: int
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RowQuestion:
     """What one row asks: one request to the model.
 
     Attributes:
@@ -52,7 +52,7 @@ class Question:
     key: str
     items: tuple[Item, ...]
     terms: Terms
-    place: Place | None = None
+    place: RowPlace | None = None
 
     @property
     def schema(self) -> Mapping[str, Json] | None:
@@ -61,7 +61,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RowAnswer:
     """The outcome of one question after all retries.
 
     Attributes:
@@ -102,8 +102,8 @@ class Asker(Protocol):
     It retries what may succeed later, and keeps to the server's limits: a call waits for its turn.
     """
 
-    async def ask(self, question: Question) -> Answer:
-        """Return the answer to a question; an error of this one row is in `Answer.error`.
+    async def ask(self, question: RowQuestion) -> RowAnswer:
+        """Return the answer to a question; an error of this one row is in `RowAnswer.error`.
 
         Raises:
             FatalError: no question can be answered (no key, a wrong one, no such model).

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from agent_magics.engine.results.structured import REPAIR
 from agent_magics.protocol.errors import FatalError, RespondToModel, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, UserMessage
-from agent_magics.rows.asking import Answer, Asker, Place, Question, Terms
+from agent_magics.rows.asking import Asker, RowAnswer, RowPlace, RowQuestion, Terms
 from agent_magics.rows.budgets import CHOICES, GO_ON, Budgets, Quote, quote_of
 from agent_magics.rows.outcomes import NOT_ASKED, Outcome, Plain, Sink
 from agent_magics.rows.progress import Progress
@@ -53,10 +53,10 @@ class Asked(NamedTuple):
     key: bytes
     content: Content
     error: str = ""
-    place: Place | None = None
+    place: RowPlace | None = None
 
 
-Entry: TypeAlias = tuple[int, bytes, Content, str, Place | None]
+Entry: TypeAlias = tuple[int, bytes, Content, str, RowPlace | None]
 """What `Asked` has."""
 
 
@@ -334,19 +334,21 @@ class Job:
             self._count(answer)
             self._receive(asked.key, answer, checked)
 
-    async def _ask_in_time(self, worker: asyncio.Task[Any], asked: Asked) -> tuple[Answer, bytes]:
+    async def _ask_in_time(
+        self, worker: asyncio.Task[Any], asked: Asked
+    ) -> tuple[RowAnswer, bytes]:
         """Return the answer to a question; once the map has ended, it is waited for no longer."""
         self._asking.add(worker)
         try:
             return await self._ask(asked)
         except FatalError as error:
             self._fail(error)
-            return Answer(error=str(error), kind="no answer"), b""
+            return RowAnswer(error=str(error), kind="no answer"), b""
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (GIVEN_UP,):
                 raise
             worker.uncancel()
-            return Answer(error=f"{GIVEN_UP}: {self.stopped}", kind="not asked"), b""
+            return RowAnswer(error=f"{GIVEN_UP}: {self.stopped}", kind="not asked"), b""
         finally:
             self._asking.discard(worker)
 
@@ -369,7 +371,7 @@ class Job:
                 return True
         return False
 
-    async def _ask(self, asked: Asked) -> tuple[Answer, bytes]:
+    async def _ask(self, asked: Asked) -> tuple[RowAnswer, bytes]:
         """Return an answer, and its checked value as JSON; an unfit one is asked for once more."""
         question = self._question(asked)
         answer = await self.asker.ask(question)
@@ -390,7 +392,7 @@ class Job:
         except FatalError as failure:
             return replace(both, error=str(failure), kind="validator"), b""
 
-    def _value(self, answer: Answer) -> bytes:
+    def _value(self, answer: RowAnswer) -> bytes:
         """Return the value of an answer as JSON.
 
         Raises:
@@ -404,11 +406,11 @@ class Job:
         except BaseException as error:  # a validator or serializer may also call `sys.exit()`
             raise FatalError(NOT_CHECKED.format(error=error_text(error))) from error
 
-    def _question(self, asked: Asked) -> Question:
+    def _question(self, asked: Asked) -> RowQuestion:
         items = () if asked.place else (UserMessage(asked.content),)
-        return Question(asked.key.hex(), items, self.plan.terms, asked.place)
+        return RowQuestion(asked.key.hex(), items, self.plan.terms, asked.place)
 
-    def _count(self, answer: Answer) -> None:
+    def _count(self, answer: RowAnswer) -> None:
         progress, usage = self.progress, answer.usage
         progress.asked += 1
         progress.answered += answer.error is None
@@ -418,7 +420,7 @@ class Job:
         if len(self._paid) < SAMPLE:
             self._paid.append((usage.input_tokens + usage.output_tokens, answer.cost or 0.0))
 
-    def _receive(self, key: bytes, answer: Answer, checked: bytes) -> None:
+    def _receive(self, key: bytes, answer: RowAnswer, checked: bytes) -> None:
         """Keep an answer, after which it counts; an error counts at once."""
         tokens = answer.usage.input_tokens + answer.usage.output_tokens
         if answer.error is not None:
@@ -485,7 +487,7 @@ def digest_of(terms: bytes) -> blake2b:
     return blake2b(digest_size=16, key=terms)
 
 
-def _sum(first: Answer, second: Answer) -> Answer:
+def _sum(first: RowAnswer, second: RowAnswer) -> RowAnswer:
     """Return the second answer with what both took."""
     costs = (first.cost, second.cost)
     cost = None if None in costs else sum(filter(None, costs))

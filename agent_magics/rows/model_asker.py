@@ -9,7 +9,7 @@ from agent_magics.models.base import ContextOverflow, ItemDone, Model, ModelRequ
 from agent_magics.models.faults import Fault
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import AssistantMessage, Content, Usage, text_of
-from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 
 # The package's client needs 2 ms of a processor an answer, so more would only wait.
 AT_ONCE = 64
@@ -30,24 +30,24 @@ class ModelAsker:
         self._places = asyncio.Semaphore(self._allowed)
         self._in_flight = 0
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: RowQuestion) -> RowAnswer:
         """See `Asker.ask`."""
         async with self._places:
             self._in_flight += 1
             try:
                 return await self._ask(question)
             except ContextOverflow as error:
-                return Answer(error=str(error), kind="too long")
+                return RowAnswer(error=str(error), kind="too long")
             except Fault as fault:
-                return Answer(error=str(fault), kind=fault.reason)
+                return RowAnswer(error=str(fault), kind=fault.reason)
             except FatalError as error:
-                return Answer(error=str(error), kind="no answer")
+                return RowAnswer(error=str(error), kind="no answer")
             except Exception as error:  # a program's own model may raise anything
-                return Answer(error=error_text(error), kind=type(error).__name__)
+                return RowAnswer(error=error_text(error), kind=type(error).__name__)
             finally:
                 self._in_flight -= 1
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: RowQuestion) -> RowAnswer:
         terms, first = question.terms, question.items[0]
         history = History()
         history.extend(question.items)
@@ -76,8 +76,8 @@ class ModelAsker:
         cost = cost_of(model, usage)
         if finish != "completed":
             error = f"The answer is not whole ({finish})."
-            return Answer(usage=usage, cost=cost, error=error, kind=finish)
-        return Answer("\n\n".join(texts), usage, cost)
+            return RowAnswer(usage=usage, cost=cost, error=error, kind=finish)
+        return RowAnswer("\n\n".join(texts), usage, cost)
 
     def pace(self) -> Pace:
         """See `Asker.pace`."""

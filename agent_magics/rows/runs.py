@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS runs (
 """
 
 
-class Run(NamedTuple):
+class OpenMap(NamedTuple):
     """A named map that has not asked about all its rows yet.
 
     Attributes:
@@ -76,11 +76,11 @@ class Runs(RecordTable):
     def __init__(self, path: Path) -> None:
         super().__init__(path, _SCHEMA)
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[OpenMap]:
         """Return the maps that have not asked about all their rows, the oldest first."""
-        return list(starmap(Run, self._execute("SELECT * FROM runs ORDER BY began, name")))
+        return list(starmap(OpenMap, self._execute("SELECT * FROM runs ORDER BY began, name")))
 
-    def keep(self, run: Run) -> None:
+    def keep(self, run: OpenMap) -> None:
         """Store the progress of a map."""
         self._execute(f"REPLACE INTO runs VALUES ({','.join('?' * len(run))})", run)
 
@@ -90,7 +90,7 @@ class Runs(RecordTable):
         self._execute("DELETE FROM runs WHERE name = ?", (name,))
         return was_there
 
-    def find(self, new: Run) -> Run:
+    def find(self, new: OpenMap) -> OpenMap:
         """Return the stored map of this name; `new` where there is none.
 
         Raises:
@@ -116,7 +116,9 @@ async def noted(path: Path, name: str, job: Job, digest: bytes) -> AsyncIterator
         FatalError: a run of this name asks something else, or the file cannot be used.
     """
     runs, now = await asyncio.to_thread(Runs, path), int(time.time())
-    found = await asyncio.to_thread(runs.find, Run(name, digest, job.plan.terms.model, now, now))
+    found = await asyncio.to_thread(
+        runs.find, OpenMap(name, digest, job.plan.terms.model, now, now)
+    )
 
     async def note(state: str = RUNNING) -> None:
         progress = job.progress

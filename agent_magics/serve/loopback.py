@@ -35,7 +35,7 @@ _REQUEST_LIMIT = 10.0  # seconds in which a request has to come whole, headers a
 _STOP_LIMIT = 5.0
 
 
-class _Connection(H11Protocol):
+class _ClientConnection(H11Protocol):
     """One of a limited number of connections, closed where a request does not arrive in time.
 
     Any process on this machine can connect, also without the token, and all come from the same
@@ -51,7 +51,7 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self._waits_since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            ours = [each for each in self.connections if isinstance(each, _Connection)]
+            ours = [each for each in self.connections if isinstance(each, _ClientConnection)]
             waiting = [each for each in ours if not each.is_answering]
             min(waiting, key=lambda each: each._waits_since).hang_up()
         self._watch()
@@ -224,7 +224,7 @@ class Serving:
         # uvicorn must neither write to the person's outputs nor configure their logging.
         config = uvicorn.Config(
             AccessGate(Sessions(self._manager.handle_request), port, self.token),
-            http=_Connection,
+            http=_ClientConnection,
             lifespan="off",
             ws="none",
             log_config=None,

@@ -48,7 +48,7 @@ _QUESTION = "approve"
 Context = ServerRequestContext[Any, Any]
 
 
-class _Server(Server[Any]):
+class _NotifyingServer(Server[Any]):
     """Declares the capability ``tools.listChanged`` to clients of protocol version 2025, too."""
 
     def create_initialization_options(
@@ -85,7 +85,7 @@ class ToolServer:
         self._parked: dict[str, tuple[OutsideCall, OpenQuestion, asyncio.TimerHandle]] = {}
         self.listen = ListenHandler(self._bus, max_subscriptions=MOST_CLIENTS)
         self.listing: ToolListing = list_tools(place.serve_host.setup(), wanted, complete=True)
-        self.server = _Server(
+        self.server = _NotifyingServer(
             "agent-magics",
             version=__version__,
             instructions=_INSTRUCTIONS,

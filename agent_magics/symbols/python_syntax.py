@@ -66,10 +66,10 @@ def python_symbols(path: Path, source: SourceText, shown: str) -> tuple[Symbol, 
     Raises:
         RespondToModel: it is not Python of this version.
     """
-    return _Reader(path, source).read(parse_python(source.text, shown).body, "", "module")
+    return _SyntaxTreeReader(path, source).read(parse_python(source.text, shown).body, "", "module")
 
 
-class _Reader:
+class _SyntaxTreeReader:
     """Makes symbols of syntax trees of one text."""
 
     def __init__(self, path: Path, source: SourceText) -> None:

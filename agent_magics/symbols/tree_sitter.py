@@ -113,7 +113,7 @@ def tree_symbols(path: Path, source: SourceText) -> tuple[Symbol, ...]:
     The file's ending must be one of which `has_grammar` is true.
     """
     root = _parser(path.suffix.lower()).parse(source.text.encode("utf-8", "replace")).root_node
-    return tuple(_Reader(path, source).read(root, "", 0, in_function=False))
+    return tuple(_NodeReader(path, source).read(root, "", 0, in_function=False))
 
 
 def tree_error(suffix: str, text: str) -> int | None:
@@ -151,7 +151,7 @@ def _parsed_part(suffix: str, text: str) -> Any:
     return trees[trees[0].has_error]
 
 
-class _Reader:
+class _NodeReader:
     """Makes symbols of the nodes of one text; nodes count bytes, and symbols characters."""
 
     def __init__(self, path: Path, source: SourceText) -> None:

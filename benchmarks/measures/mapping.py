@@ -158,7 +158,7 @@ def _limits(count: int) -> object:
 
 def run_client(address: str) -> Callable[[range], None]:
     from agent_magics.protocol.items import UserMessage  # noqa: PLC0415 - only this subject's
-    from agent_magics.rows.asking import Question, Terms  # noqa: PLC0415 - only this subject's
+    from agent_magics.rows.asking import RowQuestion, Terms  # noqa: PLC0415 - only this subject's
     from agent_magics.rows.remote.client import RowClient  # noqa: PLC0415 - only this subject's
 
     client = RowClient(base_url=address, api_key="x", concurrency=IN_FLIGHT)
@@ -166,7 +166,7 @@ def run_client(address: str) -> Callable[[range], None]:
     loop = asyncio.new_event_loop()
 
     async def ask(number: int) -> None:
-        question = Question(str(number), (UserMessage(PROMPT + text(number)),), terms)
+        question = RowQuestion(str(number), (UserMessage(PROMPT + text(number)),), terms)
         answer = await client.ask(question)
         assert answer.error is None, answer.error
 

@@ -1,5 +1,6 @@
 """The tree of the package: a subject a folder, found from its name."""
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,17 @@ def test_no_module_repeats_its_folder():
     for module in MODULES:
         folder = module.parent.name
         assert not re.match(rf"{folder}_|{folder.removesuffix('s')}(_|$)", module.stem), module
+
+
+def test_no_two_classes_have_one_name():
+    names = Counter(
+        node.name.lstrip("_")
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert len(names) > 500
+    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_each_folder_says_which_module_to_read_first():

@@ -36,7 +36,7 @@ _DESTROYS = names(
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Allowed:
     """The words that may follow a prefix.
 
     Attributes:
@@ -68,38 +68,38 @@ _GIT_LOG_VALUES = names(
     "-n --max-count --skip --since --after --until --before --author --committer --grep --format "
     "--pretty --date --decorate"
 )
-_KNOWN: dict[tuple[str, ...], _Known] = {
-    ("git", "status"): _Known(
+_KNOWN: dict[tuple[str, ...], _Allowed] = {
+    ("git", "status"): _Allowed(
         names("-s --short -b --branch -v --verbose --long --porcelain --show-stash --ignored -z"),
         names("--porcelain --untracked-files --ignored -u"),
         _INSIDE,
     ),
-    ("git", "log"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
-    ("git", "show"): _Known(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
-    ("git", "diff"): _Known(
+    ("git", "log"): _Allowed(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
+    ("git", "show"): _Allowed(_GIT_SHOWN | _GIT_LOG, _GIT_VALUES | _GIT_LOG_VALUES, _REVISION),
+    ("git", "diff"): _Allowed(
         _GIT_SHOWN | names("--cached --staged --quiet --exit-code"), _GIT_VALUES, _REVISION
     ),
-    ("git", "add"): _Known(
+    ("git", "add"): _Allowed(
         names("-A --all -u --update -v --verbose -n --dry-run -N --intent-to-add -f --force"),
         operands=_INSIDE,
     ),
-    ("mkdir",): _Known(names("-p --parents -v --verbose"), names("-m --mode"), _INSIDE),
-    ("touch",): _Known(names("-a -c -m --no-create"), operands=_INSIDE),
-    ("ruff", "check"): _Known(
+    ("mkdir",): _Allowed(names("-p --parents -v --verbose"), names("-m --mode"), _INSIDE),
+    ("touch",): _Allowed(names("-a -c -m --no-create"), operands=_INSIDE),
+    ("ruff", "check"): _Allowed(
         names("--fix --diff --no-fix -q --quiet -v --verbose --statistics --no-cache --preview"),
         names("--select --ignore --extend-select --output-format --line-length --exclude"),
         _INSIDE,
     ),
-    ("ruff", "format"): _Known(
+    ("ruff", "format"): _Allowed(
         names("--check --diff -q --quiet -v --verbose --no-cache --preview"),
         names("--line-length --exclude"),
         _INSIDE,
     ),
-    ("pip", "list"): _Known(
+    ("pip", "list"): _Allowed(
         names("-o --outdated -u --uptodate -e --editable -l --local --user --not-required"),
         names("--format"),
     ),
-    ("pip", "show"): _Known(names("-f --files"), operands=_NAME),
+    ("pip", "show"): _Allowed(names("-f --files"), operands=_NAME),
 }
 
 # Options by which a program runs another one; abbreviations of long ones count. "git" covers every
@@ -208,7 +208,7 @@ _RUNS_GPG = "%G"  # placeholder in git's formats
 _COUNT = re.compile(r"-\d{1,6}")
 
 
-def _is_option(word: str, known: _Known) -> bool:
+def _is_option(word: str, known: _Allowed) -> bool:
     if word in known.options or (_COUNT.fullmatch(word) and "-n" in known.valued):
         return True
     if word.startswith("--"):

@@ -110,7 +110,7 @@ class Value:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _StoredResult:
     """One stored result.
 
     Attributes:
@@ -165,7 +165,7 @@ class HandleStore:
         self._parent = parent
         self.is_forbidden: Callable[[str], bool] = lambda path: False
         self.on_keep: Callable[[str, TextSource], None] = lambda name, source: None
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _StoredResult] = {}
         self._names_by_id: dict[int, str] = {}
         self._let_go: list[str] = []
         self._folder: Path | None = None
@@ -274,7 +274,7 @@ class HandleStore:
 
     def _add(self, source: TextSource, reads: tuple[str, ...]) -> str:
         name = f"@r{len(self._entries) + 1}"
-        self._entries[name] = _Entry(source, reads=reads)
+        self._entries[name] = _StoredResult(source, reads=reads)
         self._shrink()
         self.on_keep(name, source)
         return name
@@ -284,14 +284,14 @@ class HandleStore:
         with self._lock:
             if name == f"@r{len(self._entries) + 1}":
                 gone = what or "a long text" if source is None else ""
-                self._entries[name] = _Entry(source, gone=gone)
+                self._entries[name] = _StoredResult(source, gone=gone)
 
     @property
     def gone(self) -> Mapping[str, str]:
         """What went with an earlier kernel, by name."""
         return {name: entry.gone for name, entry in self._entries.items() if entry.gone}
 
-    def _find(self, name: str) -> _Entry:
+    def _find(self, name: str) -> _StoredResult:
         entry = self._entries.get(name)
         if entry is None:
             raise RespondToModel(f"There is no {name} in this conversation; {self._known()}.")
@@ -349,7 +349,7 @@ class HandleStore:
                 entry.source = None
         self._shrink_disk()
 
-    def _shrink_disk(self, keep: _Entry | None = None) -> None:
+    def _shrink_disk(self, keep: _StoredResult | None = None) -> None:
         excess = sum(entry.bytes for entry in self._entries.values()) - self._disk_limit
         for entry in self._entries.values():
             if excess <= 0:
@@ -359,7 +359,7 @@ class HandleStore:
                 entry.path.unlink(missing_ok=True)
                 entry.path, entry.bytes, entry.written = None, 0, -1
 
-    def _write(self, name: str, entry: _Entry) -> None:
+    def _write(self, name: str, entry: _StoredResult) -> None:
         assert entry.source is not None
         size = entry.source.size  # read first: text that arrives meanwhile is written next time
         try:
@@ -391,7 +391,7 @@ class HandleStore:
         return f"there are: {earlier}{', '.join(names[-_MOST_NAMED:])}"
 
 
-def _is_there(entry: _Entry) -> bool:
+def _is_there(entry: _StoredResult) -> bool:
     if isinstance(entry.source, Value):
         return entry.source.get() is not None
     return entry.source is not None or entry.path is not None

@@ -305,7 +305,7 @@ def loaded(library: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Described:
     """How values of a library's class are described.
 
     Attributes:
@@ -324,20 +324,20 @@ def _pandas_size(value: Any) -> Any:
 
 
 _KNOWN = {
-    ("pandas", "DataFrame"): _Known(lambda v: _pandas_size(v).sum(), "frame", _frame_shape),
-    ("pandas", "Series"): _Known(_pandas_size, "series", _series_shape),
-    ("pandas", "Index"): _Known(lambda v: v.memory_usage(deep=False), "series", _series_shape),
-    ("numpy", "ndarray"): _Known(lambda v: v.nbytes),
-    ("numpy", "generic"): _Known(lambda v: v.nbytes, "data"),
-    ("polars", "DataFrame"): _Known(lambda v: v.estimated_size(), "frame", _frame_shape),
-    ("polars", "Series"): _Known(lambda v: v.estimated_size(), "series", _series_shape),
-    ("pyarrow", "Table"): _Known(lambda v: v.nbytes, "frame"),
-    ("torch", "Tensor"): _Known(lambda v: v.numel() * v.element_size()),
-    ("xarray", "DataArray"): _Known(lambda v: v.nbytes),
-    ("xarray", "Dataset"): _Known(
+    ("pandas", "DataFrame"): _Described(lambda v: _pandas_size(v).sum(), "frame", _frame_shape),
+    ("pandas", "Series"): _Described(_pandas_size, "series", _series_shape),
+    ("pandas", "Index"): _Described(lambda v: v.memory_usage(deep=False), "series", _series_shape),
+    ("numpy", "ndarray"): _Described(lambda v: v.nbytes),
+    ("numpy", "generic"): _Described(lambda v: v.nbytes, "data"),
+    ("polars", "DataFrame"): _Described(lambda v: v.estimated_size(), "frame", _frame_shape),
+    ("polars", "Series"): _Described(lambda v: v.estimated_size(), "series", _series_shape),
+    ("pyarrow", "Table"): _Described(lambda v: v.nbytes, "frame"),
+    ("torch", "Tensor"): _Described(lambda v: v.numel() * v.element_size()),
+    ("xarray", "DataArray"): _Described(lambda v: v.nbytes),
+    ("xarray", "Dataset"): _Described(
         lambda v: v.nbytes, shape=lambda v: [f"dimensions {dict(v.sizes)}"]
     ),
-    ("PIL", "Image"): _Known(
+    ("PIL", "Image"): _Described(
         lambda v: v.size[0] * v.size[1] * len(v.getbands()), "picture", _picture_shape
     ),
 }

@@ -31,7 +31,7 @@ Listener = Callable[[Event], None]
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TurnListeners:
     """The listeners of a turn, and the redactor of its events.
 
     Attributes:
@@ -61,7 +61,7 @@ class Outbox:
         self._rollout = rollout
         self._is_recorded = True
         self._problem: Exception | None = None  # why recording failed, until it is reported
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _TurnListeners] = {}
         self._secrets: list[str] = []  # of all turns, the longest first: one may begin another
         self._pending: list[Event | Entry] = []
         self._numbers = itertools.count(1)
@@ -105,7 +105,7 @@ class Outbox:
         over = [each for each, turn in self._turns.items() if turn.ended and not turn.sessions]
         for each in over:
             del self._turns[each]
-        self._turns[turn_id] = _Turn(listener, after, EventRedactor(secrets))
+        self._turns[turn_id] = _TurnListeners(listener, after, EventRedactor(secrets))
         self._secrets = sorted({*self._secrets, *secrets}, key=len, reverse=True)
 
     def hide(self, secrets: Iterable[str]) -> None:

@@ -54,7 +54,7 @@ PROMPT = "[summary of the conversation]"
 NOTHING_OLD = "there is nothing old enough to be replaced"
 
 
-class _Failed(Exception):
+class _CompactionFailed(Exception):
     """A compaction failed and the conversation is unchanged; the message has no full stop."""
 
 
@@ -112,7 +112,7 @@ class Compaction:
         self._warn_of_default()
         try:
             self._apply(self._prune_enough() or await self._replace_old(prompt))
-        except (_Failed, FatalError) as failure:
+        except (_CompactionFailed, FatalError) as failure:
             self._meter.set(self._meter.tokens(config), config)
             self._warn(f"The conversation is long and could not be shortened: {_clause(failure)}.")
 
@@ -125,7 +125,7 @@ class Compaction:
         self._refused = self._meter.tokens(self._context.config)
         try:
             self._apply(await self._replace_old(prompt))
-        except (_Failed, FatalError) as failure:
+        except (_CompactionFailed, FatalError) as failure:
             pruned = self._pruned(self._history.sent, self._limit // 4, unread=True)
             if not pruned.pruned:
                 raise FatalError(
@@ -142,7 +142,7 @@ class Compaction:
         """
         try:
             self._apply(await self._replace_old("", kept=0))
-        except _Failed as failure:
+        except _CompactionFailed as failure:
             raise FatalError(f"Not shortened, and nothing was lost: {failure}.") from None
 
     # -- the two ways -----------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Compaction:
         if not self._is_worth_it(parts.old):
             if pruned:
                 return _Shorter([*parts.old, *recent], pruned)
-            raise _Failed(NOTHING_OLD)
+            raise _CompactionFailed(NOTHING_OLD)
         summary = await self._summarise(prompt, parts.old)
         words = min(MOST_WORDS, int(KEPT_WORDS * limit))
         sessions = [] if self._context.processes is None else self._context.processes.sessions()
@@ -191,7 +191,7 @@ class Compaction:
             [session for session in sessions if not session.ended],
         )
         if count_items(items) >= count_items(self._history.sent):
-            raise _Failed("a summary would not have been shorter")
+            raise _CompactionFailed("a summary would not have been shorter")
         return _Shorter(items, pruned, summary)
 
     def _is_worth_it(self, old: Sequence[Item]) -> bool:
@@ -211,9 +211,9 @@ class Compaction:
             except ContextOverflow:
                 continue
             if not summary.strip():
-                raise _Failed("the model's summary was empty")
+                raise _CompactionFailed("the model's summary was empty")
             return shorten_text(summary, min(MOST_SUMMARY, int(LONGEST_SUMMARY * self._limit)))
-        raise _Failed("its record is too long for the model, too")
+        raise _CompactionFailed("its record is too long for the model, too")
 
     async def _ask(self, prompt: str, text: str) -> str:
         """Request a summary; only the text of the answer is used, and nothing of it is shown."""

@@ -30,7 +30,7 @@ FAILED = (
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _HistoryState:
     """The items and the sent base at one moment; immutable.
 
     Attributes:
@@ -43,7 +43,7 @@ class _State:
     base: tuple[Item, ...]
     replaced: int
     later: tuple[Item, ...] = ()
-    turns: "tuple[tuple[str, _State], ...]" = ()
+    turns: "tuple[tuple[str, _HistoryState], ...]" = ()
 
 
 class History:
@@ -68,8 +68,8 @@ class History:
         self._replaced = 0
         # By maker: the transcript, and how many of the items it has.
         self._transcripts: dict[TranscriptMaker, tuple[Transcript, int]] = {}
-        self._turns: dict[str, _State] = {}  # what it was when each began
-        self._taken_back: list[_State] = []
+        self._turns: dict[str, _HistoryState] = {}  # what it was when each began
+        self._taken_back: list[_HistoryState] = []
         self.extend(items)
 
     @property
@@ -130,7 +130,7 @@ class History:
 
     def begin_turn(self, turn_id: str) -> None:
         """Mark the start of a turn, which may be taken back."""
-        self._turns[turn_id] = _State(len(self._items), self._base, self._replaced)
+        self._turns[turn_id] = _HistoryState(len(self._items), self._base, self._replaced)
         self.keep(TurnOpened(turn_id=turn_id))
 
     def items_since(self, turn_id: str) -> Sequence[Item]:
@@ -143,7 +143,7 @@ class History:
         first = list(self._turns).index(turn_id)
         then = places[first][1]
         self._taken_back.append(
-            _State(
+            _HistoryState(
                 then.count,
                 self._base,
                 self._replaced,

@@ -60,7 +60,7 @@ _LOOSE = re.compile(r"[\s\"'`\\]+")
 
 
 @dataclass(slots=True)
-class _Call:
+class _ComparedCall:
     """One call in the form in which it is compared; parts are computed on demand."""
 
     name: str
@@ -69,7 +69,7 @@ class _Call:
     output: str = ""
     _normal: str | None = field(default=None, repr=False)
 
-    def brought_the_same(self, other: "_Call") -> bool:
+    def brought_the_same(self, other: "_ComparedCall") -> bool:
         if self.output == other.output:
             return True
         is_near = abs(len(self.output) - len(other.output)) <= _MOST_LONGER
@@ -125,7 +125,7 @@ class RepetitionDetector:
 
     def forget(self) -> None:
         """Reset all counts."""
-        self._calls: deque[_Call] = deque(maxlen=LONGEST_PERIOD)
+        self._calls: deque[_ComparedCall] = deque(maxlen=LONGEST_PERIOD)
         self._exact = [0] * (LONGEST_PERIOD + 1)  # by distance: calls in a row that repeat
         self._near = 0  # these two at distance 1 only
         self._changing = 0
@@ -133,7 +133,7 @@ class RepetitionDetector:
         self._texts = 0
         self._note_at = {}
         self._notes_given = 0
-        self._arrived: dict[str, _Call] = {}
+        self._arrived: dict[str, _ComparedCall] = {}
 
     # -- what happens -----------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class RepetitionDetector:
 
     # -- counting ---------------------------------------------------------------------------------
 
-    def _count(self, call: _Call) -> None:
+    def _count(self, call: _ComparedCall) -> None:
         for distance in range(1, LONGEST_PERIOD + 1):
             before = self._before(distance)
             same = before is not None and before.exact == call.exact
@@ -207,10 +207,10 @@ class RepetitionDetector:
         is_near = last is not None and last.near == call.near and last.brought_the_same(call)
         self._near = self._near + 1 if is_near else 0
 
-    def _before(self, distance: int) -> _Call | None:
+    def _before(self, distance: int) -> _ComparedCall | None:
         return self._calls[-distance] if len(self._calls) >= distance else None
 
-    def _goes_on(self, call: _Call, circle: Circle) -> bool:
+    def _goes_on(self, call: _ComparedCall, circle: Circle) -> bool:
         """Return whether `call` continues the noticed series."""
         last = self._before(1)
         if circle.words == _SAME_WORDS or (last is not None and last.near == call.near):
@@ -236,13 +236,13 @@ class RepetitionDetector:
             found = Circle(_SAME_WORDS, self._texts)
         return found
 
-    def _row(self, repeats: int, most: int, call: _Call, description: str) -> Circle | None:
+    def _row(self, repeats: int, most: int, call: _ComparedCall, description: str) -> Circle | None:
         # Two of them must be of this turn: one call for each of three prompts is no repetition.
         if repeats + 1 < most or self._in_turn < 2:
             return None
         return Circle(f"{description} ({call.name})", repeats + 1)
 
-    def _near_row(self, last: _Call) -> Circle | None:
+    def _near_row(self, last: _ComparedCall) -> Circle | None:
         if self._near <= self._exact[1]:  # there is no difference in it: a row of the other kind
             return None
         return self._row(self._near, self.limits.near_identical, last, "nearly the same call")
@@ -276,15 +276,15 @@ def _note(circle: Circle) -> str:
     )
 
 
-def _read(item: CallItem) -> _Call:
+def _read(item: CallItem) -> _ComparedCall:
     if isinstance(item, FunctionCall):
         exact, near = _forms(item.arguments)
-        return _Call(item.name, f"{item.name} {exact}", f"{item.name} {near}")
+        return _ComparedCall(item.name, f"{item.name} {exact}", f"{item.name} {near}")
     if isinstance(item, CustomToolCall):
         text = item.input.strip()
-        return _Call(item.name, f"{item.name} {text}", f"{item.name} {_loosen(text)}")
+        return _ComparedCall(item.name, f"{item.name} {text}", f"{item.name} {_loosen(text)}")
     text = json.dumps([item.command, item.workdir])
-    return _Call("local_shell", f"local_shell {text}", f"local_shell {_loosen(text)}")
+    return _ComparedCall("local_shell", f"local_shell {text}", f"local_shell {_loosen(text)}")
 
 
 def _forms(arguments: str) -> tuple[str, str]:

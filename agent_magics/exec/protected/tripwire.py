@@ -53,7 +53,7 @@ _RUNS_PROGRAMS = re.compile(
 
 
 @dataclass(slots=True)
-class _Place:
+class _ProtectedPath:
     """One protected path, and its state when the first of the running commands began.
 
     Attributes:
@@ -121,7 +121,7 @@ class Tripwire:
 
     def __init__(self, quarantine: str, every: float | None = _LOOKS_EVERY) -> None:
         self._quarantine = Quarantine(quarantine)
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _ProtectedPath] = {}
         self._calls = 0  # commands that run within their call; the others are sessions
         self._lock = threading.Lock()
         self._watches: set[FileWatch] = set()
@@ -194,9 +194,9 @@ class Tripwire:
                 if place.holders and touched:
                     place.remember()
 
-    def _hold(self, path: str, confinement: Confinement) -> _Place:
+    def _hold(self, path: str, confinement: Confinement) -> _ProtectedPath:
         root = max((r for r in confinement.writable if is_below(path, (r,))), key=len, default=path)
-        place = self._places.setdefault(path, _Place(path, root))
+        place = self._places.setdefault(path, _ProtectedPath(path, root))
         if not place.holders:
             place.remember()
             place.enforced = True
@@ -205,7 +205,7 @@ class Tripwire:
         place.holders += 1
         return place
 
-    def compare(self, places: Sequence[_Place], tree: _Tree) -> list[Finding]:
+    def compare(self, places: Sequence[_ProtectedPath], tree: _Tree) -> list[Finding]:
         """Restore what changed; return the findings."""
         with self._lock:
             found = [finding for place in places for finding in self._restore(place)]
@@ -216,14 +216,14 @@ class Tripwire:
         with self._lock:
             self._calls -= 1
 
-    def release(self, watch: "FileWatch", places: Sequence[_Place]) -> None:
+    def release(self, watch: "FileWatch", places: Sequence[_ProtectedPath]) -> None:
         """Remove one command that has ended."""
         self._watches.discard(watch)
         with self._lock:
             for place in places:
                 place.holders -= 1
 
-    def _restore(self, place: _Place) -> list[Finding]:
+    def _restore(self, place: _ProtectedPath) -> list[Finding]:
         now, parent = take(place.path, place.before), _identity(os.path.dirname(place.path))
         moved = parent != place.parent
         if now == place.before and not moved:
@@ -247,7 +247,7 @@ class FileWatch:
     def __init__(
         self,
         tripwire: Tripwire,
-        places: Sequence[_Place] | None,
+        places: Sequence[_ProtectedPath] | None,
         tree: _Tree | None,
         found: list[Finding],
         tell: Callable[[list[Finding]], None] | None,

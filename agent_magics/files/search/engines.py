@@ -87,7 +87,7 @@ def _environment() -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _SearchProcess:
     """One process that searches one batch of files."""
 
     process: "subprocess.Popen[bytes]"
@@ -112,7 +112,7 @@ class SearchEngine:
     deadline: float
     unreadable: int = 0
     timed_out: bool = False
-    _running: "deque[_Run]" = field(default_factory=deque)
+    _running: "deque[_SearchProcess]" = field(default_factory=deque)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -148,20 +148,20 @@ class SearchEngine:
             cwd="/",
             start_new_session=True,  # not interrupted by Jupyter, but ended by us
         )
-        self._running.append(_Run(process, error_file, dict(opened)))
+        self._running.append(_SearchProcess(process, error_file, dict(opened)))
 
     def finish_first(self) -> tuple[dict[int, str], Iterator[bytes]]:
         """Return the files of the process started first, and the lines of its output."""
         run = self._running[0]
         return run.paths, self._records(run)
 
-    def _records(self, run: _Run) -> Iterator[bytes]:
+    def _records(self, run: _SearchProcess) -> Iterator[bytes]:
         assert run.process.stdout is not None  # it was started with a pipe
         yield from self._lines(run.process.stdout.fileno())
         self._running.popleft()
         self._end(run)
 
-    def _end(self, run: _Run) -> None:
+    def _end(self, run: _SearchProcess) -> None:
         run.process.kill()
         run.process.wait()
         if run.process.stdout is not None:

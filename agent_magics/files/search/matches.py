@@ -173,7 +173,7 @@ class _Collector:
     def take(self, paths: Mapping[int, str], records: Iterator[bytes]) -> None:
         """Add the output of a process that searched `paths` (descriptor -> path)."""
         room = None if self.limit is None else self.limit - len(self.matches)
-        batch = _Batch({number: at for at, number in enumerate(paths)}, room, self.context)
+        batch = _RecordParser({number: at for at, number in enumerate(paths)}, room, self.context)
         for record in records:
             batch.add(record)
         self.total += sum(batch.counts.values())
@@ -202,7 +202,7 @@ _Line = tuple[int, str, bool]  # number, text, whether it is a kept match
 
 
 @dataclass(slots=True)
-class _Batch:
+class _RecordParser:
     """Parses the JSON records of one process, which are grouped by file, the files in any order.
 
     A file counts only once its last record is read, because a late NUL byte makes it binary.

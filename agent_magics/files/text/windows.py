@@ -32,7 +32,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextWindow:
     """Lines of a file with their line breaks, unshortened.
 
     Attributes:
@@ -178,7 +178,7 @@ def read_window(
 
 def read_text(
     descriptor: int, shown: str, first: int = 1, count: int | None = None, offset: int | None = None
-) -> Text:
+) -> TextWindow:
     """Return lines of an opened file with their line breaks; without limits, the whole text.
 
     Args:
@@ -201,10 +201,10 @@ def read_text(
             raise RespondToModel(_too_short(shown, skipped, first))
         lines.detach()
     shown_text, lost = LOST_BYTE.subn("\ufffd", text)
-    return Text(shown_text, encoding, lost)
+    return TextWindow(shown_text, encoding, lost)
 
 
-def read_start(descriptor: int, shown: str, size: int) -> Text:
+def read_start(descriptor: int, shown: str, size: int) -> TextWindow:
     """Return the text of an opened file's first `size` bytes; see `read_text`.
 
     Raises:
@@ -213,7 +213,7 @@ def read_start(descriptor: int, shown: str, size: int) -> Text:
     encoding, start = _where_to_start(descriptor, shown, None)
     decoder = codecs.getincrementaldecoder(encoding.name)(encoding.errors)
     text, lost = LOST_BYTE.subn("\ufffd", decoder.decode(os.pread(descriptor, size, start)))
-    return Text(text, encoding, lost)
+    return TextWindow(text, encoding, lost)
 
 
 def _where_to_start(descriptor: int, shown: str, offset: int | None) -> tuple[Encoding, int]:

@@ -28,7 +28,7 @@ _CLEAR = "\r\x1b[K"
 
 
 @dataclass
-class _Stream:
+class _PrintedOutput:
     """The output of a running command that was printed so far."""
 
     printed: int = 0
@@ -46,7 +46,7 @@ class ConsoleOutputs:
     def __init__(self, publisher: CellPublisher) -> None:
         self._publisher = publisher
         self._printed: set[str] = set()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _PrintedOutput] = {}
         self._current = ""  # the call whose lines are being printed
         self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._activity = ""  # the one shown last
@@ -102,7 +102,7 @@ class ConsoleOutputs:
                 self._add(calls[call_id], event.text)
 
     def _add(self, block: DisplayBlock, text: str) -> None:
-        stream = self._streams.setdefault(block.key, _Stream())
+        stream = self._streams.setdefault(block.key, _PrintedOutput())
         if not stream.is_whole:
             return
         stream.printed += len(text)

@@ -13,9 +13,9 @@ from agent_magics.rows.batches.ledger import Ledger, Sent
 from agent_magics.rows.batches.results import FETCHED
 from agent_magics.rows.batches.runs import cancel, refresh
 from agent_magics.rows.mapping import cache_file
-from agent_magics.rows.runs import RUNNING, Run, Runs
+from agent_magics.rows.runs import RUNNING, OpenMap, Runs
 
-RUNS = ("Run", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
+RUNS = ("OpenMap", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
 GO_ON = (
     "Calling the map of that name again, in any kernel, asks only what has no answer. "
     "`%agent map forget NAME` removes a run from this list; its answers stay."
@@ -72,7 +72,7 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
     return "\n\n".join(parts) or NONE
 
 
-def _run_row(run: Run) -> tuple[str, ...]:
+def _run_row(run: OpenMap) -> tuple[str, ...]:
     state = run.state
     if state == RUNNING:
         state = "under way" if run.is_alive else "its kernel ended"

@@ -122,7 +122,7 @@ def uncaptured() -> AbstractContextManager[None]:
     return _open[-1].suspended() if _open else nullcontext()
 
 
-class _Stream(io.TextIOBase):
+class _CapturedStream(io.TextIOBase):
     """stdout and stderr of live code."""
 
     encoding = "utf-8"
@@ -188,7 +188,7 @@ class _DisplayPublisher:
 def captured(shell: Any, code: str, context: ToolContext) -> Iterator[Capture]:
     """Redirect what `code` prints and displays to a `Capture`, and restore the shell afterwards."""
     capture = Capture(context)
-    stream = _Stream(capture)
+    stream = _CapturedStream(capture)
     hook = _DisplayHook(shell, capture, ends_quietly(code))
     saved = (sys.stdout, sys.stderr, sys.displayhook, shell.display_pub, shell.display_trap.hook)
     # Live code may run a cell that runs live code: questions are asked outside of all of it.

@@ -42,7 +42,7 @@ class _Was:
 
 
 @dataclass(slots=True)
-class Change:
+class RunChange:
     """The changes of one run to the namespace."""
 
     added: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Watch:
             if name[:1] != "_" and name not in hidden
         }
 
-    def end(self) -> Change:
+    def end(self) -> RunChange:
         """Return the changes since the start."""
         before, after = self._before, self._visible()
         added = [name for name in after if name not in before]
@@ -102,7 +102,7 @@ class Watch:
             for name, value in after.items()
             if name in before and (value is not before[name] or name in inside)
         ]
-        change = Change(tuple(added), tuple(changed), tuple(deleted))
+        change = RunChange(tuple(added), tuple(changed), tuple(deleted))
         for name in (*added, *changed, *deleted):
             was = _Was(before.get(name, _ABSENT), after.get(name, _ABSENT))
             if name in inside:
@@ -112,7 +112,7 @@ class Watch:
         return change
 
 
-def _weigh(was: _Was, change: Change) -> None:
+def _weigh(was: _Was, change: RunChange) -> None:
     """Keep the previous value, unless it would take too much memory."""
     if was.value is _ABSENT:
         return
@@ -168,15 +168,17 @@ class Changes:
     """The changes of the last runs; the newest is undone first."""
 
     def __init__(self) -> None:
-        self._changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
+        self._changes: deque[RunChange] = deque(maxlen=_MOST_CHANGES)
 
-    def add(self, change: Change) -> None:
+    def add(self, change: RunChange) -> None:
         """Add a run; older ones are dropped where they would hold too much memory."""
         self._changes.append(change)
         while len(self._changes) > 1 and sum(c.held for c in self._changes) > HELD_LIMIT:
             self._changes.popleft()
 
-    def put_back(self, namespace: MutableMapping[str, Any]) -> tuple[Change, dict[str, str]] | None:
+    def put_back(
+        self, namespace: MutableMapping[str, Any]
+    ) -> tuple[RunChange, dict[str, str]] | None:
         """Undo the last run's changes.
 
         Returns:
@@ -187,13 +189,13 @@ class Changes:
         change = self._changes.pop()
         return change, _put_back(change, namespace, self._changes)[0]
 
-    def of_turns(self, turns: Collection[str]) -> list[Change]:
+    def of_turns(self, turns: Collection[str]) -> list[RunChange]:
         """Return the changes by the code of these turns, the newest first."""
         return [change for change in reversed(self._changes) if change.turn_id in turns]
 
     def put_back_turns(
         self, turns: Collection[str], namespace: MutableMapping[str, Any]
-    ) -> tuple[dict[str, str], list[Change]]:
+    ) -> tuple[dict[str, str], list[RunChange]]:
         """Undo the changes by the code of these turns.
 
         Returns:
@@ -210,7 +212,7 @@ class Changes:
         return left, undone
 
     def put_forth(
-        self, undone: Sequence[Change], namespace: MutableMapping[str, object]
+        self, undone: Sequence[RunChange], namespace: MutableMapping[str, object]
     ) -> dict[str, str]:
         """Revert `put_back_turns`, once; return the names that stay as they are, and why."""
         left: dict[str, str] = {}
@@ -223,8 +225,10 @@ class Changes:
 
 
 def _put_back(
-    change: Change, namespace: MutableMapping[str, object], others: Iterable[Change]
-) -> tuple[dict[str, str], Change]:
+    change: RunChange,
+    namespace: MutableMapping[str, object],
+    others: Iterable[RunChange],
+) -> tuple[dict[str, str], RunChange]:
     """Undo a run's changes.
 
     Args:
@@ -236,7 +240,7 @@ def _put_back(
         The names that were not restored, with the reasons; the change that was made here.
     """
     left: dict[str, str] = {}
-    reverse = Change(turn_id=change.turn_id)
+    reverse = RunChange(turn_id=change.turn_id)
     purse = Purse(COPY_LIMIT)
     for name, was in change.was.items():
         reason = _obstacle(name, was, namespace)
@@ -258,7 +262,7 @@ def _put_back(
     return left, reverse
 
 
-def _follow(name: str, was: object, now: object, changes: Iterable[Change]) -> None:
+def _follow(name: str, was: object, now: object, changes: Iterable[RunChange]) -> None:
     """Have a restored copy stand for the original in the other changes of a variable."""
     for change in changes:
         each = change.was.get(name)

@@ -34,7 +34,7 @@ class Hit(NamedTuple):
     what: str
 
 
-class _Change(NamedTuple):
+class _FileEvent(NamedTuple):
     """An event that changes files: a verb, the indexes of its paths, and of their folders."""
 
     verb: str
@@ -45,20 +45,20 @@ class _Change(NamedTuple):
 
 # https://docs.python.org/3/library/audit_events.html; what is not in that list raises no event.
 _CHANGES = {
-    "os.remove": _Change("deletes", (0,), (1,)),
-    "os.rmdir": _Change("deletes", (0,), (1,)),
-    "os.mkdir": _Change("makes the folder", (0,), (2,)),
-    "os.rename": _Change("renames", (0, 1), (2, 3)),
-    "os.link": _Change("links", (0, 1), (2, 3)),
-    "os.symlink": _Change("makes the link", (1,), (2,)),
-    "os.truncate": _Change("cuts off", (0,), follows=True),
-    "os.chmod": _Change("changes the mode of", (0,), (2,), follows=True),
-    "os.chown": _Change("changes the owner of", (0,), (3,), follows=True),
-    "os.utime": _Change("changes the times of", (0,), (3,), follows=True),
-    "os.setxattr": _Change("changes attributes of", (0,), follows=True),
-    "os.removexattr": _Change("changes attributes of", (0,), follows=True),
-    "sqlite3.connect": _Change("opens the database", (0,), follows=True),
-    "shutil.rmtree": _Change("deletes all of", (0,)),
+    "os.remove": _FileEvent("deletes", (0,), (1,)),
+    "os.rmdir": _FileEvent("deletes", (0,), (1,)),
+    "os.mkdir": _FileEvent("makes the folder", (0,), (2,)),
+    "os.rename": _FileEvent("renames", (0, 1), (2, 3)),
+    "os.link": _FileEvent("links", (0, 1), (2, 3)),
+    "os.symlink": _FileEvent("makes the link", (1,), (2,)),
+    "os.truncate": _FileEvent("cuts off", (0,), follows=True),
+    "os.chmod": _FileEvent("changes the mode of", (0,), (2,), follows=True),
+    "os.chown": _FileEvent("changes the owner of", (0,), (3,), follows=True),
+    "os.utime": _FileEvent("changes the times of", (0,), (3,), follows=True),
+    "os.setxattr": _FileEvent("changes attributes of", (0,), follows=True),
+    "os.removexattr": _FileEvent("changes attributes of", (0,), follows=True),
+    "sqlite3.connect": _FileEvent("opens the database", (0,), follows=True),
+    "shutil.rmtree": _FileEvent("deletes all of", (0,)),
 }
 
 
@@ -116,7 +116,7 @@ class Rails:
             return None
         return self._write("writes", os.fsdecode(path), follows=True)
 
-    def _changed(self, change: _Change, args: Sequence[object]) -> Hit | None:
+    def _changed(self, change: _FileEvent, args: Sequence[object]) -> Hit | None:
         for number, index in enumerate(change.paths):
             path = args[index]
             if not isinstance(path, (str, bytes, os.PathLike)):

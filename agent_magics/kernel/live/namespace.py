@@ -22,7 +22,7 @@ from agent_magics.engine.foreground.interrupt import presses, raise_if_pressed
 from agent_magics.engine.foreground.stopping import Stopped
 from agent_magics.engine.past.variables import maker_of, outlines
 from agent_magics.kernel.live.capture import Capture, captured
-from agent_magics.kernel.live.changes import Change, Changes, Watch
+from agent_magics.kernel.live.changes import Changes, RunChange, Watch
 from agent_magics.kernel.live.displayed import describe_error, is_cell, refuse_exit
 from agent_magics.kernel.live.guard import Guard
 from agent_magics.kernel.live.tasks import contained
@@ -168,7 +168,7 @@ class LiveNamespace:
                     deleted=change.deleted,
                 )
 
-    def _remember(self, read: set[str], change: Change, context: ToolContext) -> None:
+    def _remember(self, read: set[str], change: RunChange, context: ToolContext) -> None:
         """Put on record what the code has read or made, for when the kernel has ended."""
         names = read | set(change.was)
         namespace = {

@@ -39,7 +39,7 @@ MCP = "mcp"  # the name under which code reaches the tools of MCP servers
 Uncaptured = Callable[[], AbstractContextManager[None]]
 
 
-class _Stopped(BaseException):
+class _TurnEnded(BaseException):
     """Ends the code when the turn ends; no ``except Exception`` of the code catches it."""
 
 
@@ -160,7 +160,7 @@ class LiveTools:
     def end_with(self, error: TurnAbort | FatalError) -> BaseException:
         """Store the error that ended the turn, and return the exception that ends the code."""
         self.stop = error
-        return _Stopped(str(error))
+        return _TurnEnded(str(error))
 
     def _start(self, name: str, arguments: Mapping[str, Any]) -> "Future[ToolOutput]":
         self._check(name)

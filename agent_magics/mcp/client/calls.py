@@ -41,10 +41,10 @@ _MESSAGE_GAP = 0.05  # minimal seconds between further ones
 _LONGEST_LOG = 4_000  # characters of a log message
 
 _Answer = TypeVar("_Answer")
-_current: "ContextVar[_Call | None]" = ContextVar("mcp call", default=None)
+_current: "ContextVar[_RunningCall | None]" = ContextVar("mcp call", default=None)
 
 
-class _Call:
+class _RunningCall:
     """One running call."""
 
     def __init__(self, callbacks: McpCallbacks, limit: float) -> None:
@@ -116,7 +116,7 @@ class Calls:
         self._config = config
         self._roots = roots
         self._log = log
-        self._open: list[_Call] = []
+        self._open: list[_RunningCall] = []
 
     def begin(self, client: "Client") -> None:
         """Set the client to use."""
@@ -138,7 +138,7 @@ class Calls:
         """
         _check(tool, arguments)
         limit = self._config.tool_timeout_sec
-        call = _Call(callbacks, limit)
+        call = _RunningCall(callbacks, limit)
         self._open.append(call)
         token = _current.set(call)
         try:
@@ -215,7 +215,7 @@ class Calls:
         content = types.TextContent(type="text", text=text)
         return types.CreateMessageResult(role="assistant", content=content, model="agent-magics")
 
-    def _call(self) -> _Call | None:
+    def _call(self) -> _RunningCall | None:
         call = _current.get()
         if call is not None and call in self._open:
             return call

@@ -19,10 +19,10 @@ async def limit_body(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise httpx2.DecodingError("the answer is compressed, which was not asked for")
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        response.stream = _Bounded(response.stream)
+        response.stream = _BoundedBody(response.stream)
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     """The body of an answer, of limited size."""
 
     def __init__(self, stream: Any) -> None:

@@ -125,7 +125,7 @@ def parse_recording(content: bytes, path: Path) -> Recording:
     Raises:
         FatalError: a malformed line; the sentence names it.
     """
-    reader = _Reader()
+    reader = _RecordingReader()
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -150,7 +150,7 @@ class _BadLine(Exception):
         self.torn = torn
 
 
-class _Reader:
+class _RecordingReader:
     """Parses line by line, and collects what was skipped."""
 
     def __init__(self) -> None:

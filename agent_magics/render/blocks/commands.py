@@ -9,7 +9,7 @@ from agent_magics.render.describe import SAVED_CHARACTERS, command_line, ending,
 _GOES_ON = "goes on as a session"
 
 
-class _Session:
+class _SessionOutput:
     """The output of a session since its call returned; of a long one, the end."""
 
     def __init__(self, block: DisplayBlock) -> None:
@@ -34,7 +34,7 @@ class CommandBlocks:
     def __init__(self, blocks: Blocks, calls: CallBlocks) -> None:
         self._blocks = blocks
         self._calls = calls
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _SessionOutput] = {}
 
     @property
     def going_on(self) -> list[DisplayBlock]:
@@ -69,7 +69,7 @@ class CommandBlocks:
         title = one_line(command_line(event.command))
         key = f"session:{event.session_id}"
         block = self._blocks.begin_call(key, "session", title, "", "bash")
-        self._sessions[event.session_id] = _Session(block)
+        self._sessions[event.session_id] = _SessionOutput(block)
         return [block] if call is None else [call, block]
 
     def _end_session(self, event: ExecCommandEnd) -> list[DisplayBlock]:

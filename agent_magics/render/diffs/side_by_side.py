@@ -118,11 +118,11 @@ def _side(number: str, text: str | None, colour: str, is_same: bool) -> str:
 
 
 def _rows(lines: Sequence[str]) -> Iterator["_TableRow | str"]:
-    hunk: _Hunk | None = None
+    hunk: _HunkRows | None = None
     for line in lines:
         if found := _HUNK.match(line):
             yield from hunk.flush() if hunk else ()
-            hunk = _Hunk(int(found[1]), int(found[2]))
+            hunk = _HunkRows(int(found[1]), int(found[2]))
             yield line
         elif hunk is not None:
             yield from hunk.take(line)
@@ -131,7 +131,7 @@ def _rows(lines: Sequence[str]) -> Iterator["_TableRow | str"]:
     yield from hunk.flush() if hunk else ()
 
 
-class _Hunk:
+class _HunkRows:
     """Pairs the removed and added lines of one hunk into rows."""
 
     def __init__(self, old_at: int, new_at: int) -> None:

@@ -18,7 +18,7 @@ from agent_magics.models.faults import Fault
 from agent_magics.models.providers.catalog import find_model
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, Item, UserMessage
-from agent_magics.rows.asking import Answer
+from agent_magics.rows.asking import RowAnswer
 from agent_magics.rows.batches.api import (
     MOST_BYTES,
     MOST_REQUESTS,
@@ -465,6 +465,6 @@ class BatchJob(Job):
             self.progress.in_flight -= 1
             if key in self._pending:
                 if kind not in ("not waited for", "batch lost"):
-                    self._count(Answer(error=error, kind=kind, cost=0.0))
+                    self._count(RowAnswer(error=error, kind=kind, cost=0.0))
                 self._settle(key, Outcome(None, error), kind)
         self._freed.set()

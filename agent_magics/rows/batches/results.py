@@ -11,7 +11,7 @@ from agent_magics.models.bounds import EVENT_BYTES
 from agent_magics.models.faults import Fault, brief
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Answer, Terms
+from agent_magics.rows.asking import RowAnswer, Terms
 from agent_magics.rows.batches.api import Batch, BatchApi
 from agent_magics.rows.batches.ledger import Ledger
 from agent_magics.rows.remote.exchange import read_answer, request_of
@@ -23,7 +23,7 @@ class Result(NamedTuple):
     """One line of results: the row's key, and its answer or error."""
 
     key: bytes
-    answer: Answer
+    answer: RowAnswer
 
 
 async def fetch_results(api: BatchApi, ledger: Ledger, token: str, batch: Batch) -> list[Path]:
@@ -80,7 +80,7 @@ def _result(line: bytes, wire: Wire, terms: Terms, address: str) -> Result | Non
     return Result(key, _answer(document, wire, terms, address))
 
 
-def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> Answer:
+def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> RowAnswer:
     response, error = document.get("response"), document.get("error")
     status = response.get("status_code") if isinstance(response, dict) else None
     body = response.get("body") if isinstance(response, dict) else None
@@ -91,10 +91,10 @@ def _answer(document: Any, wire: Wire, terms: Terms, address: str) -> Answer:
             return read_answer(content, wire, request, address, batched=True)
         except FatalError as fault:
             kind = fault.kind if isinstance(fault, Fault) else "refused"
-            return Answer(error=str(fault), kind=kind, cost=0.0)
+            return RowAnswer(error=str(fault), kind=kind, cost=0.0)
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         error = body["error"]
     said = error if isinstance(error, dict) else {}
     kind = f"status {status}" if status is not None else str(said.get("code") or "no answer")
     reason = brief(str(said.get("message") or "no reason given"))
-    return Answer(error=f"{kind.replace('_', ' ')}: {reason}", kind=brief(kind), cost=0.0)
+    return RowAnswer(error=f"{kind.replace('_', ' ')}: {reason}", kind=brief(kind), cost=0.0)

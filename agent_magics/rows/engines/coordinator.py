@@ -18,7 +18,7 @@ from agent_magics._version import __version__
 from agent_magics.protocol.codec import to_json
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
-from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 from agent_magics.rows.engines.link import MOST_AT_FIRST, Link
 from agent_magics.rows.engines.worker import GROUP, Assignment, Invitation
 from agent_magics.rows.remote.client import CONCURRENCY
@@ -182,8 +182,8 @@ class Worker:
 class Waiting:
     """A question without an answer, and how many workers it has outlived."""
 
-    question: Question
-    answer: asyncio.Future[Answer]
+    question: RowQuestion
+    answer: asyncio.Future[RowAnswer]
     lost: int = 0
 
 
@@ -230,7 +230,7 @@ class Coordinator:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: RowQuestion) -> RowAnswer:
         """See `Asker.ask`."""
         if self._failure is not None:
             raise self._failure
@@ -407,7 +407,7 @@ class Coordinator:
             waiting.lost += place < worker.most
             if waiting.lost >= MOST_LOST:
                 error = LOST.format(count=waiting.lost)
-                self._settle(number, Answer(error=error, kind="its worker ended"))
+                self._settle(number, RowAnswer(error=error, kind="its worker ended"))
             else:
                 self._queue_of(waiting.question).appendleft(number)
 
@@ -427,13 +427,13 @@ class Coordinator:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def _queue_of(self, question: Question) -> deque[int]:
+    def _queue_of(self, question: RowQuestion) -> deque[int]:
         """Return the queue of a question: all workers', or that of its partition."""
         if question.place is None:
             return self._queue
         return self._of_parts.setdefault(question.place.part, deque())
 
-    def _settle(self, number: int, answer: Answer) -> None:
+    def _settle(self, number: int, answer: RowAnswer) -> None:
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(answer)
@@ -478,7 +478,7 @@ class Coordinator:
                 worker.link.send("drop", mine)
 
 
-def _given(question: Question) -> Any:
+def _given(question: RowQuestion) -> Any:
     """Return a question as JSON: a text, its items, or its place and the items after it."""
     if question.place is not None:
         return [question.place, *map(to_json, question.items)]
@@ -488,10 +488,10 @@ def _given(question: Question) -> Any:
     return [to_json(item) for item in question.items]
 
 
-def decoded(answer: Iterable[Any]) -> Answer:
+def decoded(answer: Iterable[Any]) -> RowAnswer:
     """Return an answer that a worker encoded."""
     text, usage, cost, error, kind = answer
-    return Answer(text, Usage(*usage), cost, error, kind)
+    return RowAnswer(text, Usage(*usage), cost, error, kind)
 
 
 def _report(data: dict[str, Any]) -> Report:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Place
+from agent_magics.rows.asking import RowPlace
 from agent_magics.rows.engines.coordinator import Coordinator, Worker
 from agent_magics.rows.engines.partition_answers import SPAN, CollectedPartitions, PartitionFiles
 from agent_magics.rows.engines.partitions import MOST_LOST, Partitions
@@ -29,7 +29,7 @@ CHANGED = (
 )
 
 
-class Part:
+class AskedPartition:
     """A partition whose rows are being asked.
 
     Attributes:
@@ -57,7 +57,7 @@ def keys_digest(read: ReadPart) -> bytes:
 def _asked(number: int, row: int, read: ReadPart) -> Asked:
     """Return a row as the job asks it: its worker has the content of its question."""
     key = read.keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]
-    return Asked(number * SPAN + row, key, "", read.errors.get(row, ""), Place(number, row))
+    return Asked(number * SPAN + row, key, "", read.errors.get(row, ""), RowPlace(number, row))
 
 
 class PartitionJob(Job):
@@ -66,7 +66,7 @@ class PartitionJob(Job):
     def connect(self, partitions: Partitions, coordinator: Coordinator) -> None:
         """Set where the rows are, for a sink of partitions; called once, before `run`."""
         self._partitions, self._coordinator = partitions, coordinator
-        self._open: dict[int, Part] = {}
+        self._open: dict[int, AskedPartition] = {}
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._more = asyncio.Event()
 
@@ -128,7 +128,7 @@ class PartitionJob(Job):
             self._lives.pop(number, None)
             self._more.set()
 
-    def _begin(self, number: int, read: ReadPart, worker: Worker) -> Part:
+    def _begin(self, number: int, read: ReadPart, worker: Worker) -> AskedPartition:
         """Take a partition that was read, for the first time or again.
 
         Raises:
@@ -136,7 +136,7 @@ class PartitionJob(Job):
         """
         part = self._open.get(number)
         if part is None:
-            part = self._open[number] = Part(number, read, worker)
+            part = self._open[number] = AskedPartition(number, read, worker)
             assert isinstance(self._sink, CollectedPartitions | PartitionFiles)  # see `connect`
             self._sink.expect(number, part.left)
             self._more.set()
@@ -145,7 +145,7 @@ class PartitionJob(Job):
         part.worker = worker
         return part
 
-    async def _is_left(self, part: Part) -> bool:
+    async def _is_left(self, part: AskedPartition) -> bool:
         """Wait for the end of a partition's rows; return True where its worker dies before."""
         events = part.over, part.worker.gone
         waiting = [asyncio.create_task(event.wait()) for event in events]

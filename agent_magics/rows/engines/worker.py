@@ -21,12 +21,12 @@ from agent_magics.models.recordings.replay import ReplayModel
 from agent_magics.protocol.codec import from_json
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, Item, UserMessage
-from agent_magics.rows.asking import Answer, Asker, Pace, Question, Terms
+from agent_magics.rows.asking import Asker, Pace, RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.model_asker import ModelAsker
 from agent_magics.rows.remote.client import CONCURRENCY, RowClient
 from agent_magics.rows.remote.gate import FIRST
-from agent_magics.rows.remote.limits import MINUTE, Grant, Report
+from agent_magics.rows.remote.limits import MINUTE, Allowance, Report
 
 # Seconds in which few workers gather answers, between signs of life, and to connect.
 GROUP, TICK, CONNECT = 0.02, 0.5, 20.0
@@ -127,7 +127,7 @@ async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
         word, data = await link.read()
         if word != "begin":
             return str(data)
-        session = Session(link, Assignment.read(data), invitation.number)
+        session = WorkerSession(link, Assignment.read(data), invitation.number)
         with _found_at(invitation.place, session):
             return await session.run()
     except EOFError:
@@ -136,12 +136,12 @@ async def _sit(invitation: Invitation, tls: ssl.SSLContext | None) -> str:
         await link.end()
 
 
-_SESSIONS: dict[str, list["Session"]] = {}
+_SESSIONS: dict[str, list["WorkerSession"]] = {}
 _CHANGED = threading.Condition()
 
 
 @contextmanager
-def _found_at(place: str, session: "Session") -> Iterator[None]:
+def _found_at(place: str, session: "WorkerSession") -> Iterator[None]:
     """Let `session_at` find a session meanwhile."""
     with _CHANGED:
         _SESSIONS.setdefault(place, []).append(session)
@@ -155,7 +155,7 @@ def _found_at(place: str, session: "Session") -> Iterator[None]:
                 del _SESSIONS[place]
 
 
-def session_at(place: str, longest: float = CONNECT) -> "Session | None":
+def session_at(place: str, longest: float = CONNECT) -> "WorkerSession | None":
     """Return this process's part of the map whose coordinator is at `place`; wait for one.
 
     Args:
@@ -199,9 +199,9 @@ class CoordinatorLimits:
     def __init__(self, link: Link, minute: float) -> None:
         self._link, self.minute = link, minute
         self.hold, self._reported_at = 0.0, 0.0
-        self._reply: asyncio.Future[Grant] | None = None
+        self._reply: asyncio.Future[Allowance] | None = None
 
-    async def share(self, report: Report) -> Grant:
+    async def share(self, report: Report) -> Allowance:
         """See `Limits.share`; reports are at least `hold` seconds apart."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._reported_at + self.hold - loop.time())
@@ -210,13 +210,13 @@ class CoordinatorLimits:
         self._link.send("limits", asdict(report))
         return await self._reply
 
-    def receive(self, grant: Grant) -> None:
+    def receive(self, grant: Allowance) -> None:
         """Take the coordinator's reply."""
         if self._reply is not None and not self._reply.done():
             self._reply.set_result(grant)
 
 
-class Session:
+class WorkerSession:
     """One worker's part of a map; made and used on one event loop.
 
     It has at most `most` questions whose answers it has not given back: those are all that a
@@ -279,7 +279,7 @@ class Session:
                 self._backlog.extend(questions)
                 self._start()
             case ["grant", requests, pause]:
-                self._limits.receive(Grant(requests, pause))
+                self._limits.receive(Allowance(requests, pause))
             case ["hold", hold]:
                 self._hold = self._limits.hold = hold
             case ["most", most]:
@@ -305,7 +305,7 @@ class Session:
 
     async def _ask(self, number: int, given: Any) -> None:
         try:
-            answer = await self._asker.ask(Question("", self._items(given), self._terms))
+            answer = await self._asker.ask(RowQuestion("", self._items(given), self._terms))
         except FatalError as error:
             self._end(str(error))
             return
@@ -313,7 +313,7 @@ class Session:
             self._begun -= 1
             raise
         except Exception as error:  # a bug of ours must not leave the row without an outcome
-            answer = Answer(error=error_text(error), kind=type(error).__name__)
+            answer = RowAnswer(error=error_text(error), kind=type(error).__name__)
         finally:
             del self._running[number]
         self._group.append((number, *encoded(answer)))
@@ -358,7 +358,7 @@ def _asker(assignment: Assignment, limits: CoordinatorLimits) -> Asker:
     return RowClient(source.wire_api, api_key=source.key, base_url=source.address, limits=limits)
 
 
-def encoded(answer: Answer) -> tuple[Any, ...]:
+def encoded(answer: RowAnswer) -> tuple[Any, ...]:
     """Return an answer as JSON; see `decoded`."""
     usage = answer.usage
     numbers = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)

@@ -18,7 +18,7 @@ from agent_magics.models.retry import RetryPolicy, counted, too_long
 from agent_magics.models.wires.answer_schema import is_refusal
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
-from agent_magics.rows.asking import Answer, Pace, Question
+from agent_magics.rows.asking import Pace, RowAnswer, RowQuestion
 from agent_magics.rows.remote.exchange import read_answer, refusal_of, request_of
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import MINUTE, Limits, limits_of
@@ -73,14 +73,14 @@ class RowClient:
         self._timeout = timeout
         self._retries = retries or RetryPolicy()
         self._minute, self._limits = minute, limits
-        self._server: Server | None = None
+        self._server: OpenServer | None = None
         self._beginning = asyncio.Lock()
         self._is_begun = False
         self._failure: FatalError | None = None
         self._is_answered = False
         self._refuses_schema = False
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: RowQuestion) -> RowAnswer:
         """Return the answer to a question; see `Asker.ask`.
 
         The first question goes alone: it finds out which wire API the server has, whether that
@@ -118,7 +118,7 @@ class RowClient:
 
     # -- one question, until it is answered or given up -------------------------------------------
 
-    async def _begin(self, question: Question) -> Answer:
+    async def _begin(self, question: RowQuestion) -> RowAnswer:
         """Connect, and ask the first question on the first wire API that the server has.
 
         Raises:
@@ -133,7 +133,7 @@ class RowClient:
         wires = [self._wires[name] for name in known if name in self._wires]
         wires = wires or list(self._wires.values())
         for wire in wires:
-            self._server = Server(transport, gate, wire, transport.url(wire.path))
+            self._server = OpenServer(transport, gate, wire, transport.url(wire.path))
             try:
                 answer = await self._ask(question)
             except UnsupportedWire as fault:
@@ -146,7 +146,7 @@ class RowClient:
         self._is_begun = True
         return answer
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: RowQuestion) -> RowAnswer:
         """Ask until there is an answer, or nothing more to expect.
 
         Raises:
@@ -183,7 +183,7 @@ class RowClient:
         if max(fault.retry_after or 0.0, refused) > longest:
             raise FatalError(str(too_long(fault, self._retries) or fault))
 
-    def _drops_schema(self, fault: Fault, question: Question) -> bool:
+    def _drops_schema(self, fault: Fault, question: RowQuestion) -> bool:
         """Tell whether the server refuses the schema of its answers; it is not sent again then."""
         if question.schema is None or self._refuses_schema or not is_refusal(fault):
             return False
@@ -204,12 +204,12 @@ class RowClient:
         if first or fault.kind in FOR_ALL:
             raise FatalError(str(fault))
 
-    def _failed(self, fault: FatalError, kind: str) -> Answer:
-        return Answer(error=str(self._access.without_key(fault)), kind=kind or "refused")
+    def _failed(self, fault: FatalError, kind: str) -> RowAnswer:
+        return RowAnswer(error=str(self._access.without_key(fault)), kind=kind or "refused")
 
     # -- one request ------------------------------------------------------------------------------
 
-    async def _exchange(self, question: Question, *, again: bool) -> Answer:
+    async def _exchange(self, question: RowQuestion, *, again: bool) -> RowAnswer:
         """Make one request when its turn comes.
 
         Raises:
@@ -236,7 +236,7 @@ class RowClient:
         several = len(self._wires) > 1 and len(wires_of(server.address)) > 1
         return several and has_better_wire(server.wire.name, reply.headers)
 
-    def _decoded(self, reply: Reply, request: ModelRequest) -> Answer:
+    def _decoded(self, reply: Reply, request: ModelRequest) -> RowAnswer:
         """Return the answer that a body holds.
 
         Raises:
@@ -249,14 +249,14 @@ class RowClient:
         return answer
 
     @property
-    def _open(self) -> "Server":
+    def _open(self) -> "OpenServer":
         if self._server is None:
             raise FatalError("The connections to the model server were closed.")
         return self._server
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class OpenServer:
     """An open connection to a server.
 
     Attributes:

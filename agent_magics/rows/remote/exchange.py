@@ -19,7 +19,7 @@ from agent_magics.models.refusals import StatusError, explain_status
 from agent_magics.models.wires.remote import Wire
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import AssistantMessage, Item
-from agent_magics.rows.asking import Answer, Terms
+from agent_magics.rows.asking import RowAnswer, Terms
 from agent_magics.rows.remote.transport import Reply
 
 GARBLED = "{address} gave an answer that is not one of its {api}: {beginning!r}."
@@ -80,7 +80,7 @@ def refusal_of(reply: Reply, address: str, model: str, api: str) -> FatalError:
 
 def read_answer(
     content: bytes, wire: Wire, request: ModelRequest, address: str, *, batched: bool = False
-) -> Answer:
+) -> RowAnswer:
     """Return the answer that a body holds.
 
     Args:
@@ -103,7 +103,7 @@ def read_answer(
     error = ENDINGS.get(done.finish)
     kind = done.finish.replace("_", " ") if error else ""
     cost = cost_of(request.model, done.usage, batched=batched)
-    return Answer(_text_of(events), done.usage, cost, error, kind)
+    return RowAnswer(_text_of(events), done.usage, cost, error, kind)
 
 
 def _text_of(events: Sequence[ModelEvent]) -> str:

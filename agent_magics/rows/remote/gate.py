@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agent_magics.rows.remote.limits import (
     LONGEST_PAUSE_MINUTES,
-    Grant,
+    Allowance,
     Limits,
     Report,
     reset_time,
@@ -254,7 +254,7 @@ class Gate:
             tokens=stated_limit(headers, "tokens"),
         )
 
-    def _receive(self, grant: Grant) -> float:
+    def _receive(self, grant: Allowance) -> float:
         """Take a grant; return the seconds until the next report."""
         if grant.pause:
             self._left = 0

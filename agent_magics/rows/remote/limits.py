@@ -79,7 +79,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class Allowance:
     """What a kernel may send now.
 
     Attributes:
@@ -121,7 +121,7 @@ class Knowledge:
     since: float = 0.0
     paused_until: float = 0.0
 
-    def update(self, report: Report, now: float, minute: float = MINUTE) -> Grant:
+    def update(self, report: Report, now: float, minute: float = MINUTE) -> Allowance:
         """Take in a report; return what its kernel may send."""
         longest = LONGEST_PAUSE_MINUTES * minute
         is_recent = self.since <= self.at <= now < self.at + KEPT_MINUTES * minute
@@ -184,20 +184,20 @@ class Knowledge:
             self.peak = max(self.peak, speed)
             self.measured = max(speed, 0.9 * self.measured, self.peak / 2, least)
 
-    def _take(self, report: Report, now: float, minute: float) -> Grant:
+    def _take(self, report: Report, now: float, minute: float) -> Allowance:
         if now < self.paused_until:
-            return Grant(0, self.paused_until - now)
+            return Allowance(0, self.paused_until - now)
         count: float = report.want
         if self.token_limit and report.tokens_each:
             count = min(count, self.tokens // report.tokens_each)
         if self.rate(now, minute) < math.inf:
             count = min(count, self.requests // 1)
         elif not self.token_limit:
-            return Grant(math.inf)
+            return Allowance(math.inf)
         count = max(count, 0)
         self.requests = max(self.requests - count, 0)
         self.tokens = max(self.tokens - count * report.tokens_each, 0)
-        return Grant(count)
+        return Allowance(count)
 
 
 def _level(known: float, known_limit: float, stated: Stated) -> float:
@@ -214,7 +214,7 @@ class Limits(Protocol):
 
     minute: float
 
-    async def share(self, report: Report) -> Grant:
+    async def share(self, report: Report) -> Allowance:
         """Report to the others, and return what may be sent."""
         ...
 
@@ -232,12 +232,12 @@ class SharedLimits:
         self.minute = minute
         self._alone: Knowledge | None = None  # what is known where the file cannot be used
 
-    async def share(self, report: Report) -> Grant:
+    async def share(self, report: Report) -> Allowance:
         """See `exchange`, which waits for the disk."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self.exchange, report)
 
-    def exchange(self, report: Report) -> Grant:
+    def exchange(self, report: Report) -> Allowance:
         """Report to the other kernels, and return what may be sent; waits for the file's lock.
 
         Where the file cannot be used, as on a full disk, this kernel counts alone and logs that
@@ -251,7 +251,7 @@ class SharedLimits:
                 self._alone = Knowledge()
             return self._alone.update(report, time.time(), self.minute)
 
-    def _exchange(self, report: Report) -> Grant:
+    def _exchange(self, report: Report) -> Allowance:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._file, options, 0o600)

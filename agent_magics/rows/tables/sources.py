@@ -66,7 +66,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class RowStream:
     """Rows that are read once, in order: of files, generators, data sets; see `Held`.
 
     Attributes:
@@ -93,7 +93,7 @@ class Stream:
         return _of_list(list(itertools.chain.from_iterable(self.rows)), self.library)
 
 
-Source: TypeAlias = Held | Stream
+Source: TypeAlias = Held | RowStream
 
 
 def open_source(rows: Any, *, hold: bool = False) -> Source:
@@ -108,7 +108,7 @@ def open_source(rows: Any, *, hold: bool = False) -> Source:
     """
     try:
         source = _opened(rows)
-        return source.held() if hold and isinstance(source, Stream) else source
+        return source.held() if hold and isinstance(source, RowStream) else source
     except FatalError:
         raise
     except Exception as error:  # of the generator or library that the rows come from
@@ -151,10 +151,10 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _stream(batches: Iterator[list[Row]], library: str = "") -> Stream:
+def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
     first = next(batches, [])
     count = None if first else 0
-    return Stream(library, _columns_of(first), itertools.chain([first], batches), count)
+    return RowStream(library, _columns_of(first), itertools.chain([first], batches), count)
 
 
 def _columns_of(rows: Sequence[Any]) -> tuple[str, ...]:
@@ -254,9 +254,9 @@ def _slice_of(positions: Sequence[int]) -> Any:
     return slice(positions.start, positions.stop) if is_range else list(positions)  # type: ignore[attr-defined]
 
 
-def _of_dataset(dataset: Any) -> Stream:
+def _of_dataset(dataset: Any) -> RowStream:
     batches = dataset.to_batches(batch_size=BATCH)
-    return Stream(
+    return RowStream(
         "pyarrow",
         tuple(dataset.schema.names),
         (batch.to_pylist() for batch in batches),
@@ -265,7 +265,7 @@ def _of_dataset(dataset: Any) -> Stream:
     )
 
 
-def _of_arrow_stream(rows: Any) -> Stream:
+def _of_arrow_stream(rows: Any) -> RowStream:
     """Read what exports its rows as Arrow does: record batches, and tables of other libraries."""
     kind = type(rows).__name__
     try:
@@ -282,7 +282,7 @@ def _of_arrow_stream(rows: Any) -> Stream:
         for start in range(0, batch.num_rows, BATCH)
     )
     columns = tuple(reader.schema.names)
-    return Stream("pyarrow", columns, batches, whole=lambda: _of_arrow(reader.read_all()))
+    return RowStream("pyarrow", columns, batches, whole=lambda: _of_arrow(reader.read_all()))
 
 
 def _of_arrow_column(column: Any) -> Held:
@@ -303,15 +303,15 @@ def _of_lazy(frame: Any) -> Held:
     return _of_polars(frame.collect())
 
 
-def _of_dask(frame: Any) -> Stream:
+def _of_dask(frame: Any) -> RowStream:
     """Read a Dask frame here; with a cluster as engine its workers do (`rows/engines`)."""
     parts = (frame.get_partition(number).compute() for number in range(frame.npartitions))
     rows = itertools.chain.from_iterable(_of_pandas(part).batches(None) for part in parts)
     columns = tuple(map(str, frame.columns))
-    return Stream("pandas", columns, rows, whole=lambda: _of_pandas(frame.compute()))
+    return RowStream("pandas", columns, rows, whole=lambda: _of_pandas(frame.compute()))
 
 
-def _of_dask_series(series: Any) -> Stream:
+def _of_dask_series(series: Any) -> RowStream:
     return _of_dask(series.to_frame(TEXT if series.name is None else series.name))
 
 

@@ -52,7 +52,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _FolderContent:
     """What is in a folder.
 
     Attributes:
@@ -85,7 +85,7 @@ class Documents:
         self._language = language
         self._open: dict[Path, Document] = {}  # the one asked about last is the last
         self._seen: dict[str, _Stamp] | None = None
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, _FolderContent] = {}
         self._unsettled: set[str] = set()  # whose next change may not be seen by its status
         self.changed = 0.0  # when the server was last sent a change, in seconds
 
@@ -226,7 +226,7 @@ class Documents:
                 except OSError:
                     continue
 
-    def _list(self, name: str, most: int, known: _Folder | None) -> _Folder:
+    def _list(self, name: str, most: int, known: _FolderContent | None) -> _FolderContent:
         """Return what is in a folder, of at most so many entries; as it is `known` if unchanged."""
         now, status = time.time_ns(), os.lstat(name)
         stamp = (status.st_ctime_ns, status.st_mtime_ns, status.st_ino, status.st_dev)
@@ -242,7 +242,7 @@ class Documents:
             elif concerns(self._language, entry.name):
                 files.append(entry.path)
         is_settled = stamp[0] < now - _FOLDER_TICK_NS
-        return _Folder(stamp if is_settled else (), len(entries), folders, files)
+        return _FolderContent(stamp if is_settled else (), len(entries), folders, files)
 
 
 def _read(path: Path) -> tuple[SourceText, _Stamp, bool]:

@@ -28,7 +28,7 @@ _REST = 60.0  # seconds without a start after too many ends
 _KILL_LIMIT = 3.0  # seconds to wait for the end of a killed server
 
 
-class State(StrEnum):
+class LanguageServerState(StrEnum):
     """What a server does at the moment."""
 
     OFF = "not running"
@@ -55,7 +55,7 @@ class ServerState:
     name: str
     language: str
     root: Path
-    state: State
+    state: LanguageServerState
     memory: int = 0
     restarts: int = 0
     idle: float = 0.0
@@ -91,11 +91,11 @@ class LanguageServer:
     def state(self) -> ServerState:
         """The server's present state."""
         if self._session is not None:
-            state = State.READY
+            state = LanguageServerState.READY
         elif self._starting is not None:
-            state = State.STARTING
+            state = LanguageServerState.STARTING
         else:
-            state = State.FAILED if self._problem else State.OFF
+            state = LanguageServerState.FAILED if self._problem else LanguageServerState.OFF
         return ServerState(
             self.spec.name,
             self.language,

@@ -56,7 +56,7 @@ class Discovered:
 
 
 @dataclass(slots=True)
-class _Folder:
+class _ScannedFolder:
     """A folder of tool files at the last scan."""
 
     identity: Any = ()
@@ -91,7 +91,7 @@ class Discovery:
         self.workspace = folder
         self.project = ProjectTools(folder)
         self._user_folder = user_tools_folder()
-        self._seen: dict[Path, _Folder] = {}
+        self._seen: dict[Path, _ScannedFolder] = {}
 
     def find(self) -> Discovered:
         """Return all present tools, the project's first."""
@@ -112,7 +112,7 @@ class Discovery:
         seen = self._seen.get(folder)
         if seen is None or seen.identity != identity:
             found = load() if identity else Discovered()
-            seen = self._seen[folder] = _Folder(identity, found)
+            seen = self._seen[folder] = _ScannedFolder(identity, found)
         return seen.found
 
     def _look_at_skill(self, skill: Skill) -> Discovered:

@@ -148,7 +148,7 @@ def inspect_variables(
         if (names := tuple(name for name in values if kinds[name] == kind))
     }
     page, _ = guard.cap_items(named)
-    clock = _Clock(monotonic() + TIME_LIMIT, ctx)
+    clock = _Deadline(monotonic() + TIME_LIMIT, ctx)
     shown = tuple(
         _look(name, kinds[name], values[name], guard.should_include_body(), clock) for name in page
     )
@@ -179,7 +179,7 @@ def _matching(namespace: Mapping[str, Any], pattern: str) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Clock:
+class _Deadline:
     """A deadline for describing variables."""
 
     end: float
@@ -190,7 +190,7 @@ class _Clock:
         return monotonic() > self.end or (self.ctx is not None and self.ctx.cancelled.is_set())
 
 
-def _look(name: str, kind: str, value: object, detailed: bool, clock: _Clock) -> Variable:
+def _look(name: str, kind: str, value: object, detailed: bool, clock: _Deadline) -> Variable:
     """Describe one variable; an error of its own code is reported for it alone."""
     if clock.is_over:
         return Variable(name, kind, f"{type_name(value)}, not looked at: it took too long", 0)
@@ -208,7 +208,7 @@ def _look(name: str, kind: str, value: object, detailed: bool, clock: _Clock) ->
         return Variable(name, kind, f"a value that cannot be looked at ({type(error).__name__})", 0)
 
 
-def _details(kind: str, value: Any, clock: _Clock) -> list[str]:
+def _details(kind: str, value: Any, clock: _Deadline) -> list[str]:
     if kind == "frame":
         return _frame_lines(value, clock)
     if kind == "series":
@@ -249,7 +249,7 @@ def _parameters(model: object) -> list[str]:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _frame_lines(frame: Any, clock: _Clock) -> list[str]:
+def _frame_lines(frame: Any, clock: _Deadline) -> list[str]:
     columns = list(frame.columns[: 5 * COLUMNS])
     known = library_class(frame)
     if known == ("polars", "DataFrame"):
@@ -273,7 +273,7 @@ def _frame_lines(frame: Any, clock: _Clock) -> list[str]:
     return lines
 
 
-def _series_lines(series: Any, clock: _Clock) -> list[str]:
+def _series_lines(series: Any, clock: _Deadline) -> list[str]:
     if library_class(series) != ("pandas", "Series") or clock.is_over:
         return []
     rows = _counted_rows(len(series), 1)

@@ -82,7 +82,7 @@ def pack(names: Sequence[str], find: Callable[[str], Any]) -> dict[str, bytes]:
     packed: dict[str, bytes] = {}
     room = MOST_PASSED
     for name in names:
-        file = _Bounded(room)
+        file = _BoundedBuffer(room)
         value = find(name)
         try:
             pickle.Pickler(file, protocol=5).dump(value)
@@ -104,7 +104,7 @@ class _TooLarge(Exception):
     pass
 
 
-class _Bounded(io.BytesIO):
+class _BoundedBuffer(io.BytesIO):
     """A byte buffer that raises `_TooLarge` above a maximal size."""
 
     def __init__(self, room: int) -> None:

@@ -60,7 +60,7 @@ _GONE = "its variables are gone, and the next call starts with none"
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _FailedCode:
     """A failure of code as a command's result, which is searched for sandbox refusals."""
 
     output: str
@@ -69,7 +69,7 @@ class _Refused:
 
 
 @dataclass(slots=True)
-class _Answer:
+class _RunMessages:
     """The messages of one run so far."""
 
     context: ToolContext
@@ -180,7 +180,7 @@ class ScratchProcess:
         Raises:
             RespondToModel: it exceeded the time limit and did not stop, or the process has died.
         """
-        answer = _Answer(ctx)
+        answer = _RunMessages(ctx)
         sizes = {name: len(data) for name, data in values.items()}
         request = json.dumps({"code": code, "values": sizes}).encode("ascii") + b"\n"
         try:
@@ -193,7 +193,7 @@ class ScratchProcess:
             raise RespondToModel(f"{answer.text}\n{died}".lstrip()) from None
         return self._result(answer, error, ctx)
 
-    def _result(self, answer: _Answer, error: str, ctx: ToolContext) -> LiveResult:
+    def _result(self, answer: _RunMessages, error: str, ctx: ToolContext) -> LiveResult:
         assert answer.end is not None
         failed = answer.end.get("failed")
         if isinstance(failed, dict) and failed:
@@ -204,7 +204,7 @@ class ScratchProcess:
             )
         error = error or _clean(answer.end.get("end") or "", _LONGEST_ERROR)
         notes = [self._protected.check()]
-        denial = explain_denial(_Refused(error), self.confinement, ctx.cwd) if error else None
+        denial = explain_denial(_FailedCode(error), self.confinement, ctx.cwd) if error else None
         if denial is not None:
             notes.append(
                 f"[{denial.seen} Scratch code writes in the workspace and in "
@@ -242,7 +242,7 @@ class ScratchProcess:
                         left = left[os.write(self._requests, left[:_READ_SIZE]) :]
                         moved = time.monotonic()
 
-    def _collect(self, answer: _Answer, timeout: float, ctx: ToolContext) -> str:
+    def _collect(self, answer: _RunMessages, timeout: float, ctx: ToolContext) -> str:
         """Collect messages until the run has ended; return why it was stopped early, or ""."""
         stopped, sent, deadline = "", 0, time.monotonic() + timeout
         while answer.end is None:

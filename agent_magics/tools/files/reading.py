@@ -10,7 +10,7 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.text import windows as files
 from agent_magics.files.text.encoding import Encoding
-from agent_magics.files.text.windows import Text, Window
+from agent_magics.files.text.windows import TextWindow, Window
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -95,7 +95,7 @@ def _is_parquet(descriptor: int) -> bool:
     return os.pread(descriptor, len(_PARQUET), 0) == _PARQUET
 
 
-def _warn_of(found: Text, shown: str) -> None:
+def _warn_of(found: TextWindow, shown: str) -> None:
     if found.lost:
         lost = number_of(found.lost, "byte")
         warning = f"{lost} of {shown} could not be decoded and read as \ufffd."

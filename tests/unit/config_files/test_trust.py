@@ -3,11 +3,11 @@
 import pytest
 
 from agent_magics import FatalError
-from agent_magics.kernel.commands.project.overview import _Part, _trust
+from agent_magics.kernel.commands.project.overview import _Section, _trust
 from agent_magics.project import digests
 from agent_magics.project.memory import note_folders
 
-PARTS = [_Part("Rules", "", "approvals", "0" * 64, pytest.fail)]
+PARTS = [_Section("Rules", "", "approvals", "0" * 64, pytest.fail)]
 WAYS = {
     "a part": lambda digest, folder: _trust(PARTS, digest),
     "a prompt": lambda digest, folder: digests.trust("prompts", [], digest),

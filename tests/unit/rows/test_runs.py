@@ -11,7 +11,7 @@ from agent_magics import Agent
 from agent_magics.kernel.commands.maps import NONE, maps_text
 from agent_magics.protocol.errors import FatalError
 from agent_magics.rows import runs
-from agent_magics.rows.runs import Run, Runs
+from agent_magics.rows.runs import OpenMap, Runs
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, wait_until
 
@@ -111,5 +111,5 @@ def test_a_name_needs_the_cache():
 
 @pytest.mark.parametrize(("jump", "is_alive"), [(0, True), (-3600, False), (3600, False)])
 def test_a_clock_that_jumps_keeps_no_dead_map_alive(jump, is_alive):
-    run = Run("mine", b"", "model", 0, int(time.time()) - jump)
+    run = OpenMap("mine", b"", "model", 0, int(time.time()) - jump)
     assert run.is_alive == is_alive

@@ -10,7 +10,7 @@ from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.conversations.cells import NotebookCells
 from agent_magics.kernel.lab.cell_ways import ways_of
 from agent_magics.kernel.lab.link import asker_of
-from agent_magics.kernel.live.changes import Change
+from agent_magics.kernel.live.changes import RunChange
 from agent_magics.kernel.notebook import NotebookAgents, WayForth
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.protocol.errors import FatalError
@@ -112,7 +112,7 @@ def _preview(
     return "\n".join(lines)
 
 
-def _names(changes: Iterable[Change]) -> list[str]:
+def _names(changes: Iterable[RunChange]) -> list[str]:
     return list(dict.fromkeys(name for change in changes for name in change.was))
 
 

@@ -25,7 +25,7 @@ PROJECT_WORDS = ("activate", "trust")
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Section:
     """One part of a project.
 
     Attributes:
@@ -92,13 +92,13 @@ def _overview(workspace: Path) -> str:
     )
 
 
-def _trust_text(part: _Part) -> str:
+def _trust_text(part: _Section) -> str:
     if part.digest:
         return f"waits: {code_span(part.digest[:SHOWN_DIGEST])}"
     return "none needed" if part.trust is None else "nothing waits"
 
 
-def _trust(parts: Sequence[_Part], digest: str) -> None:
+def _trust(parts: Sequence[_Section], digest: str) -> None:
     check_length(digest, "%agent project")
     chosen = [each for each in parts if each.digest and each.digest.startswith(digest)]
     if len(chosen) != 1 or chosen[0].trust is None:
@@ -112,7 +112,7 @@ def _trust(parts: Sequence[_Part], digest: str) -> None:
 # -- the parts -------------------------------------------------------------------------------------
 
 
-def _parts(workspace: Path) -> list[_Part]:
+def _parts(workspace: Path) -> list[_Section]:
     return [
         _instructions(workspace),
         _texts("Skills", find_skills(workspace), lambda digest: trust_skills(workspace, digest)),
@@ -125,39 +125,41 @@ def _parts(workspace: Path) -> list[_Part]:
     ]
 
 
-def _instructions(workspace: Path) -> _Part:
+def _instructions(workspace: Path) -> _Section:
     files = read_instructions(workspace)
     names = [code_span(each.path) for each in files if not each.problem]
-    return _Part("Instructions", " ".join([*names, *describe_problems(files)]) or "none", "status")
+    return _Section(
+        "Instructions", " ".join([*names, *describe_problems(files)]) or "none", "status"
+    )
 
 
-def _texts(name: str, found: Sequence[ProjectText], trust: Callable[[str], Any]) -> _Part:
+def _texts(name: str, found: Sequence[ProjectText], trust: Callable[[str], Any]) -> _Section:
     names = ", ".join(code_span(each.name) for each in found) or "none"
     waiting = untrusted(found)
-    return _Part(name, names, name.lower(), digest_of_all(waiting) if waiting else "", trust)
+    return _Section(name, names, name.lower(), digest_of_all(waiting) if waiting else "", trust)
 
 
-def _memory(workspace: Path) -> _Part:
+def _memory(workspace: Path) -> _Section:
     folder = note_folders(workspace)["project"]
     found = folder.read()
     topics = ", ".join(code_span(note.topic) for note in folder.all_notes(found)) or "none"
     digest = "" if folder.is_usable(found) else folder.digest(found)
-    return _Part("Memory", topics, "memory", digest, folder.trust)
+    return _Section("Memory", topics, "memory", digest, folder.trust)
 
 
-def _rules(workspace: Path) -> _Part:
+def _rules(workspace: Path) -> _Section:
     book = RuleBook(workspace)
     count = len(book.project.rules)
     content = f"{count} in {code_span(str(book.project_file))}" if count else "none"
     digest = book.project.digest if book.withheld else ""
-    return _Part("Rules", content, "approvals", digest, lambda _: book.trust())
+    return _Section("Rules", content, "approvals", digest, lambda _: book.trust())
 
 
-def _of_files(name: str, matter: Trustable[Any], word: str) -> _Part:
+def _of_files(name: str, matter: Trustable[Any], word: str) -> _Section:
     """Return a part whose files are trusted together."""
     try:
         found = matter.read()
     except FatalError as error:
-        return _Part(name, str(error), word, "", matter.trust)
+        return _Section(name, str(error), word, "", matter.trust)
     digest = "" if not found or matter.is_trusted(found) else matter.digest(found)
-    return _Part(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)
+    return _Section(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magics.kernel.live import changes, saved_values
-from agent_magics.kernel.live.changes import Change, Changes, Watch, names_in
+from agent_magics.kernel.live.changes import Changes, RunChange, Watch, names_in
 
 
-def ran(code: str, namespace: dict[str, Any]) -> Change:
+def ran(code: str, namespace: dict[str, Any]) -> RunChange:
     """Run `code` under a watch."""
     watch = Watch(namespace, code, {"In"})
     exec(code, namespace)
     return watch.end()
 
 
-def put_back(change: Change, namespace: dict[str, Any]) -> dict[str, str]:
+def put_back(change: RunChange, namespace: dict[str, Any]) -> dict[str, str]:
     """Put `change` back; return what was left alone, and why."""
     kept = Changes()
     kept.add(change)

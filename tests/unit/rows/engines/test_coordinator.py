@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from agent_magics._version import __version__
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Usage, UserMessage
-from agent_magics.rows.asking import Answer, Question, Terms
+from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
 from agent_magics.rows.engines.coordinator import MOST_LOST, Coordinator, decoded
 from agent_magics.rows.engines.link import Link
 from agent_magics.rows.engines.worker import GROUP, Assignment, ModelSource, encoded
-from agent_magics.rows.remote.limits import Grant
+from agent_magics.rows.remote.limits import Allowance
 
 TERMS = Terms("gpt-4o-mini")
 PACE = (0, 50, "")
@@ -27,7 +27,7 @@ class NoLimits:
 
     async def share(self, report):
         self.reports.append(report)
-        return Grant(7, 0.5)
+        return Allowance(7, 0.5)
 
 
 class Local:
@@ -47,7 +47,7 @@ class Local:
 
 
 def question(number):
-    return Question("", (UserMessage(f"row {number}"),), TERMS)
+    return RowQuestion("", (UserMessage(f"row {number}"),), TERMS)
 
 
 def run(play, concurrency=None):
@@ -85,7 +85,7 @@ def test_both_workers_get_the_same_share():
         for link in links:
             word, questions = await link.read()
             assert word == "ask" and len(questions) == 10
-            answers = [(n, *encoded(Answer(said.upper()))) for n, said in questions]
+            answers = [(n, *encoded(RowAnswer(said.upper()))) for n, said in questions]
             link.send("answers", answers, PACE)
         assert {each.text for each in await asyncio.gather(*asks)} == {
             f"ROW {n}" for n in range(20)
@@ -120,7 +120,7 @@ def test_a_row_that_no_worker_had_begun_is_not_given_up():
         link = await join(engine)
         assert await link.read() == ["most", 1]
         _, ((number, said),) = await link.read()
-        link.send("answers", [(number, *encoded(Answer(said)))], PACE)
+        link.send("answers", [(number, *encoded(RowAnswer(said)))], PACE)
         assert (await asks[1]).text == "row 1"
         await link.end()
 
@@ -185,13 +185,13 @@ def test_one_worker_that_cannot_ask_ends_nothing_while_another_can():
         able, other = await join(engine), await join(engine)
         asks = [asyncio.create_task(coordinator.ask(question(n))) for n in range(4)]
         _, questions = await able.read()
-        able.send("answers", [(n, *encoded(Answer(said))) for n, said in questions], PACE)
+        able.send("answers", [(n, *encoded(RowAnswer(said))) for n, said in questions], PACE)
         await asyncio.gather(*asks[:2])
         await other.read()
         other.send("failed", "No way out of this machine.")
         await other.end()
         _, rest = await able.read()
-        able.send("answers", [(n, *encoded(Answer(said))) for n, said in rest], PACE)
+        able.send("answers", [(n, *encoded(RowAnswer(said))) for n, said in rest], PACE)
         assert {each.error for each in await asyncio.gather(*asks)} == {None}
         await able.end()
 
@@ -222,6 +222,6 @@ def test_the_key_is_in_no_text_of_an_assignment_or_invitation():
 USAGE = st.builds(Usage, *[st.integers(0, 9)] * 4, st.none() | st.floats(0, 1))
 
 
-@given(st.builds(Answer, st.text(), USAGE, st.none() | st.floats(0, 1), st.none() | st.text()))
+@given(st.builds(RowAnswer, st.text(), USAGE, st.none() | st.floats(0, 1), st.none() | st.text()))
 def test_answers_arrive_as_they_were(answer):
     assert decoded(encoded(answer)) == answer

@@ -11,7 +11,7 @@ from agent_magics.models.providers.endpoints import forget_wires
 from agent_magics.models.retry import RetryPolicy
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import UserMessage
-from agent_magics.rows.asking import Answer, Question, Terms
+from agent_magics.rows.asking import RowAnswer, RowQuestion, Terms
 from agent_magics.rows.remote.client import RowClient
 from agent_magics.rows.remote.limits import read_knowledge
 from tests.support.models.row_server import RowServer
@@ -24,8 +24,8 @@ SCHEMA = {
     "required": ["name"],
     "additionalProperties": False,
 }
-TERMS = Terms("gpt-4o-mini", "Answer briefly.")
-TYPED = Terms("gpt-4o-mini", "Answer briefly.", SCHEMA)
+TERMS = Terms("gpt-4o-mini", "RowAnswer briefly.")
+TYPED = Terms("gpt-4o-mini", "RowAnswer briefly.", SCHEMA)
 QUICK = RetryPolicy(first_delay=0.01, longest_delay=0.05)
 KEY = "sk-wire-0123456789abcdefghijkl"
 
@@ -42,8 +42,8 @@ def ask_all(
     *,
     then: Callable[[RowClient], Awaitable[None]] | None = None,
     **options,
-) -> list[Answer]:
-    async def run() -> list[Answer]:
+) -> list[RowAnswer]:
+    async def run() -> list[RowAnswer]:
         options.setdefault("retries", QUICK)
         client = RowClient(base_url=server.base_url, **options)
         try:
@@ -57,8 +57,8 @@ def ask_all(
     return asyncio.run(run())
 
 
-def question(number: int, terms: Terms = TERMS) -> Question:
-    return Question(str(number), (UserMessage(f"row {number}"),), terms)
+def question(number: int, terms: Terms = TERMS) -> RowQuestion:
+    return RowQuestion(str(number), (UserMessage(f"row {number}"),), terms)
 
 
 def outcomes(server: RowServer) -> Counter[str]:
@@ -184,7 +184,7 @@ def test_an_answer_in_the_middle_of_others_that_fails_is_only_its_own(tmp_path):
 def test_a_cancelled_question_gives_its_place_back():
     with RowServer(delay=0.05) as server:
 
-        async def run() -> Sequence[Answer]:
+        async def run() -> Sequence[RowAnswer]:
             client = RowClient(base_url=server.base_url, concurrency=2)
             tasks = [asyncio.create_task(client.ask(question(n))) for n in range(10)]
             await tasks[0]

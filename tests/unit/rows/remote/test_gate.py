@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from agent_magics.rows.remote import gate as gates
-from agent_magics.rows.remote.client import Server
+from agent_magics.rows.remote.client import OpenServer
 from agent_magics.rows.remote.gate import Gate
 from agent_magics.rows.remote.limits import Knowledge
 from agent_magics.rows.remote.transport import Reply
@@ -58,10 +58,10 @@ class Play:
         limits = InMemory()
         gates_of = [Gate(self.most, limits) for _ in range(self.kernels)]
         for number, gate in enumerate(gates_of):
-            await self._ask(Server(None, gate, None, None), number)
+            await self._ask(OpenServer(None, gate, None, None), number)
         await asyncio.gather(
             *(
-                self._ask(Server(None, gate, None, None), number)
+                self._ask(OpenServer(None, gate, None, None), number)
                 for number, gate in enumerate(gates_of)
                 for _ in range(count)
             )

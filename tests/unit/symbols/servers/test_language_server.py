@@ -10,7 +10,7 @@ import pytest
 from agent_magics.exec.launcher_client import shared_launcher
 from agent_magics.exec.temporary_files import scratch_folder
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.symbols.servers.lifecycle import State
+from agent_magics.symbols.servers.lifecycle import LanguageServerState
 from agent_magics.symbols.servers.specs import ServerSpec
 from agent_magics.symbols.types import NotProvided, Position, Range, TextEdit
 from tests.support.language_servers.project import Project, project, run, spec
@@ -164,7 +164,7 @@ def test_a_server_that_dies_is_started_again_and_at_last_left_alone(tmp_path):
             await found.provider.references(path, Position(0, 6))
         with pytest.raises(RespondToModel, match=r"4 times within a minute.*%agent lsp restart"):
             await found.provider.document_symbols(path)
-        assert found.server.state.state is State.FAILED
+        assert found.server.state.state is LanguageServerState.FAILED
         await found.manager.restart("python")
         assert len(await found.provider.document_symbols(path)) == 2
 
@@ -227,7 +227,7 @@ def test_whatever_hinders_a_start_is_a_sentence_and_leaves_nothing(tmp_path, mon
         path = found.write("a.py", TEXT)
         with pytest.raises(RespondToModel, match=r"No space left|No launcher\."):
             await found.provider.document_symbols(path)
-        assert found.server.state.state is State.FAILED
+        assert found.server.state.state is LanguageServerState.FAILED
 
     scenario(work, tmp_path)
     assert set(made.iterdir()) <= before  # those of servers that end meanwhile go

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent_magics.kernel.commands.project.memory import manage_memory
-from agent_magics.kernel.commands.project.overview import _Part, _trust
+from agent_magics.kernel.commands.project.overview import _Section, _trust
 from agent_magics.project.memory import NoteFolder
 from agent_magics.protocol.errors import FatalError
 
@@ -40,7 +40,7 @@ def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
     ],
 )
 def test_a_digest_that_fits_nothing_trusts_nothing(digest, sentence):
-    parts = [_Part("Rules", "", "approvals", "abc" + "0" * 61, pytest.fail)]
+    parts = [_Section("Rules", "", "approvals", "abc" + "0" * 61, pytest.fail)]
     with pytest.raises(FatalError) as raised:
         _trust(parts, digest)
     assert sentence in str(raised.value)
