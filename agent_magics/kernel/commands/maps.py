@@ -15,7 +15,7 @@ from agent_magics.rows.batches.runs import cancel, refresh
 from agent_magics.rows.mapping import cache_file
 from agent_magics.rows.runs import RUNNING, OpenMap, Runs
 
-RUNS = ("OpenMap", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
+RUNS = ("Run", "Began", "Last seen", "Model", "Rows", "Answered", "Cost", "State")
 GO_ON = (
     "Calling the map of that name again, in any kernel, asks only what has no answer. "
     "`%agent map forget NAME` removes a run from this list; its answers stay."

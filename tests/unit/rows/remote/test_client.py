@@ -24,8 +24,8 @@ SCHEMA = {
     "required": ["name"],
     "additionalProperties": False,
 }
-TERMS = Terms("gpt-4o-mini", "RowAnswer briefly.")
-TYPED = Terms("gpt-4o-mini", "RowAnswer briefly.", SCHEMA)
+TERMS = Terms("gpt-4o-mini", "Answer briefly.")
+TYPED = Terms("gpt-4o-mini", "Answer briefly.", SCHEMA)
 QUICK = RetryPolicy(first_delay=0.01, longest_delay=0.05)
 KEY = "sk-wire-0123456789abcdefghijkl"
 
