@@ -2,10 +2,12 @@
 
 import gc
 import os
+import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -41,6 +43,7 @@ LASTING = (
     *("Dask-Offload", "Dask-Callback"),
     "fsspecIO",
 )
+_numbers = count()  # of the folders of tests
 
 
 def pytest_unconfigure() -> None:
@@ -82,6 +85,18 @@ def _own_homes() -> None:
     """Each file has its own records and settings, since an agent looks through all of them."""
     for name in HOMES:
         os.environ[name] = tempfile.mkdtemp(dir=_homes)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an empty folder of the test's own.
+
+    pytest's also renews a link to the newest folder, which takes longer than most tests.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(autouse=True)
