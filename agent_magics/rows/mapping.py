@@ -180,7 +180,7 @@ class RowMapping:
         asked = None
         if self._setup is not None:
             asked = described(self._setup, self._requests, reads_only=self._reads_only)
-        digest = _digest(settings, terms, asked)
+        digest = _digest(settings, terms, columns, asked)
         concurrency = options.get("concurrency")
         is_number = type(concurrency) is int and 0 < concurrency <= MOST_AT_ONCE
         if not (concurrency is None or is_number):
@@ -467,12 +467,18 @@ def _terms(settings: Settings, columns: AnswerColumns) -> Terms:
     )
 
 
-def _digest(settings: Settings, terms: Terms, tools: Mapping[str, object] | None) -> bytes:
+def _digest(
+    settings: Settings,
+    terms: Terms,
+    columns: AnswerColumns,
+    tools: Mapping[str, object] | None,
+) -> bytes:
     """Return a digest of all that decides answers, but for the rows."""
     asked = {
         "server": server_address(settings.base_url),
         "features": dict(settings.features or {}),
         **asdict(terms),
+        **({"columns": columns.of_type} if columns.of_type else {}),
         **(tools or {}),
     }
     text = json.dumps(asked, sort_keys=True, default=str)

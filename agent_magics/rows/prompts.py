@@ -32,6 +32,7 @@ NO_COLUMNS = (
 TWICE = "The prompt needs {name!r}, and the rows have more than one such column: rename one."
 IS_MISSING = "{name} is missing ({value})"
 SURROGATE = "{name} holds a lone surrogate at character {place}, which no request can carry"
+NOT_UTF8 = "{name} holds bytes at character {place} that are not UTF-8 text"
 
 
 class BadRow(Exception):
@@ -173,14 +174,16 @@ def check_text(name: str, text: str) -> None:
     """Check that a text can be sent.
 
     Raises:
-        BadRow: it holds half of a surrogate pair.
+        BadRow: it holds half of a surrogate pair, or bytes that are no text (`surrogateescape`).
     """
     if text.isascii():
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadRow(SURROGATE.format(name=name, place=error.start + 1)) from None
+        is_byte = "\udc80" <= text[error.start] <= "\udcff"
+        words = NOT_UTF8 if is_byte else SURROGATE
+        raise BadRow(words.format(name=name, place=error.start + 1)) from None
 
 
 def _check_once(names: Sequence[str], columns: Sequence[str]) -> None:
@@ -215,12 +218,17 @@ def _written(name: str, value: Any) -> str | InputImage:
         buffer = BytesIO()
         value.save(buffer, "PNG")
         return _of_bytes(name, buffer.getvalue())
-    if isinstance(value, Mapping | list | tuple):
-        text = json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, Mapping | list | tuple) or getattr(value, "ndim", False):
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
     else:
         text = value.isoformat() if isinstance(value, date | time) else str(value)
     check_text(name, text)
     return text
+
+
+def _plain(value: Any) -> Any:
+    """Return a value inside others for JSON: an array or a number of NumPy as Python's."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _of_file(name: str, path: PurePath) -> str | InputImage:

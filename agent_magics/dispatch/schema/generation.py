@@ -209,6 +209,26 @@ def _generator() -> Any:
     return Generator
 
 
+def describe_written(core: Any) -> Schema:
+    """Return the JSON schema of what a type writes: with serializers, computed fields, aliases.
+
+    A serializer that does not say what it returns may write anything.
+    """
+    generator: Any = _generator()
+
+    class Generator(generator):  # type: ignore[misc] # a class that is known only at run time
+        def ser_schema(self, schema: Any) -> Any:
+            is_function = schema["type"] in ("function-plain", "function-wrap")
+            said = not is_function or schema.get("return_schema")
+            return super().ser_schema(schema) if said else {}
+
+        def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> Any:
+            return {}
+
+    written: Schema = Generator().generate(core, mode="serialization")
+    return written
+
+
 def _generate(parameters: Sequence[Parameter]) -> tuple[Any, Schema]:
     """Describe the parameters by pydantic, as those of a function that takes all by name."""
     from pydantic.experimental.arguments_schema import generate_arguments_schema  # noqa: PLC0415 - heavy

@@ -67,6 +67,7 @@ class OutputType:
         name: the type's name for people.
         kind: the type itself.
         schema: the JSON schema of the answer, always an object; None for plain text.
+        core: pydantic's core schema of the type; None for plain text.
         instructions: a description for the model, for servers that enforce no schema.
 
     Raises:
@@ -78,6 +79,7 @@ class OutputType:
         self._is_text = kind is str
         self._finish: Callable[[Any], Any] = lambda value: value
         self.schema: dict[str, Any] | None = None
+        self.core: Any = None
         self.instructions = ""
         if self._is_text:
             return
@@ -87,7 +89,7 @@ class OutputType:
             form, self._finish = frame.kind, frame.build
         reader = _reader_of(form, kind)
         self._binder = ArgumentBinder(reader, "output")
-        self.schema, self.wraps = _answer_schema(reader, kind)
+        self.core, self.schema, self.wraps = _answer_schema(reader, kind)
         text = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
         self.instructions = INSTRUCTIONS.format(schema=text)
 
@@ -175,13 +177,14 @@ def _may_be_type(kind: object) -> bool:
     """Return whether a value is a type; pydantic also accepts some others, such as strings."""
     if kind is None or isinstance(kind, str):
         return False
-    return isinstance(kind, type) or hasattr(kind, "__origin__") or hasattr(kind, "__args__")
+    marks = ("__origin__", "__args__", "__supertype__", "__value__")
+    return isinstance(kind, type) or any(hasattr(kind, mark) for mark in marks)
 
 
-def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[dict[str, Any], bool]:
-    """Return the schema of the answer, and whether the value is wrapped in an object."""
+def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[Any, dict[str, Any], bool]:
+    """Return the type's core schema, the answer's, and whether that wraps the value."""
     try:
-        _, whole = describe(reader)
+        core, whole = describe(reader)
     except FatalError as error:
         found = re.search(r"JSON( \(.*?\));", str(error))
         why = found[1] if found else ""
@@ -191,11 +194,19 @@ def _answer_schema(reader: Callable[..., Any], kind: object) -> tuple[dict[str, 
     definitions = whole.get("$defs", {})
     inner = whole["properties"][VALUE]
     root = definitions.get(inner.get("$ref", "").removeprefix("#/$defs/"), inner)
+    core = _core_of_value(core)
     if root.get("type") != "object":
-        return whole, True
+        return core, whole, True
     referring = json.dumps([root, *definitions.values()])
     definitions = {n: each for n, each in definitions.items() if f'"#/$defs/{n}"' in referring}
-    return ({**root, "$defs": definitions} if definitions else dict(root)), False
+    return core, ({**root, "$defs": definitions} if definitions else dict(root)), False
+
+
+def _core_of_value(core: Any) -> Any:
+    """Return the core schema of the one argument of a function whose core schema is given."""
+    arguments = core["schema"] if core["type"] == "definitions" else core
+    inner = arguments["arguments_schema"][0]["schema"]
+    return inner if arguments is core else {**core, "schema": inner}
 
 
 def _has_handle(schema: object) -> bool:

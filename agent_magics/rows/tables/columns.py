@@ -1,15 +1,16 @@
 """Turns an output type into columns, and answers into their values."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import CoreConfig, SchemaSerializer, from_json, to_json
 
+from agent_magics.dispatch.schema.generation import describe_written
 from agent_magics.engine.results.frames import is_frame_type
-from agent_magics.engine.results.structured import VALUE, OutputType
+from agent_magics.engine.results.structured import OutputType
 from agent_magics.protocol.errors import FatalError
 
 ANSWER = "answer"
@@ -26,6 +27,7 @@ NO_FRAME = (
     "pydantic model, a dataclass or a TypedDict with the columns as fields."
 )
 
+_INFINITE = CoreConfig(ser_json_inf_nan="constants")
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 
@@ -46,7 +48,7 @@ class Column:
 
 
 class AnswerColumns:
-    """The columns of answers of one type.
+    """The columns of answers of one type: of what the type writes, with its serializers applied.
 
     Args:
         kind: the type, as `Agent.run` takes it; None is text.
@@ -64,7 +66,10 @@ class AnswerColumns:
             raise FatalError(NO_FRAME)
         output = None if kind is None else OutputType(kind)
         self.output = None if output is None or output.schema is None else output
-        self.columns = self._columns()
+        self.columns: tuple[Column, ...] = (Column(ANSWER, (), "string"),)
+        if self.output is not None:
+            self._write = SchemaSerializer(self.output.core, _INFINITE).to_json
+            self.columns = _columns_of(describe_written(self.output.core))
         names = [column.name for column in self.columns]
         for name in (ERROR, TOKENS, COST):
             if name in names:
@@ -73,16 +78,12 @@ class AnswerColumns:
             if names.count(name) > 1:
                 raise FatalError(TWICE.format(kind=self.output and self.output.name, name=name))
 
-    def _columns(self) -> tuple[Column, ...]:
-        if self.output is None or self.output.schema is None:
-            return (Column(ANSWER, (), "string"),)
-        schema = self.output.schema
-        if self.output.wraps:
-            inner = schema["properties"][VALUE]
-            return (Column(ANSWER, (), _kind_of(inner, schema)),)
-        if "properties" not in schema:  # a dict
-            return (Column(ANSWER, (), "json"),)
-        return tuple(_fields(schema, schema, ()))
+    @property
+    def of_type(self) -> tuple[str, ...]:
+        """The columns that only the type writes, and not the model: computed ones, other names."""
+        asked = {column.name for column in _columns_of(self.schema or {})}
+        names = {column.name for column in self.columns} - {ANSWER}
+        return tuple(sorted(names - asked))
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
@@ -99,7 +100,7 @@ class AnswerColumns:
         if self.output is None:
             # No table holds half of a surrogate pair.
             return to_json(text.encode("utf-8", "replace").decode())
-        return to_json(self.output.read(text))
+        return self._write(self.output.read(text), by_alias=True, warnings=False)
 
     def failure(self, problems: str) -> str:
         """Return the error of a row whose answer does not fit, also after it was corrected."""
@@ -186,6 +187,13 @@ def as_text(value: Any) -> str | None:
 # -- a schema's fields -----------------------------------------------------------------------------
 
 
+def _columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    root = _resolved(schema, schema)
+    if root.get("properties"):
+        return tuple(_fields(root, schema, ()))
+    return (Column(ANSWER, (), _kind_of(root, schema)),)
+
+
 def _fields(schema: Mapping[str, Any], whole: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     """Yield the columns of an object's fields, and of those of the objects inside it."""
     for name, given in schema["properties"].items():
@@ -193,7 +201,7 @@ def _fields(schema: Mapping[str, Any], whole: Mapping[str, Any], path: tuple[str
         if field.get("type") == "object" and field.get("properties") and len(place) < _DEEPEST:
             yield from _fields(field, whole, place)
         else:
-            yield Column(".".join(place), place, _kind_of(field, whole))
+            yield Column(".".join(place), place, _kind_of(given, whole))
 
 
 # Types may hold themselves; below this depth a field is one column.
@@ -210,11 +218,40 @@ def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[st
 
 def _kind_of(given: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     schema = _resolved(given, whole)
-    kind = schema.get("type")
-    if kind == "string":
+    types = _types_of(given, whole) - {"null"}
+    if types == {"string"}:
         form = schema.get("format", "").replace("-", "")
         return form if form in ("date", "datetime") else "string"
-    if kind == "array":
-        item = _resolved(schema.get("items", {}), whole).get("type")
-        return f"list of {item}" if item in _SCALARS else "json"
-    return kind if kind in _SCALARS else "json"
+    if types == {"array"}:
+        items = _types_of(schema.get("items", {}), whole) - {"null"}
+        return f"list of {_scalar(items)}" if _scalar(items) else "json"
+    return _scalar(types) or "json"
+
+
+def _scalar(types: Set[str]) -> str:
+    """Return the one kind of column that holds values of these types; "" for none."""
+    if types == {"integer", "number"}:
+        return "number"
+    return next(iter(types)) if len(types) == 1 and types <= _SCALARS else ""
+
+
+def _types_of(given: Mapping[str, Any], whole: Mapping[str, Any]) -> Set[str]:
+    """Return JSON's types of the values of a schema; of the default, too, which nobody checks."""
+    schema = _resolved(given, whole)
+    types = {_type_name(given["default"])} if "default" in given else set[str]()
+    if members := schema.get("anyOf") or schema.get("oneOf"):
+        return types.union(*(_types_of(member, whole) for member in members))
+    if "enum" in schema or "const" in schema:
+        return types.union(map(_type_name, schema.get("enum") or [schema["const"]]))
+    return types | {str(schema.get("type", "any"))}
+
+
+def _type_name(value: object) -> str:
+    """Return JSON's name of a value's type."""
+    return _TYPE_NAMES.get(type(value), "any")
+
+
+_TYPE_NAMES = {
+    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+    list: "array", dict: "object",
+}  # fmt: skip

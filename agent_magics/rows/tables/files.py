@@ -10,11 +10,11 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol.errors import FatalError, error_text
@@ -29,12 +29,14 @@ class Broken(NamedTuple):
 
 
 Rows: TypeAlias = Iterator[list[dict[str, Any] | Broken]]
+Read = TypeVar("Read")
 
 NO_FORMAT = (
     "{path}: map reads .parquet, .csv, .tsv, .jsonl and .ndjson files (also with .gz, .bz2 or .xz "
     "after that) and folders of them, and no others."
 )
 TWICE = "more than one column is called {name!r}"
+NOT_UTF8 = "the names of its columns are not UTF-8 text ({name!r})"
 NO_FILE = "There is no file {path}."
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
@@ -161,19 +163,51 @@ def _format_of(path: str) -> Callable[[IO[bytes]], Rows] | None:
 def _read_parquet(file: IO[bytes]) -> Rows:
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - heavy, and an extra
 
-    for batch in ParquetFile(file).iter_batches(batch_size=BATCH):
-        yield batch.to_pylist()
+    return map(rows_of_arrow, ParquetFile(file).iter_batches(batch_size=BATCH))
+
+
+def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
+    """Return the rows of an Arrow batch; one with a value that cannot be read is `Broken`."""
+    try:
+        rows: list[dict[str, Any] | Broken] = batch.to_pylist()
+    except (ValueError, OverflowError, TypeError) as error:  # pyarrow's own errors are of these
+        if batch.num_rows == 1:
+            return [Broken(error_text(error))]
+        half = batch.num_rows // 2
+        return rows_of_arrow(batch.slice(0, half)) + rows_of_arrow(batch.slice(half))
+    return rows
+
+
+def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
+    """Yield rows in lists; those that came before an error come before it, too."""
+    batch: list[Read] = []
+    failure: BaseException | None = None
+    while not failure:
+        try:
+            batch.extend(itertools.islice(rows, BATCH))
+        except BaseException as error:  # of the generator or library that the rows come from
+            failure = error
+        if not batch:
+            break
+        yield batch
+        batch = []
+    if failure:
+        raise failure
 
 
 def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     # A cell may be as long as a prompt; the default is 128 KB.
     csv.field_size_limit(1 << 30)
-    with io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+    # Bytes that are not UTF-8 are the error of their row: see `prompts.check_text`.
+    with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
         lines = csv.DictReader(text, delimiter=delimiter)
         _check_names(lines.fieldnames or ())
-        while batch := list(itertools.islice(lines, BATCH)):
-            # An empty field is a missing value, as in pandas.
-            yield [{name: value or None for name, value in row.items() if name} for row in batch]
+        yield from in_batches(map(_row_of_csv, lines))
+
+
+def _row_of_csv(row: Mapping[str | Any, str | Any]) -> dict[str, Any] | Broken:
+    """Return a row's values; an empty field is a missing value, as in pandas."""
+    return {name: value or None for name, value in row.items() if name}
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -181,13 +215,15 @@ def _check_names(names: Sequence[str]) -> None:
     for name in filter(None, names):
         if name in seen:
             raise ValueError(TWICE.format(name=name))
+        if not name.isascii() and "\udc80" <= max(name) <= "\udcff":
+            raise ValueError(NOT_UTF8.format(name=name))
         seen.add(name)
 
 
 def _read_jsonl(file: IO[bytes]) -> Rows:
-    numbered = ((number, line) for number, line in enumerate(file, 1) if line.strip())
-    while batch := list(itertools.islice(numbered, BATCH)):
-        yield [_parse_line(number, line) for number, line in batch]
+    return in_batches(
+        _parse_line(number, line) for number, line in enumerate(file, 1) if line.strip()
+    )
 
 
 def _parse_line(number: int, line: bytes) -> dict[str, object] | Broken:

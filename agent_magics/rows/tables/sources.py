@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.rows.tables.files import NEEDS, Broken, file_batches
+from agent_magics.rows.tables.files import NEEDS, Broken, file_batches, in_batches, rows_of_arrow
 
 # Rows that are read at once: enough that a thread is worth its while, few enough to hold.
 BATCH = 500
@@ -84,7 +84,7 @@ class RowStream:
     def batches(self, names: Names) -> Iterator[list[Row]]:
         """Read all rows in order, some at once."""
         for batch in self.rows:
-            yield batch if names is None else [values_of(row, names) for row in batch]
+            yield batch if names is None else [_picked(row, names) for row in batch]
 
     def held(self) -> Held:
         """Read all rows into memory."""
@@ -130,7 +130,7 @@ def _opened(rows: Any) -> Source:
         raise FatalError(NO_ROWS.format(kind=type(rows).__name__))
     if isinstance(rows, Sequence):
         return _of_list(rows)
-    return _stream(_batched(iter(rows)))
+    return _stream(in_batches(iter(rows)))
 
 
 # -- lists and streams -----------------------------------------------------------------------------
@@ -141,14 +141,9 @@ _MISSING = object()
 def _of_list(rows: Sequence[Any], library: str = "") -> Held:
     def read(positions: Sequence[int], names: Names) -> list[Row]:
         found = [rows[position] for position in positions]
-        return found if names is None else [values_of(row, names) for row in found]
+        return found if names is None else [_picked(row, names) for row in found]
 
     return Held(library, _columns_of(rows[:BATCH]), len(rows), read)
-
-
-def _batched(rows: Iterator[Any]) -> Iterator[list[Row]]:
-    while batch := list(itertools.islice(rows, BATCH)):
-        yield batch
 
 
 def _stream(batches: Iterator[list[Row]], library: str = "") -> RowStream:
@@ -190,6 +185,14 @@ _PLAIN = (str, bytes, Number, date, time, Enum, PurePath)
 def is_image(value: Any) -> bool:
     """Tell whether a value is an image of Pillow."""
     return hasattr(value, "save") and hasattr(value, "getbbox")
+
+
+def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return a row's values; `Broken` where they cannot be read."""
+    try:
+        return values_of(row, names)
+    except BaseException as error:  # values of anybody's classes, which may also exit
+        return Broken(error_text(error))
 
 
 def values_of(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
@@ -255,11 +258,10 @@ def _slice_of(positions: Sequence[int]) -> Any:
 
 
 def _of_dataset(dataset: Any) -> RowStream:
-    batches = dataset.to_batches(batch_size=BATCH)
     return RowStream(
         "pyarrow",
         tuple(dataset.schema.names),
-        (batch.to_pylist() for batch in batches),
+        map(rows_of_arrow, dataset.to_batches(batch_size=BATCH)),
         dataset.count_rows(),
         lambda: _of_arrow(dataset.to_table()),
     )
@@ -277,7 +279,7 @@ def _of_arrow_stream(rows: Any) -> RowStream:
     except (ValueError, TypeError, NotImplementedError):  # pyarrow's own errors are of these
         raise FatalError(NO_ROWS.format(kind=kind)) from None
     batches = (
-        batch.slice(start, BATCH).to_pylist()
+        rows_of_arrow(batch.slice(start, BATCH))
         for batch in reader
         for start in range(0, batch.num_rows, BATCH)
     )

@@ -2,6 +2,7 @@
 
 import decimal
 import enum
+import json
 import math
 import sys
 from pathlib import Path
@@ -72,7 +73,9 @@ def test_a_lone_surrogate_is_the_rows_error():
         (3, "3"),
         (2.5, "2.5"),
         (True, "True"),
-        (np.array([math.nan, 1]), "[nan  1.]"),
+        (np.array([math.nan, 1]), "[NaN, 1.0]"),
+        (np.arange(2000), json.dumps(list(range(2000)))),
+        ({"a": np.array(["b"]), "c": np.int64(3)}, '{"a": ["b"], "c": 3}'),
         (Colour.RED, "red"),
         ({"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
         (pd.Timestamp("2024-03-01"), "2024-03-01T00:00:00"),

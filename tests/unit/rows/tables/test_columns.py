@@ -3,17 +3,27 @@
 import datetime
 import decimal
 import enum
-from typing import Any, Literal
+from typing import Any, Generic, Literal, NewType, TypeVar
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    Field,
+    Json,
+    SecretStr,
+    computed_field,
+    field_serializer,
+    model_serializer,
+)
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.rows.tables.columns import AnswerColumns
 from agent_magics.rows.tables.frames import converted, frame_of
+
+Value = TypeVar("Value")
 
 
 class Place(BaseModel):
@@ -100,6 +110,43 @@ class Colour(enum.Enum):
     RED = "r"
 
 
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Scored(BaseModel, Generic[Value]):
+    value: Value
+    score: int | float
+
+
+class Written(BaseModel):
+    """Its fields are written in other ways than they are asked for."""
+
+    day: datetime.date
+    price: decimal.Decimal
+    key: SecretStr
+    place: Place | None = Field(None, serialization_alias="at")
+    size: int = "unknown"  # nobody checks a default
+    left_out: int = Field(0, exclude=True)
+
+    @field_serializer("day")
+    def _written(self, day):
+        return f"{day:%d.%m.%Y}"
+
+    @computed_field
+    @property
+    def year(self) -> int:
+        return self.day.year
+
+
+class Counted(BaseModel):
+    words: list[str]
+
+    @model_serializer
+    def _count(self):
+        return len(self.words)
+
+
 class Ambiguous(BaseModel):
     place: Place
     name: str = Field(alias="place.city")
@@ -118,6 +165,53 @@ IN_UTC = [
     datetime.datetime(2024, 1, 1, tzinfo=UTC),
     None,
 ]
+UserId = NewType("UserId", int)
+# Type, an answer, and the values of its columns.
+FIELDS = {
+    "generic": (Scored[Place], '{"value": {"city": "Ulm"}, "score": 1}',
+                {"value.city": "Ulm", "value.zip": None, "score": 1.0}),
+    "optional": (Place | None, '{"city": "Ulm"}', {"city": "Ulm", "zip": None}),
+    "written": (Written, '{"day": "2024-03-01", "price": "1.50", "key": "k", "place": null}',
+                {"day": "01.03.2024", "price": "1.50", "key": "**********", "at.city": None,
+                 "at.zip": None, "size": "unknown", "year": 2024}),
+    "serializer": (Counted, '{"words": ["a", "b"]}', {"answer": 2}),
+    "enum": (Colour, '"r"', {"answer": "r"}),
+    "optional enum": (Colour | None, '"r"', {"answer": "r"}),
+    "number enum": (Level, "1", {"answer": 1}),
+    "none": (Literal["a", None], "null", {"answer": None}),
+    "new type": (UserId, "7", {"answer": 7}),
+    "numbers": (int | float, "1", {"answer": 1.0}),
+    "infinite": (float, "Infinity", {"answer": float("inf")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parts"])
+@pytest.mark.parametrize("name", FIELDS)
+def test_columns_hold_what_the_type_writes(library, name):
+    kind, answer, expected = FIELDS[name]
+    columns = AnswerColumns(kind)
+    rest = {each: [None] for each in ("error", "tokens", "cost")}
+    made = "pyarrow" if library == "parts" else library
+    values = {**columns.values([columns.read(answer)]), **rest}
+    frame = frame_of(made, columns.columns, values)
+    if library == "parts":
+        frame = converted(frame, "pandas")
+    found = {each: frame[each][0] for each in expected}
+    if library == "pyarrow":
+        found = {each: value.as_py() for each, value in found.items()}
+    found = {each: None if pd.isna(value) else value for each, value in found.items()}
+    if name == "serializer" and library != "pandas":  # it does not say what it writes
+        expected = {"answer": "2"}
+    assert found == expected
+    for column, value in found.items():
+        assert value is None or isinstance(value, str) == isinstance(expected[column], str)
+
+
+def test_columns_of_the_type_alone_are_told():
+    assert AnswerColumns(Written).of_type == ("at.city", "at.zip", "year")
+    assert AnswerColumns(Complaint).of_type == AnswerColumns(int).of_type == ()
+
+
 # Type, answers, values in pandas, values in tables that need one type a column.
 OTHERS = {
     "dict": (dict[str, int], ['{"a": 1}'], [{"a": 1}], ['{"a": 1}']),
@@ -125,6 +219,7 @@ OTHERS = {
     "optional": (int | None, ["9007199254740993", "null"], [9007199254740993, None], None),
     "decimal": (decimal.Decimal, ['"1.50"', "2"], ["1.50", "2"], None),
     "union": (int | str, ["1", '"a"'], [1, "a"], ["1", "a"]),
+    "json": (Json, ['"[1]"'], [[1]], ["[1]"]),
     "enums": (list[Colour], ['["r"]'], [["r"]], None),
     "none in lists": (list[int | None], ["[1, null]"], [[1, None]], None),
     "zones": (datetime.datetime | None, TIMES, IN_UTC, None),

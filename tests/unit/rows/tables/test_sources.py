@@ -234,7 +234,7 @@ def test_values_may_be_rows(tmp_path):
 def test_rows_in_a_cut_file_are_one_sentence(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text\n" + b"a\n" * 99)[:20])
     with pytest.raises(FatalError, match=r"a\.csv\.gz cannot be read: EOFError"):
-        open_source(tmp_path / "a.csv.gz")
+        open_source(tmp_path / "a.csv.gz", hold=True)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
@@ -303,9 +303,64 @@ def test_a_value_that_its_library_cannot_read_is_that_rows_error(rows, words):
     assert pd.isna(errors[1])
 
 
+def bad_parquet(folder):
+    pyarrow.parquet.write_table(pa.table({"text": of_bytes(b"\xff")}), folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def latin_csv(folder):
+    (folder / "a.csv").write_bytes("text,id\nü,1\nx,ü\n".encode("latin-1"))
+    return folder / "a.csv"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda folder: str(bad_parquet(folder)), "UnicodeDecodeError"),
+        (lambda folder: pyarrow.dataset.dataset(bad_parquet(folder)), "UnicodeDecodeError"),
+        (lambda _: pa.table({"text": of_bytes(b"\xff")}).to_reader(), "UnicodeDecodeError"),
+        (lambda _: iter([Unreadable(text="a"), {"text": "x"}]), "KeyError: 'lost'"),
+        (latin_csv, "text holds bytes at character 1 that are not UTF-8 text"),
+    ],
+    ids=["parquet", "dataset", "reader", "generator", "csv"],
+)
+@pytest.mark.parametrize("into", ["out", None])
+def test_a_value_of_a_stream_that_cannot_be_read_is_that_rows_error(rows, words, into, tmp_path):
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", rows(tmp_path), into=into)
+    frame = done.frame.to_pandas() if isinstance(done.frame, pa.Table) else done.frame
+    assert words in frame["error"][0] and not done.stopped
+    assert frame["answer"][1] == "x"
+
+
+def test_names_of_columns_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(FatalError, match=r"a\.csv cannot be read: .*not UTF-8 text"):
+        open_source(tmp_path / "a.csv")
+
+
 def fails():
     yield "a"
     raise OSError("the line is down")
+
+
+def cut_file(folder):
+    packed = gzip.compress("\n".join(["text", *map(str, range(9999))]).encode())
+    (folder / "a.csv.gz").write_bytes(packed[:-99])
+    return folder / "a.csv.gz"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [(lambda _: fails(), "OSError: the line is down"), (cut_file, "EOFError")],
+    ids=["generator", "file"],
+)
+def test_rows_before_the_end_of_a_broken_stream_are_asked(rows, words, tmp_path):
+    with Agent(Echo()) as agent:
+        done = agent.map_sync("{{text}}", rows(tmp_path), into="out")
+    assert words in done.stopped
+    answers = list(done.frame["answer"])
+    assert answers and done.progress.answered == len(set(answers))
 
 
 @pytest.mark.parametrize(
