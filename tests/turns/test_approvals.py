@@ -618,6 +618,7 @@ def test_a_safe_command_may_write_nothing(with_sandbox, tmp_path, rules):
 # -- too many questions --------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_thousand_questions_are_not_asked_at_once(tmp_path):
     @tool(parallel=True)
     def act(what: int) -> str:
@@ -658,6 +659,7 @@ def test_an_approval_lets_questions_be_asked_again(tmp_path):
     assert [call.success for call in result.calls].count(True) == 1
 
 
+@pytest.mark.soak
 def test_a_command_that_no_program_can_be_given_is_not_asked_about():
     person = Person("approve")
     agent = agent_with(person)

@@ -168,6 +168,7 @@ def test_a_call_in_the_last_word_is_not_run():
     assert_valid(agent)
 
 
+@pytest.mark.soak
 def test_calls_that_take_turns_are_a_circle_too():
     agent = agent_of(Stubborn(6, "peek other"))
     agent.run_sync("Go.")
@@ -233,6 +234,7 @@ async def watch(times: int, ctx: ToolContext) -> str:
     return f"{len(outputs)} looks"
 
 
+@pytest.mark.soak
 def test_calls_that_code_makes_are_told_only_where_a_long_row_is_the_very_same():
     agent = Agent(ScriptedModel([Call("watch", {"times": 50}), "Done."]), [peek, watch])
     result = agent.run_sync("Go.")

@@ -80,5 +80,6 @@ def test_a_new_agent_works_in_the_child(told):
     assert sorted(told["new"]) == ["hi", "plain", "pooled"]
 
 
+@pytest.mark.soak
 def test_the_parent_goes_on(told):
     assert told["parent"] == "Ok."

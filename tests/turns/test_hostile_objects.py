@@ -92,6 +92,7 @@ def tools_around(values: list[Any]) -> list[Any]:
     return [returned, in_a_list, content, part, details, all_details, updates]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("error", [SystemExit, ValueError])
 def test_no_object_that_a_tool_returns_or_reports_ends_the_turn(error):
     given: list[Any] = []

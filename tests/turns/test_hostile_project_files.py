@@ -146,6 +146,7 @@ def test_a_file_that_describes_a_type_is_used_once_it_is_trusted(workspace):
         assert not boss.reads_only  # it is read, and has nothing of what it asks for
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("case", CASES)
 def test_no_text_changes_a_right(workspace, place, case):

@@ -408,6 +408,7 @@ def test_reset_is_refused_while_a_prompt_is_at_work():
     assert list(agent.session.conversation.history.items) == []
 
 
+@pytest.mark.soak
 def test_many_runs_in_a_row_are_never_told_that_the_agent_is_busy():
     agent = scripted(*["Ok."] * 200)
     assert [agent.run_sync("Go").status for _ in range(200)] == ["completed"] * 200
@@ -539,6 +540,7 @@ def test_whatever_a_model_raises_ends_the_turn_and_the_engine_lives():
     assert not agent.session.busy
 
 
+@pytest.mark.soak
 def test_seventy_parallel_calls_that_each_make_another_do_not_lock_each_other_out():
     barrier = threading.Barrier(70)
 

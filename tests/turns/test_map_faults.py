@@ -11,6 +11,8 @@ from agent_magics import Agent
 from agent_magics.rows.remote.client import RowClient
 from tests.support.models.row_server import RowServer
 
+pytestmark = pytest.mark.soak
+
 KEY = "sk-map-0123456789abcdefghij"
 BAD = {
     3: (None, "missing"),

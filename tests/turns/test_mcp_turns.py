@@ -330,6 +330,7 @@ def test_news_and_log_messages_of_a_call_are_shown(world):
     assert done.details == {"server": "things", "log": "info: began"}
 
 
+@pytest.mark.soak
 def test_of_a_storm_of_progress_some_is_shown(world):
     result = world.play(Call("mcp__things__work", {"storm": 3_000}), "Done.")
     news = of_kind(result, ToolCallUpdated)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from agent_magics import Agent
 from agent_magics.engine import session
 from agent_magics.engine.foreground import inbox, sync_bridge, waiting
@@ -66,6 +68,7 @@ def presses(call: Callable[[], object], where: dict[str | None, str]) -> Iterato
             signal.signal(signal.SIGINT, previous)
 
 
+@pytest.mark.soak
 def test_a_press_ends_the_turn():
     agent = scripted(*["Hello."] * 2000)
     for count in presses(lambda: agent.run_sync("Hi."), TURN):
@@ -74,6 +77,7 @@ def test_a_press_ends_the_turn():
     assert count > 50
 
 
+@pytest.mark.soak
 def test_a_press_ends_the_map(tmp_path):
     with (
         RowServer(delay=0.5) as server,

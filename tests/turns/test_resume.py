@@ -165,6 +165,7 @@ def test_the_next_request_is_the_one_that_the_unbroken_conversation_makes(
         assert first_body(server, resumed) == unbroken
 
 
+@pytest.mark.soak
 def test_wherever_its_record_is_cut_the_conversation_is_valid_and_has_what_was_shown(
     server, tmp_path, monkeypatch
 ):

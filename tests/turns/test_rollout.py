@@ -140,6 +140,7 @@ def test_a_folder_that_cannot_be_written_warns_once_and_the_run_goes_on(tmp_path
     assert of_kind(agent.run_sync("Go"), Warned) == []
 
 
+@pytest.mark.soak
 def test_an_agent_that_is_dropped_gives_its_file_back(folder):
     agent = scripted("Ok.")
     agent.run_sync("Go")
@@ -299,6 +300,7 @@ print(json.dumps([str(record), warned]))
 """
 
 
+@pytest.mark.soak
 def test_a_full_disk_leaves_whole_lines_is_told_once_and_ends_by_itself(tmp_path):
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(

@@ -256,6 +256,7 @@ def test_a_model_that_says_nothing_more_is_stopped_with_the_words_given_back() -
     ]
 
 
+@pytest.mark.soak
 def test_whatever_is_taken_in_is_heard_or_given_back() -> None:
     """Other threads add while turns begin and end; nothing is lost, and nothing comes twice."""
     agent = scripted(*["Ok."] * 5_000)

@@ -190,6 +190,7 @@ def test_a_strict_rule_leaves_the_rest_alone(book, line):
     assert said(held, line) is None
 
 
+@pytest.mark.soak
 def test_what_is_too_long_to_search_is_asked_about(book):
     held = book(rule("command", ["git", "push"], "forbid"))
     assert said(held, "bash -c '" + "echo a; " * 20_000 + "git push'")[0] == "prompt"

@@ -98,6 +98,7 @@ def test_a_spec_has_no_other_fields():
         _ = revenue.spec.nonsense
 
 
+@pytest.mark.soak
 def test_pydantic_comes_only_when_a_spec_is_looked_at():
     code = """
 import datetime, sys

@@ -121,6 +121,7 @@ def test_one_that_waits_for_a_worker_can_be_stopped(threads):
         assert not server.requests
 
 
+@pytest.mark.soak
 def test_a_killed_worker_is_its_failure_and_frees_its_place():
     held = Reply("Late.", pause_after=1)
     with (
@@ -157,6 +158,7 @@ def locked():
     return take
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("tools", "settings", "spawn", "words"),
     [

@@ -197,6 +197,7 @@ def test_a_free_command_keeps_the_tmpdir_it_was_given(manager):
     assert process.wait(LIMIT) and process.output.text() == "/x\n"
 
 
+@pytest.mark.soak
 def test_two_conversations_have_two_folders_and_a_removed_one_is_made_anew(manager):
     other = ProcessManager()
     first = manager.tmpdir

@@ -87,6 +87,7 @@ def typed(text: bytes) -> list[bytes]:
     return [line for line in text.split(b"\n") if line.startswith(b"mine")]
 
 
+@pytest.mark.soak
 def test_nothing_that_a_person_typed_is_lost_in_ten_thousand_interleavings() -> None:
     by = random.Random(17)
     done = refused = 0

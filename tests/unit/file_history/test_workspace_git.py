@@ -182,6 +182,7 @@ def _pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("spoil", [_bomb, _pipe, Path.unlink])
 def test_a_spoilt_object_costs_neither_memory_nor_time(root, spoil, monkeypatch):
     monkeypatch.setattr(workspace_git, "_CAT_SECONDS", 2.0)

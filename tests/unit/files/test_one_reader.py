@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import agent_magics
 
 PACKAGE = Path(agent_magics.__file__).parent
@@ -74,6 +76,7 @@ def _is_opening(called: ast.expr) -> bool:
     return called.attr != "load" or of in PARSERS
 
 
+@pytest.mark.soak
 def test_only_these_modules_open_files():
     found = {
         str(path.relative_to(PACKAGE))

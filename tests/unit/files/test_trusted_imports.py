@@ -118,6 +118,7 @@ threading.Thread(target=__import__, args=("alone",)).start()
 """
 
 
+@pytest.mark.soak
 def test_a_script_of_the_person_finds_its_own_modules_and_we_do_not(tmp_path):
     (tmp_path / "run.py").write_text(f"HOSTILE = {HOSTILE!r}\n{SCRIPT}", encoding="utf-8")
     (tmp_path / "beside.py").write_text("WORD = 'a word'", encoding="utf-8")
@@ -131,6 +132,7 @@ def test_a_script_of_the_person_finds_its_own_modules_and_we_do_not(tmp_path):
     assert not list(tmp_path.glob("hostile-*"))
 
 
+@pytest.mark.soak
 def test_a_plugin_beside_a_module_in_the_workspace_is_none(tmp_path):
     info = tmp_path / "evil-1.0.dist-info"
     info.mkdir()

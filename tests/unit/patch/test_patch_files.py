@@ -33,6 +33,7 @@ def test_a_folder_that_goes_away_with_its_file_is_not_made_anew(tmp_path, monkey
     assert (tmp_path / "aside/f").read_text(encoding="utf-8") == "old\n"
 
 
+@pytest.mark.soak
 def test_a_crash_at_any_step_leaves_each_file_old_or_new(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

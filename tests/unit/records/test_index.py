@@ -152,6 +152,7 @@ def add_and_list(folder: Path, which: int) -> None:
         assert found[mine[number // 2].stem].turns >= 2
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("always_written")
 def test_several_kernels_write_the_index_at_once(tmp_path):
     children = [start(partial(add_and_list, tmp_path, which)) for which in range(1, 5)]
@@ -175,6 +176,7 @@ def work_until_killed(folder: Path, which: int, progress: int) -> None:
             os.write(progress, b".")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("always_written")
 @pytest.mark.parametrize("seed", range(5))
 def test_kernels_that_write_the_index_are_killed_at_any_moment(tmp_path, seed):

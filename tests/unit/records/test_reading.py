@@ -21,6 +21,7 @@ def read(data: bytes) -> Record:
     return read_lines(data, PATH.stem)
 
 
+@pytest.mark.soak
 def test_cut_at_any_byte_it_is_what_its_whole_lines_say():
     before = read(b"")
     for size in range(1, len(DATA) + 1):

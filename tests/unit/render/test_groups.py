@@ -109,6 +109,7 @@ class _Folds(HTMLParser):
 BREAKS_OUT = "</details>\n\n</pre></code></details><script>press()</script>\n```\n</details>\n"
 
 
+@pytest.mark.soak
 def test_every_reader_folds_and_nothing_inside_gets_out(readers: Readers) -> None:
     hostile = [
         tool_item(output=BREAKS_OUT, title=BREAKS_OUT),

@@ -360,6 +360,7 @@ def test_time_grows_no_faster_than_the_text(piece):
     assert cpu_seconds(long) < 20 * cpu_seconds(short) + 0.25
 
 
+@pytest.mark.soak
 def test_a_growing_answer_costs_little_more_than_the_whole_one():
     paragraphs = [f"The *{n}th* [fox](x.html) `jumps` over {n} dogs.\n\n" for n in range(400)]
     whole = cpu_seconds("".join(paragraphs).replace("fox", "hare"))

@@ -36,6 +36,7 @@ def mapped(rows, **options):
     return done, quoted
 
 
+@pytest.mark.soak
 def test_the_quote_for_the_shipped_rows_is_what_they_cost():
     rows = pd.read_csv(NOTEBOOKS / "complaints.csv", index_col="id")
     cost = mapped(rows, ask_above=None)[0].cost

@@ -223,6 +223,7 @@ def test_a_model_of_unknown_price_asks_nothing():
     assert not done.stopped and done.cost is None
 
 
+@pytest.mark.soak
 def test_into_writes_parts(tmp_path):
     model = Echo(say)
     with Agent(model) as agent:
@@ -248,6 +249,7 @@ def test_parts_of_another_map_are_not_written_over(tmp_path):
             agent.map_sync("Again: {{text}}", ["a"], into=tmp_path)
 
 
+@pytest.mark.soak
 def test_a_map_that_ended_early_shows_its_own_parts_alone(tmp_path):
     (tmp_path / "part-00001-of-mine.parquet").write_text("no part")
     with Agent(Echo()) as agent:
@@ -298,6 +300,7 @@ def test_a_field_named_as_the_number_of_rows_is_refused(tmp_path):
         agent.map_sync("{{text}}", ["a"], output=Seat, into=tmp_path / "out")
 
 
+@pytest.mark.soak
 def test_a_part_that_cannot_be_written_is_told_whatever_the_reason(tmp_path, monkeypatch):
     def fails(*_):
         raise pyarrow.ArrowInvalid("it does not fit")

@@ -38,6 +38,7 @@ def answered(path):
     return known[0].answered if known else -1
 
 
+@pytest.mark.soak
 def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
     cache = tmp_path / "answers.sqlite"
     with RowServer(holds=10) as server, opened(server) as agent:
@@ -58,6 +59,7 @@ def test_a_run_is_found_after_its_kernel_died(tmp_path, monkeypatch):
         assert maps_text(agent, ["--cache", str(cache)]) == NONE
 
 
+@pytest.mark.soak
 def test_a_stopped_run_is_listed_with_the_reason_until_it_is_forgotten():
     with RowServer() as server, opened(server) as agent:
         agent.map_sync("{{text}}", ROWS, name="mine", max_tokens=300)
@@ -67,6 +69,7 @@ def test_a_stopped_run_is_listed_with_the_reason_until_it_is_forgotten():
             maps_text(agent, ["forget", "mine"])
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("error")
 def test_a_record_that_cannot_be_kept_costs_no_rows(tmp_path, monkeypatch):
     cache, kept = tmp_path / "answers.sqlite", []
@@ -85,6 +88,7 @@ def test_a_record_that_cannot_be_kept_costs_no_rows(tmp_path, monkeypatch):
     assert done.progress.done == len(ROWS)
 
 
+@pytest.mark.soak
 def test_the_cost_is_that_of_all_calls(tmp_path):
     cache = tmp_path / "answers.sqlite"
     with RowServer(holds=10) as server, opened(server) as agent:

@@ -119,6 +119,7 @@ def test_what_is_read_ahead_is_what_is_there(kept, asked):
         reader.close()
 
 
+@pytest.mark.soak
 def test_answers_kept_in_the_order_of_the_rows_are_read_in_one_scan(tmp_path):
     file = AnswerFile(tmp_path / "a.sqlite")
     keys = [number.to_bytes(16) for number in range(20_000)]
@@ -161,6 +162,7 @@ def test_what_is_no_store_is_one_sentence(tmp_path):
     assert path.read_bytes().startswith(b"nonsense")
 
 
+@pytest.mark.soak
 def test_what_was_said_to_be_written_is_there_after_kill_9(tmp_path):
     path = tmp_path / "a.sqlite"
     for _ in range(3):

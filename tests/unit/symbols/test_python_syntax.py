@@ -109,6 +109,7 @@ def test_an_error_names_the_line():
         parse_python("x = 1\ndef (:\n", "a.xyz")
 
 
+@pytest.mark.soak
 def test_parsing_goes_on_where_another_parse_disturbs_it():
     parsed = []
 

@@ -138,6 +138,7 @@ def test_huge_figure_is_limited():
     assert max(picture_of(image).size) <= 2048
 
 
+@pytest.mark.soak
 def test_figure_that_cannot_be_drawn_is_named():
     figure = Figure()
     figure.add_subplot().set_title("$\\nonsense{$")

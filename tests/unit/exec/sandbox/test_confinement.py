@@ -215,11 +215,13 @@ def test_the_kernels_own_environment_inside_the_workspace(workspace, monkeypatch
     assert f"{workspace}/.venv" not in itself and f"{workspace}/.venv/lib" in itself
 
 
+@pytest.mark.soak
 def test_the_package_itself_where_the_workspace_holds_it(workspace):
     package = Path(build_confinement.__code__.co_filename).parents[2]
     assert str(package) in confine(workspace, roots=[package.parent]).protected
 
 
+@pytest.mark.soak
 def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
     found = confine(a_home_of_its_own)
     home = str(a_home_of_its_own)

@@ -41,6 +41,7 @@ def test_an_index_and_a_series_are_columns() -> None:
     assert table_of(pl.LazyFrame({"v": [1]})) is table_of([1]) is table_of("x") is None
 
 
+@pytest.mark.soak
 def test_a_large_table_is_bounded() -> None:
     table = table_of(pd.DataFrame({f"c{n}": ["x" * 1000] * 5_000 for n in range(150)}))
     assert len(json.dumps(table)) < MOST_BYTES * 1.1

@@ -23,6 +23,7 @@ def workspace(tmp_path):
     return tmp_path
 
 
+@pytest.mark.soak
 @pytest.mark.needs("program npx")
 def test_npx_runs_nothing_of_the_workspace(workspace):
     words = ["--offline", "--yes", "planted"]

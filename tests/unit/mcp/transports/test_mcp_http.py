@@ -135,6 +135,7 @@ def test_an_answer_that_is_too_long_is_told(monkeypatch):
         assert words_of(world.call("add", a=1, b=2)) == "3"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("encoding", ["gzip", "GZip", "deflate", "br", "zstd", "gzip, gzip"])
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
 def test_a_compressed_answer_is_not_unpacked(encoding, content_type):

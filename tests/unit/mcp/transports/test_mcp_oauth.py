@@ -85,6 +85,7 @@ def test_without_a_login_it_is_said_and_nobody_is_asked(guarded):
     assert not any("/auth/" in path for _, path, _, _ in server.seen)
 
 
+@pytest.mark.soak
 def test_a_login_and_its_tokens(guarded):
     server, guard = guarded
     store, browser = Store(), Browser()
@@ -106,6 +107,7 @@ def test_a_login_and_its_tokens(guarded):
     assert len(browser.addresses) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("expires_at", [1.0, time.time() + 365 * 86400], ids=["old", "ahead"])
 def test_an_old_token_is_renewed_where_it_came_from(guarded, expires_at):
     """A year ahead: a clock that was wrong has noted it."""
@@ -150,6 +152,7 @@ def test_logging_out_forgets(guarded):
     assert not store
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("methods", [None, ["client_secret_basic", "none"], ["client_secret_post"]])
 def test_a_client_that_a_person_registered_is_used(guarded, methods):
     server, guard = guarded

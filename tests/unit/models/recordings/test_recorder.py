@@ -126,6 +126,7 @@ def call_reply(wire):
 # -- what is recorded is played --------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_answer_with_calls(file, wire):
     (live,), (played,) = both(file, [call_reply(wire)], wire=wire)

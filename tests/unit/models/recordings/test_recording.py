@@ -164,6 +164,7 @@ def test_windows_line_ends_a_mark_and_no_last_line_end(tmp_path):
     assert [exchange.line for exchange in recording.exchanges] == [3, 4]
 
 
+@pytest.mark.soak
 def test_a_huge_line(tmp_path):
     text = "x" * 20_000_000
     path = write_lines(tmp_path / "r.jsonl", HEADER, {**GOOD, "sse": text})

@@ -24,6 +24,8 @@ from tests.support.models.batch_server import BatchServer
 from tests.support.models.row_server import RowServer
 from tests.support.rows.watchers import When, stop_at
 
+pytestmark = pytest.mark.soak  # each starts a server of its own
+
 KEY = "sk-map-0123456789abcdefghij"
 
 

@@ -30,6 +30,7 @@ def mapped(agent, stops_at=""):
     return mapping.wait_sync(stop_at(agent, stops_at) if stops_at else None)
 
 
+@pytest.mark.soak
 def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
         assert maps_text(agent, []) == NONE
@@ -48,6 +49,7 @@ def test_results_are_fetched_without_the_rows_and_taken_in_by_the_map():
     assert folder.stat().st_mode & 0o777 == 0o700 and not list(folder.iterdir())
 
 
+@pytest.mark.soak
 def test_a_batch_is_cancelled_and_its_answers_are_kept():
     with BatchServer(stays="in_progress") as server, opened(server) as agent:
         mapped(agent, stops_at="in_progress")

@@ -94,6 +94,7 @@ def goodput(times):
     return (len(late) - 1) / (late[-1] - late[0])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("states", [True, False], ids=["stated", "measured"])
 def test_the_rate_of_a_server_is_used_up_and_kept(states):
     play = Play(rate=500, burst=50, states=states).run(4000)
@@ -130,6 +131,7 @@ def test_a_server_that_refuses_for_years_is_asked_again_within_minutes(headers, 
     assert 60 < run_at_once(wait()) <= 121
 
 
+@pytest.mark.soak
 def test_kernels_share_a_rate():
     play = Play(rate=500, burst=50, states=True, kernels=2).run(2000)
     both = [at for times in play.answered for at in times]
@@ -137,6 +139,7 @@ def test_kernels_share_a_rate():
     assert len(both) == 4002 and not play.refused
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("states", [True, False], ids=["stated", "measured"])
 def test_each_kernel_gets_its_share_of_a_rate(states):
     """Also the one whose reports come just after those of another."""

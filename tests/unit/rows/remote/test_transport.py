@@ -23,6 +23,7 @@ def fetch(server, longest, play):
     asyncio.run(whole())
 
 
+@pytest.mark.soak
 def test_a_full_disk_is_told_and_not_tried_again():
     async def play(transport):
         with pytest.raises(FatalError, match="/dev/full cannot be written") as caught:

@@ -96,6 +96,7 @@ def test_two_that_begin_at_once_keep_to_the_limit(tmp_path, mode):
     run(work())
 
 
+@pytest.mark.soak
 def test_a_restart_of_all_keeps_to_the_limit_and_is_looked_after(tmp_path):
     async def work():
         async with project(tmp_path, most=2, look_every=0.0) as found:

@@ -135,6 +135,7 @@ def test_times_out_of_range_are_taken_as_the_nearest_and_that_is_told(ctx):
         exec_command("true", timeout_ms=0, ctx=ctx)
 
 
+@pytest.mark.soak
 def test_the_budget_may_be_up_to_four_times_what_holds_for_all(ctx):
     def told(tokens):
         report = exec_command("seq 100000", max_output_tokens=tokens, ctx=ctx)

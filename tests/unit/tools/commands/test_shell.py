@@ -362,6 +362,7 @@ def test_the_schema_names_the_parameters_but_not_the_context():
     assert parameters["properties"]["command"]["items"] == {"type": "string"}
 
 
+@pytest.mark.soak
 def test_importing_it_loads_nothing_heavy():
     code = (
         "import sys, agent_magics.tools.commands.shell\n"

@@ -558,6 +558,7 @@ def test_a_second_name_of_a_secret_is_none(ctx, tmp_path):
     assert "secret" not in model_reads(grep_files, ctx, pattern="secret").partition("\n")[2]
 
 
+@pytest.mark.soak
 def test_compressed_data_is_named_and_not_unpacked(ctx):
     (ctx.cwd / "a.csv.gz").write_bytes(gzip.compress(b"0" * 50_000_000))
     with pytest.raises(RespondToModel, match="gzip data; decompress it first"):

@@ -52,6 +52,7 @@ def test_colours_and_transparency_stay(work):
     assert decoded(view_image("p.png")).getpixel((0, 0))[3] == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("detail", "size"), [("auto", (2048, 1024)), ("high", (2048, 1024)), ("low", (512, 256))]
 )

@@ -60,6 +60,7 @@ def test_parallel_calls_go_back_as_one_message_with_their_outputs():
     assert [(m["tool_call_id"], m["content"]) for m in sent[3:]] == [("x", "3"), ("y", "7")]
 
 
+@pytest.mark.soak
 def test_calls_without_ids_are_told_apart():
     bare = {"function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
     twice = Reply([{**bare, "index": 0}, {**bare, "index": 1}])

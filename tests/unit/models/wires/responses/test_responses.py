@@ -465,6 +465,7 @@ def test_cancelling_closes_the_connection():
         assert server.dropped.wait(20)
 
 
+@pytest.mark.soak
 def test_nothing_heavy_is_imported_before_the_first_request():
     program = """
 import sys
