@@ -1,34 +1,14 @@
 """``%agent approvals``: lists grants and rules, takes them back, trusts the project's rules."""
 
-from collections.abc import Sequence
-
 from agent_magics.app import Agent
 from agent_magics.approval.grants import Grant
 from agent_magics.approval.rules import RuleBook
 from agent_magics.approval.rules_file import Rule
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
-
-
-def show_approvals(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules."""
-    agent = notebook.agent_named()
-    book = RuleBook(agent.config.cwd)
-    match list(arguments):
-        case []:
-            pass
-        case ["revoke", which]:
-            _revoke(agent, book, which)
-        case ["trust"]:
-            return _trust(book)
-        case _:
-            raise FatalError(
-                "%agent approvals takes: nothing, revoke N, revoke all, trust; "
-                "N is a number from %agent approvals."
-            )
-    return _approvals_text(agent, book)
 
 
 def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
@@ -36,7 +16,9 @@ def _approvals_of(agent: Agent, book: RuleBook) -> list[Grant | Rule]:
     return [*agent.session.conversation.store.of_all, *book.project.rules, *book.user.rules]
 
 
-def _approvals_text(agent: Agent, book: RuleBook) -> str:
+def _listing(notebook: NotebookAgents) -> str:
+    agent = notebook.agent_named()
+    book = RuleBook(agent.config.cwd)
     listed = _approvals_of(agent, book)
     if not listed:
         return "Nothing is allowed beyond the policy, and there are no rules."
@@ -60,12 +42,14 @@ def _approval_row(one: Grant | Rule, book: RuleBook) -> tuple[str, str, str, str
     return code_span(f"{one.permission}: {one.text}"), decision, holds, code_span(one.place)
 
 
-def _revoke(agent: Agent, book: RuleBook, which: str) -> None:
+def _revoke(notebook: NotebookAgents, which: str) -> str:
     """Revoke one listed grant or rule, or with "all" every lasting answer.
 
     Raises:
         FatalError: there is no such number, or a file cannot be written.
     """
+    agent = notebook.agent_named()
+    book = RuleBook(agent.config.cwd)
     listed = _approvals_of(agent, book)
     if which == "all":
         # From the last to the first, so that the numbers of rules in a file stay right.
@@ -82,14 +66,16 @@ def _revoke(agent: Agent, book: RuleBook, which: str) -> None:
             book.remove(one)
         except OSError as error:
             raise FatalError(f"The rule {one.text} could not be taken out: {error}.") from None
+    return _listing(notebook)
 
 
-def _trust(book: RuleBook) -> str:
+def _trust(notebook: NotebookAgents) -> str:
     """Trust the project's rules as they are now, and list those that are thereby in force.
 
     Raises:
         FatalError: there are none, or the trust cannot be stored.
     """
+    book = RuleBook(notebook.agent_named().config.cwd)
     if not book.project.rules:
         raise FatalError(f"There are no rules to trust: {book.project_file} has none.")
     new = book.withheld
@@ -104,3 +90,10 @@ def _trust(book: RuleBook) -> str:
         f"These rules of {code_span(str(book.project_file))} hold from now on, as long as the file "
         "stays as it is:\n\n" + table(("What", "Decision", "Holds", "Where it stands"), rows)
     )
+
+
+APPROVALS = Forms(
+    "%agent approvals",
+    {"": _listing, "revoke N": _revoke, "revoke all": _revoke, "trust": _trust},
+    "; N is a number from %agent approvals",
+).command("List approvals; ``revoke N|all`` removes some, ``trust`` accepts the project's rules.")

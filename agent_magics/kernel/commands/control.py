@@ -1,16 +1,15 @@
 """``%agent WORD``: shows and controls the agents of this kernel, one function a word."""
 
-import functools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.exec.launcher_client import current_tier
 from agent_magics.kernel.cell.outputs import redraw
 from agent_magics.kernel.cell.publishing import publish_text
-from agent_magics.kernel.commands.approvals import show_approvals
+from agent_magics.kernel.commands.approvals import APPROVALS
 from agent_magics.kernel.commands.changes.diff import show_diff
 from agent_magics.kernel.commands.changes.review import review
 from agent_magics.kernel.commands.changes.undo import redo, undo
@@ -18,25 +17,25 @@ from agent_magics.kernel.commands.conversations.compact import compact_history
 from agent_magics.kernel.commands.conversations.forks import fork
 from agent_magics.kernel.commands.conversations.rewinding import rewind
 from agent_magics.kernel.commands.conversations.sessions import list_sessions, resume
-from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
+from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.commands.doctor import examine
 from agent_magics.kernel.commands.live_code import export, show_code
 from agent_magics.kernel.commands.login import describe_key, log_in, log_out
-from agent_magics.kernel.commands.maps import maps_text
-from agent_magics.kernel.commands.mcp.contents import Returned
-from agent_magics.kernel.commands.mcp.control import manage_servers
-from agent_magics.kernel.commands.project.language_servers import manage_language_servers
-from agent_magics.kernel.commands.project.memory import manage_memory
-from agent_magics.kernel.commands.project.overview import show_project
-from agent_magics.kernel.commands.project.prompts import show_prompts
-from agent_magics.kernel.commands.project.skills import show_skills
-from agent_magics.kernel.commands.recordings.report import manage_recordings
-from agent_magics.kernel.commands.serving import serve
-from agent_magics.kernel.commands.settings import settings_table, show_settings
-from agent_magics.kernel.commands.table import table, words_table
-from agent_magics.kernel.commands.tool_list import show_tools
+from agent_magics.kernel.commands.maps import MAPS, maps_text
+from agent_magics.kernel.commands.mcp.control import MCP_WORDS, manage_servers
+from agent_magics.kernel.commands.project.language_servers import LANGUAGE_SERVERS
+from agent_magics.kernel.commands.project.memory import MEMORY
+from agent_magics.kernel.commands.project.overview import PROJECT
+from agent_magics.kernel.commands.project.prompts import PROMPTS
+from agent_magics.kernel.commands.project.skills import SKILLS
+from agent_magics.kernel.commands.recordings.report import RECORDINGS
+from agent_magics.kernel.commands.serving import SERVE_WORDS, serve
+from agent_magics.kernel.commands.settings import SHOWN_SETTINGS, settings_table
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.tool_list import TOOLS
 from agent_magics.kernel.commands.usage import show_usage
 from agent_magics.kernel.commands.welcome import show_welcome
+from agent_magics.kernel.commands.words import Command, Returned, help_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.kernel.questions.ladder import stdin_allowed
 from agent_magics.project.instructions import (
@@ -62,9 +61,6 @@ from agent_magics.render.markdown import code_span
 from agent_magics.render.sources import describe_search
 
 _HISTORY_WIDTH = 200
-# Words whose arguments are words of the person, or a key that must not stand in an error.
-_AS_WRITTEN = ("steer", "queue", "sessions", "login", "logout")
-_Action: TypeAlias = Callable[[NotebookAgents, Sequence[str]], str | Returned]
 
 
 def perform(notebook: NotebookAgents, line: str) -> Any:
@@ -74,12 +70,16 @@ def perform(notebook: NotebookAgents, line: str) -> Any:
         FatalError: the word is not known, its arguments do not fit, or it failed.
     """
     word, *arguments = line.split() or [_word_alone(notebook)]
-    action = WORDS.get(word)
-    if action is None:
+    command = WORDS.get(word)
+    if command is None:
         raise FatalError(
             f"%agent {word} is not known; {meant(word, WORDS)} A prompt stands below %%agent."
         )
-    found = action(notebook, arguments if word in _AS_WRITTEN else _quoted_words(line)[1:])
+    if not command.is_verbatim:
+        arguments = _quoted_words(line)[1:]
+    if command.is_alone and arguments:
+        raise FatalError(f"{arguments[0]!r} is too much: this word stands alone.")
+    found = command.act(notebook, arguments)
     if isinstance(found, Returned):
         return found.value
     if found:
@@ -269,57 +269,46 @@ def show_doctor(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
 
 def show_help(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
     """List the %agent commands."""
-    return f"{words_table('%agent', WORDS)}\n\n`%%agent?` lists the options of a cell."
+    words = help_table("%agent", ((word, command.help) for word, command in WORDS.items()))
+    return f"{words}\n\n`%%agent?` lists the options of a cell."
 
 
-def _alone(show: Callable[[NotebookAgents, Sequence[str]], str]) -> _Action:
-    """Make a word refuse arguments, of which it takes none."""
-
-    @functools.wraps(show)
-    def show_alone(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-        if arguments:
-            raise FatalError(f"{arguments[0]!r} is too much: this word stands alone.")
-        return show(notebook, arguments)
-
-    return show_alone
-
-
-WORDS: dict[str, _Action] = {
-    "welcome": _alone(show_welcome),
-    "status": show_status,
-    "settings": show_settings,
-    "login": log_in,
-    "logout": log_out,
-    "tools": show_tools,
-    "project": show_project,
-    "skills": show_skills,
-    "agents": show_sub_agents,
-    "memory": manage_memory,
-    "prompts": show_prompts,
-    "history": show_history,
-    "export": export,
-    "diff": show_diff,
-    "review": review,
-    "undo": undo,
-    "redo": redo,
-    "usage": _alone(show_usage),
-    "map": manage_maps,
-    "compact": compact,
-    "reset": reset,
-    "sessions": list_sessions,
-    "resume": resume,
-    "fork": fork,
-    "rewind": rewind,
-    "stop": stop,
-    "steer": steer,
-    "queue": queue,
-    "approvals": show_approvals,
-    "answer": answer,
-    "show": show,
-    "recording": manage_recordings,
-    "mcp": manage_servers,
-    "lsp": manage_language_servers,
-    "serve": serve,
-    "doctor": _alone(show_doctor),
-    "help": _alone(show_help),
+WORDS: dict[str, Command] = {
+    "welcome": Command(show_welcome, is_alone=True),
+    "status": Command(show_status),
+    "settings": SHOWN_SETTINGS,
+    "login": Command(log_in, is_verbatim=True),
+    "logout": Command(log_out, is_verbatim=True),
+    "tools": TOOLS,
+    "project": PROJECT,
+    "skills": SKILLS,
+    "agents": SUB_AGENTS,
+    "memory": MEMORY,
+    "prompts": PROMPTS,
+    "history": Command(show_history),
+    "export": Command(export),
+    "diff": Command(show_diff),
+    "review": Command(review),
+    "undo": Command(undo),
+    "redo": Command(redo),
+    "usage": Command(show_usage, is_alone=True),
+    "map": Command(manage_maps, MAPS.words),
+    "compact": Command(compact),
+    "reset": Command(reset),
+    "sessions": Command(list_sessions, is_verbatim=True),
+    "resume": Command(resume),
+    "fork": Command(fork),
+    "rewind": Command(rewind),
+    "stop": Command(stop),
+    "steer": Command(steer, is_verbatim=True),
+    "queue": Command(queue, is_verbatim=True),
+    "approvals": APPROVALS,
+    "answer": Command(answer, (*DECISIONS, "--unattended")),
+    "show": Command(show),
+    "recording": RECORDINGS,
+    "mcp": Command(manage_servers, MCP_WORDS),
+    "lsp": LANGUAGE_SERVERS,
+    "serve": Command(serve, SERVE_WORDS),
+    "doctor": Command(show_doctor, is_alone=True),
+    "help": Command(show_help, is_alone=True),
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agent_magics.app import Agent
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
@@ -29,7 +30,6 @@ NEXT = (
     "`%agent map resume` looks at them and fetches the results of those that have ended; calling "
     "the same map again takes them in. `%agent map cancel BATCH` ends one."
 )
-USAGE = "%agent map takes nothing, resume, cancel BATCH, or forget NAME, and then --cache FILE."
 
 
 def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
@@ -43,25 +43,13 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
     Raises:
         FatalError: the arguments do not fit, the file is not there, or the server does not answer.
     """
-    path, settings = cache_file(), agent.settings_now().settings
-    problems: dict[str, str] = {}
+    path = cache_file()
     match arguments:
         case [*arguments, "--cache", file]:
             path = Path(file).expanduser()
             if not path.is_file():
                 raise FatalError(f"There is no file {path}; give the one of the map's cache=.")
-    match arguments:
-        case []:
-            pass
-        case ["resume"]:
-            problems = agent.session.engine.spawn(refresh(settings, path)).result()
-        case ["cancel", token]:
-            agent.session.engine.spawn(cancel(settings, path, token)).result()
-        case ["forget", name]:
-            if not (path.exists() and Runs(path).forget(name)):
-                raise FatalError(f"There is no run {name!r}; %agent map lists them.")
-        case _:
-            raise FatalError(USAGE)
+    problems: dict[str, str] = MAPS.run(arguments, agent, path) or {}
     sent, runs = (Ledger(path).all(), Runs(path).all()) if path.exists() else ([], [])
     parts = []
     if runs:
@@ -70,6 +58,32 @@ def maps_text(agent: Agent, arguments: Sequence[str]) -> str:
         rows = [_row(each, problems.get(each.token, "")) for each in sent]
         parts += [table(HEAD, rows), NEXT]
     return "\n\n".join(parts) or NONE
+
+
+def _resume(agent: Agent, path: Path) -> dict[str, str]:
+    problems = agent.session.engine.spawn(refresh(agent.settings_now().settings, path)).result()
+    return dict(problems)
+
+
+def _cancel(agent: Agent, path: Path, token: str) -> None:
+    agent.session.engine.spawn(cancel(agent.settings_now().settings, path, token)).result()
+
+
+def _forget(_agent: Agent, path: Path, name: str) -> None:
+    if not (path.exists() and Runs(path).forget(name)):
+        raise FatalError(f"There is no run {name!r}; %agent map lists them.")
+
+
+MAPS = Forms(
+    "%agent map",
+    {
+        "": lambda *_: None,
+        "resume": _resume,
+        "cancel BATCH": _cancel,
+        "forget NAME": _forget,
+    },
+    "; and then --cache FILE",
+)
 
 
 def _run_row(run: OpenMap) -> tuple[str, ...]:

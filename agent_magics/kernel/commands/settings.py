@@ -1,10 +1,8 @@
 """``%agent settings``: shows the settings and their sources; trusts a project's settings."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
@@ -33,25 +31,14 @@ def _shown(name: str, resolved: Resolved) -> str:
     return code_span(brief(str(value), 80))
 
 
-def show_settings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the settings and the source of each value; ``trust`` accepts the project's settings.
-
-    Raises:
-        FatalError: the words do not fit, or there is nothing to trust.
-    """
+def _listing(notebook: NotebookAgents) -> str:
     resolved = notebook.agent_named().settings_now()
-    match list(arguments):
-        case []:
-            return "\n\n".join([settings_table(resolved), *resolved.warnings])
-        case ["trust", *digest] if len(digest) <= 1:
-            return _trust(resolved.settings.cwd, *digest)
-        case _:
-            raise FatalError("%agent settings takes: nothing, trust, trust DIGEST.")
+    return "\n\n".join([settings_table(resolved), *resolved.warnings])
 
 
-def _trust(folder: Path, digest: str = "") -> str:
+def _trust(notebook: NotebookAgents, digest: str = "") -> str:
     """Show the settings that a project's files name, or trust those of a digest."""
-    project = ProjectSettings(folder)
+    project = ProjectSettings(notebook.agent_named().settings_now().settings.cwd)
     found = project.read()
     if not found:
         raise FatalError(
@@ -77,3 +64,10 @@ def _trust(folder: Path, digest: str = "") -> str:
         f"`%agent settings trust {shown}` trusts them as they are now; when they change, you are "
         "asked again."
     )
+
+
+SHOWN_SETTINGS = Forms(
+    "%agent settings", {"": _listing, "trust": _trust, "trust DIGEST": _trust}
+).command(
+    "List the settings and the source of each value; ``trust`` accepts the project's settings."
+)

@@ -1,8 +1,7 @@
 """Formats the Markdown tables of ``%agent`` commands."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 _NUMBER = re.compile(r"[\d.,]+( [\w%]+)?|-|")
 
@@ -24,19 +23,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     # Explicit, since JupyterLab aligns everything to the right otherwise.
     sides = [" ---: |" if all(map(_NUMBER.fullmatch, column)) else " :--- |" for column in columns]
     return "\n".join([row_of(head), "|" + "".join(sides), *map(row_of, rows)])
-
-
-def words_table(line: str, actions: Mapping[str, Callable[..., Any]]) -> str:
-    """Return the help of a line magic: each word with the first line of its function's docstring.
-
-    Args:
-        line: what stands before the word.
-        actions: the functions by their words.
-    """
-    return table(
-        ("", ""),
-        [
-            (f"`{line} {word}`", (action.__doc__ or "").strip().partition("\n")[0])
-            for word, action in actions.items()
-        ],
-    )

@@ -6,54 +6,37 @@ from typing import Any
 from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.dispatch.handlers.registrations import source_of
-from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.brief import meant
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.tools import FunctionToolSpec, ToolSpec
 from agent_magics.render.markdown import code_span
 
-TOOL_WORDS = ("hide", "show", "trust")
+
+def _hide(notebook: NotebookAgents, *names: str) -> str:
+    return _change(notebook, names, notebook.agent_named().session.registrations.hide)
 
 
-def show_tools(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.
+def _show(notebook: NotebookAgents, *names: str) -> str:
+    return _change(notebook, names, notebook.agent_named().session.registrations.show)
 
-    Raises:
-        FatalError: the words do not fit, or there is no such tool.
-    """
+
+def _change(notebook: NotebookAgents, names: Sequence[str], change: Callable[[str], None]) -> str:
     agent = notebook.agent_named()
-    match list(arguments):
-        case []:
-            pass
-        case ["hide", *names] if names:
-            _change(notebook, agent, names, agent.session.registrations.hide)
-        case ["show", *names] if names:
-            _change(notebook, agent, names, agent.session.registrations.show)
-        case ["trust"]:
-            return _untrusted_text(agent)
-        case ["trust", digest]:
-            return _trust(agent, digest)
-        case _:
-            raise FatalError(
-                "%agent tools takes: nothing, hide NAME ..., show NAME ..., trust, trust DIGEST."
-            )
-    return _listing(agent, notebook.setup_of(agent))
-
-
-def _change(
-    notebook: NotebookAgents, agent: Agent, names: Sequence[str], change: Callable[[str], None]
-) -> None:
     offered = (each.spec.name for each in notebook.setup_of(agent).offer.all)
     known = {*offered, *agent.session.registrations.hidden}
     for name in names:
         if name not in known:
             raise FatalError(f"There is no tool {name!r}; {meant(name, sorted(known))}")
         change(name)
+    return _listing(notebook)
 
 
-def _listing(agent: Agent, setup: TurnConfig) -> str:
+def _listing(notebook: NotebookAgents) -> str:
+    agent = notebook.agent_named()
+    setup = notebook.setup_of(agent)
     offer = setup.offer
     rows = []
     for each in offer.all:
@@ -110,8 +93,8 @@ def _hidden_words(agent: Agent) -> list[str]:
 # -- trust -----------------------------------------------------------------------------------------
 
 
-def _untrusted_text(agent: Agent) -> str:
-    project = agent.catalog.discovery.project
+def _untrusted_text(notebook: NotebookAgents) -> str:
+    project = notebook.agent_named().catalog.discovery.project
     files = project.read()
     if not files:
         raise FatalError(f"There are no tools to trust: {project.folder} holds no *.py file.")
@@ -134,10 +117,22 @@ def _untrusted_text(agent: Agent) -> str:
     )
 
 
-def _trust(agent: Agent, given: str) -> str:
-    discovery = agent.catalog.discovery
+def _trust(notebook: NotebookAgents, given: str) -> str:
+    discovery = notebook.agent_named().catalog.discovery
     discovery.project.trust(given)
     discovery.forget()
     found = discovery.find()
     names = [f"{code_span(t.tool_options.name)} ({source_of(t)})" for t in found.tools]
     return "\n\n".join([f"Offered from the next cell on: {', '.join(names)}.", *found.warnings])
+
+
+TOOLS = Forms(
+    "%agent tools",
+    {
+        "": _listing,
+        "hide NAME ...": _hide,
+        "show NAME ...": _show,
+        "trust": _untrusted_text,
+        "trust DIGEST": _trust,
+    },
+).command("List the next cell's tools and their cost; ``hide NAME``, ``show NAME``, ``trust``.")

@@ -8,33 +8,10 @@ from typing import Any
 
 from agent_magics import tools as builtin
 from agent_magics.kernel.commands.control import WORDS
-from agent_magics.kernel.commands.conversations.sub_agents import AGENT_WORDS
-from agent_magics.kernel.commands.mcp.control import MCP_WORDS
-from agent_magics.kernel.commands.project.memory import MEMORY_WORDS
-from agent_magics.kernel.commands.project.overview import PROJECT_WORDS
-from agent_magics.kernel.commands.project.prompts import PROMPT_WORDS
-from agent_magics.kernel.commands.project.skills import SKILL_WORDS
-from agent_magics.kernel.commands.recordings.report import RECORDING_WORDS
-from agent_magics.kernel.commands.serving import SERVE_WORDS
-from agent_magics.kernel.commands.tool_list import TOOL_WORDS
 from agent_magics.kernel.live.namespace import own_tools
 from agent_magics.models.providers.catalog import known_models
 from agent_magics.project.digests import usable
 from agent_magics.project.prompts import find_prompts
-from agent_magics.protocol.ops import DECISIONS
-
-_MORE: dict[str, Iterable[str]] = {
-    "answer": (*DECISIONS, "--unattended"),
-    "mcp": MCP_WORDS,
-    "project": PROJECT_WORDS,
-    "prompts": PROMPT_WORDS,
-    "recording": RECORDING_WORDS,
-    "serve": SERVE_WORDS,
-    "skills": SKILL_WORDS,
-    "agents": AGENT_WORDS,
-    "memory": MEMORY_WORDS,
-    "tools": TOOL_WORDS,
-}
 
 
 def complete_line(
@@ -55,7 +32,8 @@ def complete_line(
     """
     *words, begun = re.split(r"[\s=,]+", line)
     if words[0] == "%agent":
-        fitting = WORDS if len(words) == 1 else _MORE.get(words[1], ())
+        known = WORDS.get(words[1]) if len(words) > 1 else None
+        fitting = WORDS if len(words) == 1 else known.following if known else ()
     else:
         fitting = _fitting_options(words, begun, parser, namespace, agents)
         if "--prompt" in words:

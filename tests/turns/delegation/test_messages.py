@@ -10,7 +10,7 @@ import pytest
 from agent_magics import Agent, Call, ToolContext, tool
 from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.dispatch.turn.agents import AgentBudget
-from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
+from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import UserMessage
@@ -166,7 +166,7 @@ def on_loop(agent, work):
 def test_one_at_work_is_listed_from_any_thread():
     with at_work() as (agent, _, _child):
         lines = [
-            show_sub_agents(SimpleNamespace(agent_named=lambda: agent), []),
+            SUB_AGENTS.act(SimpleNamespace(agent_named=lambda: agent), []),
             *map(str, _helpers(agent)),
         ]
     assert all("explore-1" in line and "running: stick {}" in line for line in lines), lines

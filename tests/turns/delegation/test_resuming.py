@@ -4,7 +4,7 @@ import shutil
 from types import SimpleNamespace
 
 from agent_magics import Agent, Call, conversations, tool
-from agent_magics.kernel.commands.conversations.sub_agents import show_sub_agents
+from agent_magics.kernel.commands.conversations.sub_agents import SUB_AGENTS
 from agent_magics.kernel.overview import _helpers
 from agent_magics.protocol.items import Usage, UserMessage
 from agent_magics.records.places import rollout_folder
@@ -144,7 +144,7 @@ def test_one_of_an_earlier_kernel_that_cannot_go_on_hides_no_other(tmp_path, mon
 def test_the_person_sees_those_of_an_earlier_kernel(tmp_path, monkeypatch):
     conversation = killed(tmp_path, monkeypatch)
     with Agent.resume(conversation, TreeModel(), ["coding"]) as agent:
-        text = show_sub_agents(SimpleNamespace(agent_named=lambda: agent), [])
+        text = SUB_AGENTS.act(SimpleNamespace(agent_named=lambda: agent), [])
         helpers = [*_helpers(agent)]
     assert "explore-1" in text and "stopped (its kernel has ended)" in text
     assert "0 at work, 4 at a time; 1 started of" in text

@@ -1,11 +1,9 @@
 """``%agent agents``: lists an agent's sub-agents and their types, stops one, trusts files."""
 
-from collections.abc import Sequence
-
-from agent_magics.app import Agent
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.delegation.files import ProjectAgents, find_types
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.errors import FatalError
@@ -14,32 +12,11 @@ from agent_magics.render.describe import one_line
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
 from agent_magics.render.visible import show_invisible
 
-AGENT_WORDS = ("stop", "trust")
 HEAD = ("Sub-agent", "Task", "State", "Requests", "Tokens", "Cost", "Seconds", "Conversation")
 
 
-def show_sub_agents(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the agents that work for this one, and their types; ``stop NAME``, ``trust``.
-
-    Raises:
-        FatalError: the words do not fit, or there is no such sub-agent.
-    """
+def _listing(notebook: NotebookAgents) -> str:
     agent = notebook.agent_named()
-    match list(arguments):
-        case []:
-            return _listing(agent)
-        case ["stop", name]:
-            return _stop(agent, name)
-        case ["trust"]:
-            return _untrusted_text(agent)
-        case ["trust", digest]:
-            ProjectAgents(agent.config.cwd).trust(digest)
-            return "The agent files of this project are used from the next sub-agent on."
-        case _:
-            raise FatalError("%agent agents takes: nothing, stop NAME, trust, trust DIGEST.")
-
-
-def _listing(agent: Agent) -> str:
     pool, found = agent.sub_agents, find_types(agent.config.cwd)
     rows = [_row(each) for each in pool.states]
     types = [
@@ -68,7 +45,8 @@ def _row(each: SubAgentChanged) -> tuple[str, ...]:
     )
 
 
-def _stop(agent: Agent, name: str) -> str:
+def _stop(notebook: NotebookAgents, name: str) -> str:
+    agent = notebook.agent_named()
     found = agent.sub_agents.agents.get(name)
     if found is None or found.is_over:
         raise FatalError(f"No sub-agent {name!r} is at work; %agent agents lists them.")
@@ -76,8 +54,8 @@ def _stop(agent: Agent, name: str) -> str:
     return f"{code_span(name)} is stopped."
 
 
-def _untrusted_text(agent: Agent) -> str:
-    project = ProjectAgents(agent.config.cwd)
+def _untrusted_text(notebook: NotebookAgents) -> str:
+    project = ProjectAgents(notebook.agent_named().config.cwd)
     files = project.read()
     if not files:
         return f"There are no agent files in {code_span(str(project.folder))}."
@@ -89,3 +67,14 @@ def _untrusted_text(agent: Agent) -> str:
     ]
     line = f"%agent agents trust {project.digest(files)[:SHOWN_DIGEST]}"
     return "\n\n".join([*shown, f"To trust them as they stand here: `{line}`"])
+
+
+def _trust(notebook: NotebookAgents, digest: str) -> str:
+    ProjectAgents(notebook.agent_named().config.cwd).trust(digest)
+    return "The agent files of this project are used from the next sub-agent on."
+
+
+SUB_AGENTS = Forms(
+    "%agent agents",
+    {"": _listing, "stop NAME": _stop, "trust": _untrusted_text, "trust DIGEST": _trust},
+).command("List the agents that work for this one, and their types; ``stop NAME``, ``trust``.")

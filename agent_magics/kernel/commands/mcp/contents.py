@@ -6,12 +6,12 @@ import importlib.util
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.app import Agent
 from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Returned
 from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, text_of
@@ -23,13 +23,6 @@ _MOST_LISTED = 200
 _LONGEST = 300
 # Image types without scripts; an SVG is returned as text.
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A value that the cell of an ``%agent`` line returns, where others show Markdown."""
-
-    value: Any
 
 
 # -- resources -------------------------------------------------------------------------------------

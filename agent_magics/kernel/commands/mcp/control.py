@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from agent_magics.app import Agent
 from agent_magics.dispatch.catalog.offer import estimated_tokens
 from agent_magics.kernel.cell.publishing import CellPublisher, is_watched, text_bundle
-from agent_magics.kernel.commands.mcp.contents import Returned, prompt_of, resource_of
+from agent_magics.kernel.commands.mcp.contents import prompt_of, resource_of
 from agent_magics.kernel.commands.mcp.files import (
     add_server,
     remove_server,
@@ -19,7 +19,8 @@ from agent_magics.kernel.commands.mcp.files import (
     trust_servers,
 )
 from agent_magics.kernel.commands.mcp.waiting import wait_for
-from agent_magics.kernel.commands.table import table, words_table
+from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Returned, first_line, help_table
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.client import McpConnectionManager
 from agent_magics.mcp.client.server import McpServer
@@ -283,7 +284,7 @@ def _prompt(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str
 def _help(notebook: NotebookAgents, agent: Agent, words: Sequence[str]) -> str:
     """These words."""
     _no_words("help", words)
-    return words_table("%agent mcp", MCP_WORDS)
+    return help_table("%agent mcp", ((word, first_line(MCP_WORDS[word])) for word in MCP_WORDS))
 
 
 def _manager(agent: Agent) -> McpConnectionManager:

@@ -1,11 +1,10 @@
 """``%agent lsp``: lists the language servers, reads their logs, and starts them again."""
 
 import asyncio
-from collections.abc import Sequence
 
-from agent_magics.app import Agent
 from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
@@ -22,27 +21,23 @@ from agent_magics.symbols.servers.specs import (
 
 _LONGEST_LOG = 20_000  # characters
 _LONGEST_PROBLEM = 500
-_WORDS = ("", "log", "restart", "stop")
-_USAGE = "%agent lsp takes: nothing, log [NAME], restart [NAME] or stop [NAME]."
 
 
-def manage_language_servers(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Show the language servers that were started; ``log``, ``restart`` or ``stop [NAME]``."""
-    word, name, *rest = (*arguments, "", "")
-    if any(rest) or word not in _WORDS or (name and word == ""):
-        raise FatalError(_USAGE)
-    agent = notebook.agent_named()
-    if word in ("restart", "stop"):
-        wait_for(agent, _each(word, name))
-    return _logs(agent, name) if word == "log" else _listed(agent, notebook.settings_now())
+def _stop(notebook: NotebookAgents, name: str = "") -> str:
+    async def stop() -> None:
+        await asyncio.gather(*(server.stop() for server in _servers(await _named(name), name)))
+
+    wait_for(notebook.agent_named(), stop())
+    return _listed(notebook)
 
 
-async def _each(word: str, name: str) -> None:
-    servers = _servers(await _named(name), name)
-    if word == "restart":
+def _restart(notebook: NotebookAgents, name: str = "") -> str:
+    async def restart() -> None:
+        _servers(await _named(name), name)
         await shared_manager().restart(name)
-    else:
-        await asyncio.gather(*(server.stop() for server in servers))
+
+    wait_for(notebook.agent_named(), restart())
+    return _listed(notebook)
 
 
 async def _named(name: str) -> list[LanguageServer]:
@@ -55,8 +50,8 @@ def _servers(found: list[LanguageServer], name: str) -> list[LanguageServer]:
     return found
 
 
-def _logs(agent: Agent, name: str) -> str:
-    servers = _servers(wait_for(agent, _named(name)), name)
+def _logs(notebook: NotebookAgents, name: str = "") -> str:
+    servers = _servers(wait_for(notebook.agent_named(), _named(name)), name)
     texts = [
         f"{code_span(server.spec.name)} in {code_span(str(server.root))}:\n\n"
         + fenced(show_shortened(server.log.text(), _LONGEST_LOG) or "(nothing)")
@@ -65,13 +60,14 @@ def _logs(agent: Agent, name: str) -> str:
     return "\n\n".join(texts) or "No language server was started."
 
 
-def _listed(agent: Agent, settings: Settings) -> str:
+def _listed(notebook: NotebookAgents) -> str:
     async def states() -> tuple[ServerState, ...]:
         return shared_manager().states()
 
-    rows = [_row(state) for state in wait_for(agent, states())]
+    rows = [_row(state) for state in wait_for(notebook.agent_named(), states())]
     if not rows:
-        return f"No language server was started; a question about symbols does. {_python(settings)}"
+        python = _python(notebook.settings_now())
+        return f"No language server was started; a question about symbols does. {python}"
     return table(("Server", "Language", "Folder", "State", "Memory", "Restarts", "Idle", ""), rows)
 
 
@@ -106,3 +102,9 @@ def _python(settings: Settings) -> str:
     if found is None:
         return what_is_missing("python")
     return client_is_missing() or f"Python has {code_span(found.name)} (from {found.source})"
+
+
+LANGUAGE_SERVERS = Forms(
+    "%agent lsp",
+    {"": _listed, "log [NAME]": _logs, "restart [NAME]": _restart, "stop [NAME]": _stop},
+).command("Show the language servers that were started; ``log``, ``restart`` or ``stop [NAME]``.")

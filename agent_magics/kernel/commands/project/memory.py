@@ -1,11 +1,9 @@
 """``%agent memory``: lists the notes that agents keep, shows, edits, deletes and trusts them."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.files.paths import printable
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.fingerprints import Fingerprints
 from agent_magics.project.memory import Note, NoteFolder, StoredNotes, note_folders, with_changes
@@ -14,34 +12,9 @@ from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
 
-MEMORY_WORDS = ("show", "edit", "delete", "trust")
-_USAGE = "%agent memory takes: nothing, show TOPIC, edit TOPIC, delete TOPIC, trust DIGEST."
 
-
-def manage_memory(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``.
-
-    After a topic, ``project`` or ``user`` says whose note is meant.
-
-    Raises:
-        FatalError: the words do not fit, there is no such note, or the disk refused.
-    """
-    shell, workspace = notebook.shell, notebook.agent_named().config.cwd
-    folders = note_folders(workspace)
-    match list(arguments):
-        case []:
-            found = [(folder, folder.read()) for folder in folders.values()]
-            return _listing(found, Fingerprints(workspace, shell.user_ns))
-        case ["trust", digest]:
-            folders["project"].trust(digest)
-            return "The project's notes are used from the next conversation on."
-        case [("show" | "edit" | "delete") as word, topic, *scope] if len(scope) <= 1:
-            folder, note = _find(list(folders.values()), topic, "".join(scope))
-            return _ACTIONS[word](shell, folder, note)
-    raise FatalError(_USAGE)
-
-
-def _find(folders: Sequence[NoteFolder], topic: str, scope: str) -> tuple[NoteFolder, Note]:
+def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder, Note]:
+    folders = note_folders(notebook.agent_named().config.cwd).values()
     found = [
         (folder, note)
         for folder in folders
@@ -56,7 +29,10 @@ def _find(folders: Sequence[NoteFolder], topic: str, scope: str) -> tuple[NoteFo
     return found[0]
 
 
-def _listing(read: Sequence[tuple[NoteFolder, StoredNotes]], digests: Fingerprints) -> str:
+def _listing(notebook: NotebookAgents) -> str:
+    workspace = notebook.agent_named().config.cwd
+    digests = Fingerprints(workspace, notebook.shell.user_ns)
+    read = [(folder, folder.read()) for folder in note_folders(workspace).values()]
     rows = [row for folder, found in read for row in _rows(folder, found, digests)]
     parts = ["There are no notes: an agent keeps them with the tool `remember`."]
     if rows:
@@ -95,7 +71,8 @@ def _row(note: Note, state: str) -> tuple[str, ...]:
     )
 
 
-def _show(shell: Any, folder: NoteFolder, note: Note) -> str:
+def _show(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    folder, note = _find(notebook, topic, scope)
     about = ", ".join(code_span(anchor.name) for anchor in note.about)
     head = f"{code_span(str(folder.path_of(note.topic)))}, written {note.written}"
     # As it is written: what a model reads must not be drawn as something else.
@@ -103,13 +80,15 @@ def _show(shell: Any, folder: NoteFolder, note: Note) -> str:
     return f"{head}{f', about {about}' if about else ''}\n\n{text}"
 
 
-def _edit(shell: Any, folder: NoteFolder, note: Note) -> str:
+def _edit(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    folder, note = _find(notebook, topic, scope)
     text = folder.read().files[note.topic].decode("utf-8", "replace")
-    shell.set_next_input(f'%%writefile "{folder.path_of(note.topic)}"\n{text}')
+    notebook.shell.set_next_input(f'%%writefile "{folder.path_of(note.topic)}"\n{text}')
     return f"Change {code_span(note.topic)} in the next cell, and run it to save."
 
 
-def _delete(shell: Any, folder: NoteFolder, note: Note) -> str:
+def _delete(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
+    folder, note = _find(notebook, topic, scope)
     try:
         folder.write(note.topic, None, by_person=True)
     except RespondToModel as error:
@@ -117,4 +96,18 @@ def _delete(shell: Any, folder: NoteFolder, note: Note) -> str:
     return f"{code_span(note.topic)} is deleted."
 
 
-_ACTIONS = {"show": _show, "edit": _edit, "delete": _delete}
+def _trust(notebook: NotebookAgents, digest: str) -> str:
+    note_folders(notebook.agent_named().config.cwd)["project"].trust(digest)
+    return "The project's notes are used from the next conversation on."
+
+
+MEMORY = Forms(
+    "%agent memory",
+    {
+        "": _listing,
+        "show TOPIC [project|user]": _show,
+        "edit TOPIC [project|user]": _edit,
+        "delete TOPIC [project|user]": _delete,
+        "trust DIGEST": _trust,
+    },
+).command("List the notes that agents keep; ``show``, ``edit``, ``delete TOPIC``, ``trust``.")

@@ -8,6 +8,7 @@ from typing import Any
 from agent_magics.approval.rules import RuleBook
 from agent_magics.config_files.trust import SHOWN_DIGEST, Trustable, check_length
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.mcp.config.sources import ProjectServers
 from agent_magics.project.digests import ProjectText, digest_of_all, untrusted
@@ -20,8 +21,6 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span
 from agent_magics.settings.files import ProjectSettings
 from agent_magics.tools.catalog.discovery import ProjectTools
-
-PROJECT_WORDS = ("activate", "trust")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +42,13 @@ class _Section:
     trust: Callable[[str], Any] | None = None
 
 
-def show_project(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``.
-
-    Raises:
-        FatalError: the words do not fit, or there is nothing to trust or to activate.
-    """
-    match list(arguments):
-        case []:
-            pass
-        case ["trust", digest]:
-            _trust(_parts(_workspace(notebook)), digest)
-        case ["activate", folder]:
-            _activate(notebook, Path(folder).expanduser())
-        case _:
-            raise FatalError("%agent project takes: nothing, trust DIGEST, activate FOLDER.")
-    return _overview(_workspace(notebook))
-
-
 def _workspace(notebook: NotebookAgents) -> Path:
     return Path(notebook.agent_named().config.cwd)
 
 
-def _activate(notebook: NotebookAgents, folder: Path) -> None:
+def _activate(notebook: NotebookAgents, name: str) -> str:
     """Make the project of a folder that of the agent, with a new conversation."""
+    folder = Path(name).expanduser()
     if not folder.is_dir():
         raise FatalError(f"{folder} is no folder; %agent project activate takes a project's.")
     before, notebook.settings.cwd = notebook.settings.cwd, str(find_root(folder))
@@ -75,9 +57,11 @@ def _activate(notebook: NotebookAgents, folder: Path) -> None:
     except FatalError:
         notebook.settings.cwd = before
         raise
+    return _overview(notebook)
 
 
-def _overview(workspace: Path) -> str:
+def _overview(notebook: NotebookAgents) -> str:
+    workspace = _workspace(notebook)
     root = find_root(workspace)
     rows = [
         (each.name, each.content, _trust_text(each), f"`%agent {each.word}`")
@@ -96,6 +80,11 @@ def _trust_text(part: _Section) -> str:
     if part.digest:
         return f"waits: {code_span(part.digest[:SHOWN_DIGEST])}"
     return "none needed" if part.trust is None else "nothing waits"
+
+
+def _trust_part(notebook: NotebookAgents, digest: str) -> str:
+    _trust(_parts(_workspace(notebook)), digest)
+    return _overview(notebook)
 
 
 def _trust(parts: Sequence[_Section], digest: str) -> None:
@@ -163,3 +152,8 @@ def _of_files(name: str, matter: Trustable[Any], word: str) -> _Section:
         return _Section(name, str(error), word, "", matter.trust)
     digest = "" if not found or matter.is_trusted(found) else matter.digest(found)
     return _Section(name, f"{len(found)} files" if found else "none", word, digest, matter.trust)
+
+
+PROJECT = Forms(
+    "%agent project", {"": _overview, "trust DIGEST": _trust_part, "activate FOLDER": _activate}
+).command("List what the project has for agents; ``trust DIGEST``, ``activate FOLDER``.")

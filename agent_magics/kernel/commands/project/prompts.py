@@ -1,9 +1,10 @@
 """``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
 
-from collections.abc import Sequence
+from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.prompts import PromptFile, find_prompts, trust_prompts
@@ -12,32 +13,9 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
 
-PROMPT_WORDS = ("show", "trust")
 
-
-def show_prompts(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``.
-
-    Raises:
-        FatalError: the words do not fit, or there is no such prompt.
-    """
-    workspace = notebook.agent_named().config.cwd
-    prompts = find_prompts(workspace)
-    match list(arguments):
-        case []:
-            return _listing(prompts)
-        case ["show", name]:
-            return _shown(prompts, name)
-        case ["trust"]:
-            return _waiting_text(untrusted(prompts))
-        case ["trust", digest]:
-            names = ", ".join(code_span(each.name) for each in trust_prompts(workspace, digest))
-            return f"You may use: {names}."
-        case _:
-            raise FatalError("%agent prompts takes: nothing, show NAME, trust, trust DIGEST.")
-
-
-def _listing(prompts: Sequence[PromptFile]) -> str:
+def _listing(notebook: NotebookAgents) -> str:
+    prompts = find_prompts(_workspace(notebook))
     if not prompts:
         return (
             "There are no prompts: a prompt is a Markdown file in .agent_magics/prompts of the "
@@ -69,7 +47,8 @@ def _state(prompt: PromptFile, is_used: bool) -> str:
     return "no, another one has its name" if prompt.is_usable else "not trusted"
 
 
-def _shown(prompts: Sequence[PromptFile], name: str) -> str:
+def _shown(notebook: NotebookAgents, name: str) -> str:
+    prompts = find_prompts(_workspace(notebook))
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
         raise FatalError(f"There is no prompt {name!r}; {meant(name, (p.name for p in prompts))}")
@@ -80,7 +59,13 @@ def _as_written(prompt: PromptFile) -> str:
     return f"{code_span(str(prompt.place))}\n\n{fenced(show_invisible(prompt.text))}"
 
 
-def _waiting_text(waiting: Sequence[PromptFile]) -> str:
+def _trust(notebook: NotebookAgents, digest: str) -> str:
+    trusted = trust_prompts(_workspace(notebook), digest)
+    return f"You may use: {', '.join(code_span(each.name) for each in trusted)}."
+
+
+def _waiting_text(notebook: NotebookAgents) -> str:
+    waiting = untrusted(find_prompts(_workspace(notebook)))
     if not waiting:
         return "No prompt waits for your trust."
     texts = [
@@ -95,3 +80,13 @@ def _waiting_text(waiting: Sequence[PromptFile]) -> str:
             "digest of one trusts that one. When a file changes, you are asked again.",
         ]
     )
+
+
+def _workspace(notebook: NotebookAgents) -> Path:
+    return notebook.agent_named().config.cwd
+
+
+PROMPTS = Forms(
+    "%agent prompts",
+    {"": _listing, "show NAME": _shown, "trust": _waiting_text, "trust DIGEST": _trust},
+).command("List the prompts for ``%%agent --prompt``; ``show NAME``, ``trust``.")

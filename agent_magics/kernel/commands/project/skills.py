@@ -1,11 +1,13 @@
 """``%agent skills``: lists the skills, shows one, and trusts those that wait for it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.cell.publishing import publish_text
 from agent_magics.kernel.commands.project.skill_tests import TEST, run_skill_test
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.project.digests import describe_problem, digest_of_all, untrusted, usable
 from agent_magics.project.skills import Skill, find_skills, trust_skills
@@ -14,41 +16,9 @@ from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 from agent_magics.render.visible import show_invisible
 
-SKILL_WORDS = ("show", "test", "trust")
 
-
-def show_skills(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``.
-
-    Raises:
-        FatalError: the words do not fit, there is no such skill, or its test failed.
-    """
-    agent = notebook.agent_named()
-    workspace = agent.config.cwd
-    skills = find_skills(workspace)
-    match list(arguments):
-        case []:
-            return _listing(skills)
-        case ["show", name]:
-            return _shown(skills, name)
-        case ["test", name]:
-            passed, text = run_skill_test(agent, name)
-            if passed:
-                return text
-            publish_text(notebook.shell, text)
-            raise FatalError(f"The test of the skill {name} failed.")
-        case ["trust"]:
-            return _waiting_text(untrusted(skills))
-        case ["trust", digest]:
-            names = ", ".join(code_span(each.name) for each in trust_skills(workspace, digest))
-            return f"Used from the next cell on: {names}."
-        case _:
-            raise FatalError(
-                "%agent skills takes: nothing, show NAME, test NAME, trust, trust DIGEST."
-            )
-
-
-def _listing(skills: Sequence[Skill]) -> str:
+def _listing(notebook: NotebookAgents) -> str:
+    skills = find_skills(_workspace(notebook))
     if not skills:
         return (
             "There are no skills: a skill is a folder with a SKILL.md, in .agent_magics/skills of "
@@ -82,7 +52,8 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
     return "yes, its tools are not trusted" if skill.tools and not skill.is_trusted else "yes"
 
 
-def _shown(skills: Sequence[Skill], name: str) -> str:
+def _shown(notebook: NotebookAgents, name: str) -> str:
+    skills = find_skills(_workspace(notebook))
     skill = next((each for each in skills if each.name == name), None)
     if skill is None:
         raise FatalError(f"There is no skill {name!r}; {meant(name, (s.name for s in skills))}")
@@ -94,7 +65,21 @@ def _shown(skills: Sequence[Skill], name: str) -> str:
     return f"Content {content}; other files: {files}.\n\n{fenced(show_invisible(skill.text))}"
 
 
-def _waiting_text(waiting: Sequence[Skill]) -> str:
+def _test(notebook: NotebookAgents, name: str) -> str:
+    passed, text = run_skill_test(notebook.agent_named(), name)
+    if passed:
+        return text
+    publish_text(notebook.shell, text)
+    raise FatalError(f"The test of the skill {name} failed.")
+
+
+def _trust(notebook: NotebookAgents, digest: str) -> str:
+    trusted = trust_skills(_workspace(notebook), digest)
+    return f"Used from the next cell on: {', '.join(code_span(each.name) for each in trusted)}."
+
+
+def _waiting_text(notebook: NotebookAgents) -> str:
+    waiting = untrusted(find_skills(_workspace(notebook)))
     if not waiting:
         return "No skill waits for your trust."
     rows = [
@@ -114,3 +99,19 @@ def _waiting_text(waiting: Sequence[Skill]) -> str:
         f"{digest_of_all(waiting)[:SHOWN_DIGEST]}` trusts all of them as they are now, the digest "
         "of one trusts that one. When a file changes, you are asked again."
     )
+
+
+def _workspace(notebook: NotebookAgents) -> Path:
+    return notebook.agent_named().config.cwd
+
+
+SKILLS = Forms(
+    "%agent skills",
+    {
+        "": _listing,
+        "show NAME": _shown,
+        "test NAME": _test,
+        "trust": _waiting_text,
+        "trust DIGEST": _trust,
+    },
+).command("List the skills and which of them are used; ``show NAME``, ``test NAME``, ``trust``.")

@@ -1,6 +1,5 @@
 """``%agent recording``: shows a recording, trims unused turns, compares two recordings."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from agent_magics.kernel.commands.recordings.notebook_prompts import (
@@ -8,6 +7,7 @@ from agent_magics.kernel.commands.recordings.notebook_prompts import (
     prompts_of_notebook,
 )
 from agent_magics.kernel.commands.table import table
+from agent_magics.kernel.commands.words import Forms
 from agent_magics.kernel.notebook import NotebookAgents
 from agent_magics.models.recordings.format import (
     BY_HAND,
@@ -24,40 +24,9 @@ from agent_magics.protocol.brief import brief
 from agent_magics.protocol.errors import FatalError
 from agent_magics.render.markdown import code_span, fenced
 
-USAGE = (
-    "%agent recording takes: show [FILE], diff A [B], trim [FILE [NOTEBOOK]], "
-    "rerecord next|all|off; without a file it is the one that this notebook plays."
-)
-RECORDING_WORDS = ["show", "diff", "trim", "rerecord", "next", "all", "off"]
 # Characters of a prompt, and changed lines of one prompt, that people look at.
 PROMPT_WIDTH = 60
 DIFF_LINES = 60
-
-
-def manage_recordings(notebook: NotebookAgents, arguments: Sequence[str]) -> str:
-    """Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``.
-
-    Raises:
-        FatalError: the words do not fit, or a file cannot be read or written.
-    """
-    match arguments:
-        case [] | ["show"]:
-            return show_recording(_own(notebook))
-        case ["show", file]:
-            return show_recording(_path(file))
-        case ["diff", other]:
-            return show_differences(_own(notebook), _path(other))
-        case ["diff", first, second]:
-            return show_differences(_path(first), _path(second))
-        case ["trim"]:
-            return trim_recording(_own(notebook), notebook.settings.cwd)
-        case ["trim", file]:
-            return trim_recording(_path(file), notebook.settings.cwd)
-        case ["trim", file, cells]:
-            return trim_recording(_path(file), notebook.settings.cwd, _path(cells))
-        case ["rerecord", ("next" | "all" | "off") as which]:
-            return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
-    raise FatalError(USAGE)
 
 
 def _path(file: str) -> Path:
@@ -73,7 +42,7 @@ def _own(notebook: NotebookAgents) -> Path:
     if path is None and notebook.settings.record:
         return _path(notebook.settings.record)
     if path is None:
-        raise FatalError(f"This notebook plays no recording; name a file. {USAGE}")
+        raise FatalError(f"This notebook plays no recording; name a file. {_FORMS.usage}")
     return path
 
 
@@ -171,3 +140,41 @@ def _unused(recording: Recording, prompts: NotebookPrompts) -> list[RecordedTurn
         for turn in turns
         if not prompts.uses(turn.prompt) or (turn.prompt in answered and not turn.whole)
     ]
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def _show(notebook: NotebookAgents, file: str = "") -> str:
+    return show_recording(_path(file) if file else _own(notebook))
+
+
+def _diff(notebook: NotebookAgents, first: str, second: str = "") -> str:
+    if second:
+        return show_differences(_path(first), _path(second))
+    return show_differences(_own(notebook), _path(first))
+
+
+def _trim(notebook: NotebookAgents, file: str = "", cells: str = "") -> str:
+    path = _path(file) if file else _own(notebook)
+    return trim_recording(path, notebook.settings.cwd, _path(cells) if cells else None)
+
+
+def _rerecord(notebook: NotebookAgents, which: str) -> str:
+    return notebook.rerecording.want(which, None if which == "off" else _own(notebook))
+
+
+_FORMS = Forms(
+    "%agent recording",
+    {
+        "": _show,
+        "show [FILE]": _show,
+        "diff A [B]": _diff,
+        "trim [FILE] [NOTEBOOK]": _trim,
+        "rerecord next|all|off": _rerecord,
+    },
+    "; without a file it is the one that this notebook plays",
+)
+RECORDINGS = _FORMS.command(
+    "Show or change a recording: ``show``, ``diff A B``, ``trim``, ``rerecord next|all|off``."
+)

@@ -63,7 +63,7 @@ def test_a_batch_is_cancelled_and_its_answers_are_kept():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nope"], "takes nothing, resume"),
+        (["nope"], "takes: nothing, resume"),
         (["cancel", "zz"], "names 0 batches"),
         (["--cache", "no/file"], "There is no file no/file"),
     ],

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magics.kernel.commands.project.memory import manage_memory
+from agent_magics.kernel.commands.project.memory import MEMORY
 from agent_magics.kernel.commands.project.overview import _Section, _trust
 from agent_magics.project.memory import NoteFolder
 from agent_magics.protocol.errors import FatalError
@@ -27,7 +27,7 @@ def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
         shell=SimpleNamespace(user_ns={}),
         agent_named=lambda: SimpleNamespace(config=SimpleNamespace(cwd=tmp_path)),
     )
-    listed = manage_memory(notebook, [])
+    listed = MEMORY.act(notebook, [])
     assert listed.count("not trusted") == 5 and "`topic-4`" in listed
     assert sorted(reads) == ["project", "user"]
 

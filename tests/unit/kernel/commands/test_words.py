@@ -1,0 +1,60 @@
+"""The forms of what follows a word of ``%agent``."""
+
+import re
+
+import pytest
+
+from agent_magics.kernel.commands.control import WORDS
+from agent_magics.kernel.commands.words import Forms
+from agent_magics.protocol.errors import FatalError
+
+FORMS = Forms(
+    "%agent x",
+    {
+        "": lambda: ("nothing",),
+        "show [FILE] [PAGE]": lambda *values: ("show", *values),
+        "hide NAME ...": lambda *values: ("hide", *values),
+        "record next|off [mine|all]": lambda *values: ("record", *values),
+        "keep N": lambda *values: ("keep", *values),
+    },
+    "; N is a number",
+)
+FIT = ["", "show", "show a", "show a b", "hide a", "hide a b c", "record next", "record off all"]
+FIT += ["keep keep"]
+NOT = [
+    "a",
+    "show a b c",
+    "hide",
+    "record",
+    "record x",
+    "record next x",
+    "keep",
+    "keep 1 2",
+    "KEEP 1",
+]
+
+
+@pytest.mark.parametrize("line", FIT)
+def test_a_line_that_has_a_form_runs_its_function_with_the_values(line: str) -> None:
+    assert FORMS.run(line.split()) == (tuple(line.split()) or ("nothing",))
+
+
+@pytest.mark.parametrize("line", NOT)
+def test_a_line_that_has_none_is_refused_with_all_of_them(line: str) -> None:
+    usage = (
+        "%agent x takes: nothing, show [FILE] [PAGE], hide NAME ..., record next|off [mine|all], "
+        "keep N; N is a number."
+    )
+    with pytest.raises(FatalError, match=f"^{re.escape(usage)}$"):
+        FORMS.run(line.split())
+
+
+def test_words_complete_and_values_do_not() -> None:
+    assert FORMS.words == ["show", "hide", "record", "next", "off", "mine", "all", "keep"]
+
+
+def test_each_command_has_a_line_of_help_and_nothing_that_completes_one_that_stands_alone() -> None:
+    assert len(WORDS) > 30
+    for command in WORDS.values():
+        assert 10 < len(command.help) < 100
+        assert not (command.is_alone and list(command.following))
