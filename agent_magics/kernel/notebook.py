@@ -4,20 +4,18 @@ import asyncio
 import atexit
 import keyword
 import sys
-import threading
 from argparse import Namespace
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from agent_magics.app import Agent
 from agent_magics.engine.past.rewind import Rewind
 from agent_magics.engine.results.run import RunResult
 from agent_magics.engine.turn_config import TurnConfig
-from agent_magics.kernel.cell.mapping import MapCell, map_options, read_rows
 from agent_magics.kernel.cell.plan_first import is_to_run
 from agent_magics.kernel.cell.publishing import is_watched
 from agent_magics.kernel.cell.request.output_type import read_type
@@ -39,11 +37,14 @@ from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import InputImage
 from agent_magics.records.index import RecordedConversation
-from agent_magics.rows.mapping import Watcher
-from agent_magics.rows.result import MapResult
 from agent_magics.settings.sources import Source
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.proposal import RUN_PROMPT
+
+if TYPE_CHECKING:  # fifty modules, which most kernels never use
+    from agent_magics.kernel.cell.mapping import MapCell
+    from agent_magics.rows.mapping import Watcher
+    from agent_magics.rows.result import MapResult
 
 
 @dataclass(slots=True)
@@ -185,31 +186,33 @@ class NotebookAgents:
 
     # -- cells that map ----------------------------------------------------------------------------
 
-    async def _map(self, running: Coroutine[Any, Any, MapResult], options: Namespace) -> None:
+    async def _map(self, running: "Coroutine[Any, Any, MapResult]", options: Namespace) -> None:
         self._bind_map(await running, options)
 
     def _prepare_map(
         self, options: Namespace, cell: str, *, blocks: bool = False
-    ) -> tuple[MapCell, dict[str, Any]]:
+    ) -> "tuple[MapCell, dict[str, Any]]":
+        from agent_magics.kernel.cell import mapping  # noqa: PLC0415 - as above
+
         _check_into(options)
         namespace = self.shell.user_ns
         agent = self.agent_named(options.name)
         asked = {
             "prompt": cell.strip(),
-            "rows": read_rows(options.map, namespace),
+            "rows": mapping.read_rows(options.map, namespace),
             "output": read_type(options.output, namespace),
             "cell": self._cell_setup.settings_of(options),
-            "options": map_options(options, namespace),
+            "options": mapping.map_options(options, namespace),
         }
-        return MapCell(self.shell, self.host, agent, blocks=blocks), asked
+        return mapping.MapCell(self.shell, self.host, agent, blocks=blocks), asked
 
-    def map_watcher(self, agent: Agent, blocks: bool) -> Watcher:
+    def map_watcher(self, agent: Agent, blocks: bool) -> "Watcher":
         """Return what shows a call of `Agent.map` in the cell that makes it."""
-        if threading.current_thread() is not threading.main_thread():
-            return Watcher()  # no cell makes it
-        return MapCell(self.shell, self.host, agent, blocks=blocks, is_call=True)
+        from agent_magics.kernel.cell.mapping import watcher_of_call  # noqa: PLC0415 - as above
 
-    def _bind_map(self, result: MapResult, options: Namespace) -> None:
+        return watcher_of_call(self.shell, self.host, agent, blocks=blocks)
+
+    def _bind_map(self, result: "MapResult", options: Namespace) -> None:
         self.shell.user_ns["_agent"] = result
         if options.into:
             self.shell.user_ns[options.into] = result.frame

@@ -121,14 +121,16 @@ for thread in threading.enumerate():
 warm = {*sys.modules}
 from agent_magics import Agent
 Agent(api_key="x").setup()
-print(json.dumps(sorted({*sys.modules} - warm)))
+print(json.dumps([sorted(warm), sorted({*sys.modules} - warm)]))
 """
 
 
 def test_the_first_cell_waits_for_no_module_of_a_tool(tmp_path: Path) -> None:
-    loaded = _printed(FIRST, tmp_path)
+    warm, loaded = _printed(FIRST, tmp_path)
     below = ("agent_magics.tools", "agent_magics.patch", "agent_magics.symbols", "openai")
     assert not [name for name in loaded if name.startswith(below)]
+    seldom = ("agent_magics.rows", "agent_magics.elsewhere", "agent_magics.serve")
+    assert not [name for name in (*warm, *loaded) if name.startswith(seldom)]
 
 
 # -- settings ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 import uuid
 from argparse import Namespace
 from collections.abc import Mapping
@@ -54,6 +55,13 @@ def map_options(options: Namespace, namespace: Mapping[str, Any]) -> dict[str, A
         what = "a variable with a Dask client or an executor"
         given["engine"] = evaluate("engine", options.engine, namespace, what)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def watcher_of_call(shell: Any, host: NotebookHost, agent: Agent, *, blocks: bool) -> Watcher:
+    """Return what shows a call of `Agent.map` in the cell that makes it; see `MapCell`."""
+    if threading.current_thread() is not threading.main_thread():
+        return Watcher()  # no cell makes it
+    return MapCell(shell, host, agent, blocks=blocks, is_call=True)
 
 
 class MapCell(Watcher):
