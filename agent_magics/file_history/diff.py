@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agent_magics.file_history.states import PathState
-from agent_magics.files.paths import printable
+from agent_magics.files.paths import diff_name, printable
 
 # Lines of the differing part that are compared line by line; a longer part is shown as replaced.
 _MOST_COMPARED = 4_000
@@ -51,10 +51,10 @@ def file_diff(
         return FileDiff("", note=note)
     texts = [_text_of(state, data) for state, data in ((before, old), (after, new))]
     why = next((text.why for text in texts if text.why), "")
-    name = printable(name)
-    old_name = "/dev/null" if before.kind == "absent" else f"a/{name}"
-    new_name = "/dev/null" if after.kind == "absent" else f"b/{name}"
-    title = f"diff --git a/{name} b/{name}\n{head}"
+    a, b = (diff_name(side, printable(name)) for side in "ab")
+    old_name = "/dev/null" if before.kind == "absent" else a
+    new_name = "/dev/null" if after.kind == "absent" else b
+    title = f"diff --git {a} {b}\n{head}"
     if why:
         return FileDiff(f"{title}Files {old_name} and {new_name} differ\n", None, None, why)
     lines = _compare(texts[0].lines, texts[1].lines)

@@ -110,6 +110,11 @@ def shown_path(path: str | Path, cwd: Path) -> str:
     return printable(str(path.relative_to(base) if path.is_relative_to(base) else path))
 
 
+def diff_name(side: str, name: str) -> str:
+    """Return a path as a diff names it: ``a/name`` or ``b/name``, or whole where it is absolute."""
+    return name if Path(name).is_absolute() else f"{side}/{name}"
+
+
 def printable(name: str) -> str:
     """Return `name` with every unprintable character escaped."""
     if name.isprintable():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from agent_magics.files.paths import diff_name
 from agent_magics.patch.files import TextFile
 from agent_magics.patch.match import Edit
 
@@ -14,7 +15,7 @@ def diff_of_new(name: str, text: TextFile) -> str:
     lines = text.lines
     header = [f"@@ -0,0 +{_range(0, len(lines))} @@"] if lines else []
     signed = _signed("+", text, lines, 0, len(lines))
-    return _headed("/dev/null", f"b/{name}", header + signed)
+    return _headed("/dev/null", diff_name("b", name), header + signed)
 
 
 def diff_of_removed(name: str, text: TextFile) -> str:
@@ -22,7 +23,7 @@ def diff_of_removed(name: str, text: TextFile) -> str:
     lines = text.lines
     header = [f"@@ -{_range(0, len(lines))} +0,0 @@"] if lines else []
     signed = _signed("-", text, lines, 0, len(lines))
-    return _headed(f"a/{name}", "/dev/null", header + signed)
+    return _headed(diff_name("a", name), "/dev/null", header + signed)
 
 
 def _headed(old_name: str, new_name: str, lines: Sequence[str]) -> str:
@@ -66,7 +67,7 @@ def unified_diff(
             at = edit.end
         shown += _signed(" ", text, lines, at, stop)
         shift += grown
-    return _headed(f"a/{old_name}", f"b/{new_name}", shown)
+    return _headed(diff_name("a", old_name), diff_name("b", new_name), shown)
 
 
 def _grouped(edits: Sequence[Edit]) -> Iterator[list[Edit]]:

@@ -80,6 +80,16 @@ def test_parts_can_be_left_out_and_the_model_is_told(place):
         assert prompts(agent) == ["write 1", "write 2", "Go on."]
 
 
+def test_a_turn_that_is_not_there_is_told_so(place):
+    with scripted("1.", tools=[], cwd=place) as agent:
+        for turn in (None, 1):
+            with pytest.raises(FatalError, match="no turns yet: there is nothing to go back to"):
+                agent.way_back(turn)
+        agent.run_sync("Go.")
+        with pytest.raises(FatalError, match=r"has 1 turn; there is no turn 2\."):
+            agent.way_back(2)
+
+
 def test_what_a_person_changed_stays_and_is_named(place):
     with writer(place) as agent:
         (place / "a.txt").write_text("mine")

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_magics.engine.conversation import Conversation
 from agent_magics.file_history.journal import ChangeJournal, UndoResult
 from agent_magics.files.paths import shown_path
-from agent_magics.protocol.brief import first_of
+from agent_magics.protocol.brief import first_of, number_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import Item, UserMessage, text_of
 
@@ -36,8 +36,11 @@ class Rewind:
     def __init__(self, conversation: Conversation, cwd: Path, turn: int | None = None) -> None:
         turns = conversation.history.turns
         number = len(turns) if turn is None else turn
+        if not turns:
+            raise FatalError("This conversation has no turns yet: there is nothing to go back to.")
         if not 1 <= number <= len(turns):
-            raise FatalError(f"This conversation has {len(turns)} turns; there is no {number}.")
+            had = number_of(len(turns), "turn")
+            raise FatalError(f"This conversation has {had}; there is no turn {number}.")
         self._conversation = conversation
         self._cwd = cwd
         self.number = number

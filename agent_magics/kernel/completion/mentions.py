@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from agent_magics.config_files.places import FOLDER
 from agent_magics.dispatch.results.values import describe_value, kind_of
 from agent_magics.dispatch.tool import is_tool
 from agent_magics.files.folders import FolderWalk, WalkRights
@@ -136,6 +137,9 @@ def _quoted(path: str) -> str:
 
 
 def _prompts(begun: str, workspace: Path) -> Iterator[Candidate]:
-    for prompt in usable(find_prompts(workspace)):
+    prompts = usable(find_prompts(workspace))
+    for prompt in prompts:
         if f"/{prompt.name}".startswith(begun):
             yield Candidate(f"/{prompt.name}", prompt.description or "prompt")
+    if not prompts:  # taken, it leaves what stands there
+        yield Candidate(begun, f"no prompts yet: write {FOLDER}/prompts/name.md")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magics.file_history.diff import file_diff
+from agent_magics.file_history.states import ABSENT, PathState, digest_of
 from agent_magics.patch.plan import plan_patch, read_patch
 from agent_magics.protocol.errors import RespondToModel
 
@@ -238,3 +240,32 @@ def test_our_own_format_stays_what_it_is(tmp_path):
 def test_no_text_makes_it_fail_otherwise(lines):
     with contextlib.suppress(RespondToModel):
         read_patch("\n".join(lines))
+
+
+@pytest.mark.parametrize(("old", "new"), [("a\n", "b\n"), (None, "a\n"), ("a\n", None)])
+def test_our_diffs_of_a_file_outside_name_it_as_it_is_and_apply_to_it(tmp_path, old, new):
+    outside, workspace = tmp_path / "elsewhere" / "f", tmp_path / "workspace"
+    outside.parent.mkdir()
+    workspace.mkdir()
+    contents = [None if text is None else text.encode() for text in (old, new)]
+    states = [
+        ABSENT if data is None else PathState("file", 0o644, digest_of(data), len(data))
+        for data in contents
+    ]
+    turns = file_diff(str(outside), *states, *contents).text
+    if old is not None:
+        outside.write_text(old)
+    change = [*(["-a"] if old else []), *([f"+{new[0]}"] if new else [])]
+    head = {(True, True): "Update", (False, True): "Add", (True, False): "Delete"}
+    lines = ["@@", *change] if old and new else change if new else []
+    ours = [f"*** {head[bool(old), bool(new)]} File: {outside}", *lines]
+    text = "\n".join(["*** Begin Patch", *ours, "*** End Patch"])
+    calls = plan_patch(read_patch(text), workspace.joinpath).diff
+    for diff in (turns, calls):
+        assert f"//{outside}" not in diff and "b//" not in diff and "a//" not in diff
+        assert str(outside) in diff
+        apply(diff, workspace)
+        assert (outside.read_text() if new else outside.exists()) == (new or False)
+        outside.unlink(missing_ok=True)
+        if old is not None:
+            outside.write_text(old)

@@ -36,6 +36,7 @@ def parse_options(parser: MagicArgumentParser, line: str) -> argparse.Namespace:
     options: argparse.Namespace
     options, unknown = parser.parse_known_args(_words(line))
     if not unknown:
+        _check_values(options)
         _check_beside_map(options)
         return options
     words = " ".join(unknown)
@@ -52,6 +53,15 @@ def _words(line: str) -> list[str]:
         return [_QUOTED.sub(r"\1\3", word) for word in arg_split(line)]
     except ValueError:
         raise FatalError("A quotation mark is missing in the line of %%agent.") from None
+
+
+def _check_values(options: argparse.Namespace) -> None:
+    """Refuse options whose value is empty: they would count as not given."""
+    for name, value in vars(options).items():
+        words = value if isinstance(value, list) else [value]
+        if all(isinstance(word, str) and not word.strip(" ,") for word in words):
+            option = f"--{name.replace('_', '-')}"
+            raise FatalError(f"{option} is empty; give it a value, or leave it out.")
 
 
 def _check_beside_map(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magics.config_files.places import config_folder
 from agent_magics.kernel.completion.cells import complete_cell
 from agent_magics.kernel.completion.mentions import find_files
 from agent_magics.kernel.live.namespace import interpolate
@@ -105,3 +106,17 @@ def test_models_and_values_of_options_are_offered() -> None:
     assert "%%agent --approval never" in offered("%%agent --approval nev\nGo."[:22])
     assert list(offered("%%agent --map sal", sales=[1])) == ["%%agent --map sales"]
     assert list(offered("%%agent --output Ro", Row=int, Roads=1)) == ["%%agent --output Row"]
+
+
+def test_where_there_is_no_prompt_it_is_told_where_they_would_stand(tmp_path: Path) -> None:
+    for begun in ("/", "/rev"):
+        start, found = complete_cell(
+            f"%%agent\n{begun}", 8 + len(begun), PARSER, {}, workspace=tmp_path
+        )
+        told = "no prompts yet: write .agent_magics/prompts/name.md"
+        assert (start, [*map(tuple, found)]) == (8, [(begun, told)])
+    assert offered("%%agent\nof /", tmp_path) == {}
+    own_prompts = config_folder() / "prompts"
+    own_prompts.mkdir(parents=True)
+    (own_prompts / "review.md").write_text("Review it.", encoding="utf-8")
+    assert list(offered("%%agent\n/", tmp_path)) == ["%%agent\n/review"]
