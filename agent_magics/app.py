@@ -100,6 +100,7 @@ class Agent(ComposedAgent):
     ) -> None:
         chosen = None if isinstance(model, str) else model
         super().__init__({**given, **_named(model, tools)}, chosen)
+        self._served: list[Serving] = []
 
     # -- its conversation --------------------------------------------------------------------------
 
@@ -504,7 +505,19 @@ class Agent(ComposedAgent):
         serve_host = FRONT_ENDS.current().serve_host
         serving = serve(self, port, tools, None if serve_host is None else serve_host(self))
         self._served = [*self.served, serving]
+        self._tokens.append(serving.token)
         return serving
+
+    @property
+    def served(self) -> "tuple[Serving, ...]":
+        """The servers of this agent's tools that are running."""
+        return tuple(serving for serving in self._served if serving.running)
+
+    def close(self) -> None:
+        """Stop running turns, sub-agents, servers and commands, and close connections."""
+        for serving in self._served:
+            serving.stop()
+        super().close()
 
     # -- what turns changed in files ---------------------------------------------------------------
 

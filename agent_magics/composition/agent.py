@@ -11,10 +11,11 @@ from agent_magics.approval.read_rules import ReadRules
 from agent_magics.composition.briefing import Briefing
 from agent_magics.delegation.files import find_types
 from agent_magics.delegation.pool import AgentPool
+from agent_magics.delegation.turn_agents import PoolDelegates
+from agent_magics.dispatch.context import LiveKernel
 from agent_magics.dispatch.hooks import read_hooks
 from agent_magics.dispatch.pool import POOL
 from agent_magics.dispatch.tool import Tool
-from agent_magics.dispatch.turn.live import LiveKernel
 from agent_magics.engine.channels.outbox import Listener
 from agent_magics.engine.channels.redaction import redact
 from agent_magics.engine.foreground.host import Host, ProgramHost
@@ -58,7 +59,6 @@ _OF_ROWS = {"approval": "never"}
 if TYPE_CHECKING:
     from agent_magics.rows.mapping import MapOptions, RowMapping
     from agent_magics.rows.prompts import Given as Prompt
-    from agent_magics.serve.loopback import Serving  # which stands above
     from agent_magics.symbols.servers.project import LanguageServers
 
 
@@ -85,7 +85,7 @@ class ComposedAgent:
         self.settings = self._held.resolve().settings
         self.name, cwd = self.settings.name, self.settings.cwd
         self._models = ModelClients(model)
-        self._served: list[Serving] = []
+        self._tokens: list[str] = []  # of the servers of its tools
         self.session = Session(
             shared_engine(), self.name, rollout_folder(), self._begin_record, self._remove_old
         )
@@ -222,7 +222,7 @@ class ComposedAgent:
                 self._briefing.new_warnings, resolved.warnings, config.cwd, found=run.found
             ),
             servers=run.servers,
-            agents=self.sub_agents,
+            agents=PoolDelegates(self.sub_agents),
             symbols=partial(self._language_servers, settings),
         )
         distrust(config.roots)  # last, since what stands above may refuse them
@@ -239,8 +239,8 @@ class ComposedAgent:
 
     def _secrets(self, settings: Settings, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the texts to redact: keys, tokens, and the secrets of MCP servers."""
-        served = (each.token for each in self._served)
-        return (*self._models.secrets(settings, environment), *served, *self._servers.secrets())
+        keys = self._models.secrets(settings, environment)
+        return (*keys, *self._tokens, *self._servers.secrets())
 
     def _language_servers(
         self, settings: Settings, read_rules: Callable[[], ReadRules]
@@ -350,11 +350,6 @@ class ComposedAgent:
         """Answer a question of a server that is called by hand."""
         return self._host().answer_blocking(question)
 
-    @property
-    def served(self) -> "tuple[Serving, ...]":
-        """The servers of this agent's tools that are running."""
-        return tuple(serving for serving in self._served if serving.running)
-
     # -- its record --------------------------------------------------------------------------------
 
     def _begin_record(self, conversation: str) -> RecordBegun:
@@ -384,8 +379,6 @@ class ComposedAgent:
     def close(self) -> None:
         """Stop running turns, sub-agents, servers and commands, and close connections."""
         self.sub_agents.shut_down()
-        for serving in self._served:
-            serving.stop()
         self._servers.close(wait=not self.session.engine.is_current())
         self.session.close()
         self._models.close(self.session.engine.spawn)

@@ -3,14 +3,11 @@
 import asyncio
 from collections.abc import Generator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
 from agent_magics.delegation.child import SubAgent
+from agent_magics.delegation.pool import AgentPool
 from agent_magics.engine.results.run import RunResult, summarise
 from agent_magics.engine.thread import EngineThread
-
-if TYPE_CHECKING:  # which imports this module
-    from agent_magics.delegation.pool import AgentPool
 
 
 class SubAgentHandle:
@@ -20,7 +17,7 @@ class SubAgentHandle:
         name: its name, by which tools of its parent speak of it.
     """
 
-    def __init__(self, agent: SubAgent, pool: "AgentPool", engine: EngineThread) -> None:
+    def __init__(self, agent: SubAgent, pool: AgentPool, engine: EngineThread) -> None:
         self.name = agent.name
         self._agent = agent
         self._pool = pool

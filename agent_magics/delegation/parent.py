@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magics.delegation.clock import WorkClock
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.engine.budget import Budget
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.file_changes.turn import DiffTracker
-from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.file_history.writers import Writers
 from agent_magics.protocol.config import RunConfig
@@ -37,7 +37,7 @@ class ParentTurn:
 
     setup: TurnConfig
     context: TurnContext
-    caller: ModelCaller
+    budget: Budget
     over: "asyncio.Future[None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -180,10 +180,10 @@ class ParentLink:
         self.conversation.charge(model, usage, of_sub_agent=True)
         if self.turn is None:
             return
-        caller = self.turn.caller
-        caller.charge_sub_agent(model, usage)
-        if caller.budget.is_spent(caller.spending):
-            self.on_overspent(caller.budget.reached)
+        budget = self.turn.budget
+        budget.include(model, usage)
+        if budget.is_spent():
+            self.on_overspent(budget.reached)
 
 
 def _show_nothing(kind: type[Event], **fields: Any) -> None:

@@ -27,7 +27,6 @@ from agent_magics.delegation.parent import AnswerBlocking, ParentLink, ParentTur
 from agent_magics.delegation.report import bring_results, report
 from agent_magics.delegation.rights import narrowed
 from agent_magics.delegation.sharing import shared
-from agent_magics.delegation.turn_agents import TurnAgents
 from agent_magics.delegation.types import (
     EXPLORE,
     AgentPlace,
@@ -37,10 +36,8 @@ from agent_magics.delegation.types import (
     least,
 )
 from agent_magics.dispatch.turn.agents import AgentBudget, SubAgentRequest
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.cost import Spending
-from agent_magics.engine.model_request import ModelCaller
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.session import Session
 from agent_magics.engine.turn_config import TurnConfig
@@ -83,19 +80,17 @@ class AgentPool:
 
     # -- the turns of the agent --------------------------------------------------------------------
 
-    def of_turn(self, setup: TurnConfig, context: TurnContext, caller: ModelCaller) -> TurnAgents:
-        """Return the sub-agents as the tools of a turn that begins see them."""
-        turn = ParentTurn(setup, context, caller)
+    def begin_turn(self, turn: ParentTurn) -> None:
+        """Add a turn that begins, in which sub-agents may ask."""
         self._turns.begin(turn)
-        return TurnAgents(self, turn)
 
     def end_turn(self, turn_id: str, stopped: str) -> None:
         """Handle the end of a turn: stop the sub-agents that must not outlive it."""
         turn = self._turns.end(turn_id)
         if stopped:
             self.stop_all(f"the agent it works for was stopped ({stopped})")
-        elif turn is not None and turn.caller.budget.reached:
-            self._stop_turn(turn, turn.caller.budget.reached)
+        elif turn is not None and turn.budget.reached:
+            self._stop_turn(turn, turn.budget.reached)
 
     def _stop_turn(self, turn: ParentTurn, budget: str) -> None:
         reason = f"the budget of the agent it works for ({budget}) is used up"

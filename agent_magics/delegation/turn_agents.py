@@ -1,19 +1,33 @@
 """The sub-agents as the tools of one turn see them: each answer is text for the model."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from agent_magics.delegation.child import SubAgent
 from agent_magics.delegation.parent import ParentTurn
+from agent_magics.delegation.pool import AgentPool
 from agent_magics.delegation.rights import gets_kernel
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.turn.agents import SubAgentRequest
+from agent_magics.engine.budget import Budget
+from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import SubAgentChanged
 
-if TYPE_CHECKING:  # which imports this module
-    from agent_magics.delegation.pool import AgentPool
-
 _GO_ON = "Go on with your task."
+
+
+class PoolDelegates:
+    """The sub-agents of an agent, as its session uses them; see `engine.turn_config.Delegates`."""
+
+    def __init__(self, pool: AgentPool) -> None:
+        self._pool = pool
+        self.end_turn = pool.end_turn
+
+    def of_turn(self, setup: TurnConfig, context: TurnContext, budget: Budget) -> "TurnAgents":
+        """Return the sub-agents as the tools of a turn that begins see them."""
+        turn = ParentTurn(setup, context, budget)
+        self._pool.begin_turn(turn)
+        return TurnAgents(self._pool, turn)
 
 
 class TurnAgents:
@@ -24,7 +38,7 @@ class TurnAgents:
         turn: the turn, against whose budget their requests count.
     """
 
-    def __init__(self, pool: "AgentPool", turn: ParentTurn) -> None:
+    def __init__(self, pool: AgentPool, turn: ParentTurn) -> None:
         self._pool = pool
         self._turn = turn
 

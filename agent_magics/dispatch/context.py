@@ -1,89 +1,141 @@
-"""Defines the context that a tool receives: its call, and the data that its turn shares."""
+"""Defines the context that a tool receives: its call, and what all calls of its turn share."""
 
 import math
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from agent_magics.approval.read_rules import ReadRules
+from agent_magics.dispatch.catalog.offer import ToolOffer
 from agent_magics.dispatch.results.json_text import plain_object
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.results.values import plain_text
+from agent_magics.dispatch.turn.agents import SubAgents
 from agent_magics.dispatch.turn.changes import ChangeTracker
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.turn.live import LiveDocument, LiveResult
+from agent_magics.dispatch.turn.servers import AgentServers, QuestionGate
+from agent_magics.dispatch.turn.status import CallStatus, Clock
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import Event, ToolCallUpdated
 from agent_magics.protocol.items import Item, Json
+from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ToolOutput
 
-if TYPE_CHECKING:  # a run that starts no command does not import it
+if TYPE_CHECKING:  # a run that starts no command or server imports neither
     from agent_magics.exec.processes import ProcessManager
+    from agent_magics.symbols.servers.project import LanguageServers
 
 
-# Progress updates of one call that are all sent; of more, one in so many seconds. Each is drawn and
-# recorded, and a generator or a server may make thousands in a second, without end.
-FREE_UPDATES = 100
-UPDATE_INTERVAL = 0.1
 _MOST_TITLE = 500  # characters
 
 
-class Clock(Protocol):
-    """A call's time limit."""
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-
-    def stopped(self) -> AbstractContextManager[None]:
-        """Pause the time limit inside this context; from any thread."""
-
-
-class CallStatus:
-    """The decisions about a call that its tool may read and not change.
+class LiveKernel(Protocol):
+    """The person's own namespace, in which code runs; used only on the thread that waits.
 
     Attributes:
-        bypass_sandbox: whether this attempt may leave the sandbox, by an approval or a rule.
-        read_only: whether it is a command known to only read: no question, no folder to write.
-        judged: whether the accessed paths have been approved already.
-        permit: answers `ToolContext.ask`; None until the call is judged.
-        ready: the result of the tool's `init`; None where it has none.
-        clock: the call's time limit, paused while a question waits.
-        is_cancelled: whether the turn was interrupted.
-        cancelled: the same as an event; created when a tool first reads it, since most never do.
-        reads: the files that the call names to read them, as absolute paths without symlinks.
-        updates: how many updates of its progress were sent, the last one at `updated`.
+        document: the open notebook; None where there is none.
     """
 
-    # Class attributes are the initial values, so that making an object sets few attributes.
-    bypass_sandbox = False
-    read_only = False
-    judged = False
-    permit: Callable[..., Awaitable[None]] | None = None
-    ready: Any = None
-    clock: Clock | None = None
-    is_cancelled = False
-    cancelled: threading.Event | None = None
-    reads: tuple[str, ...] = ()
-    updates = 0
-    updated = 0.0
+    document: LiveDocument | None
 
-    def may_update(self) -> bool:
-        """Count an update of the progress; return False where it comes too soon after many."""
-        now = time.monotonic()
-        if self.updates >= FREE_UPDATES and now - self.updated < UPDATE_INTERVAL:
-            return False
-        self.updates, self.updated = self.updates + 1, now
-        return True
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The variables, by name."""
 
-    def cancel(self) -> None:
-        """Notify the tool that the turn is over."""
-        # In this order, against the order in `ToolContext.cancelled`, no thread can miss it.
-        self.is_cancelled = True
-        if self.cancelled is not None:
-            self.cancelled.set()
+    def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
+        """Record code that runs in scratch, for the person to read; thread-safe.
+
+        Args:
+            code: the code.
+            session_id: the conversation.
+            copied: names of the variables that were copied to scratch.
+        """
+
+    async def run(self, code: str, context: "ToolContext") -> LiveResult:
+        """Run `code` as a cell, showing its output as it arrives.
+
+        It suspends only if the code itself awaits at top level.
+        """
+
+
+class Emit(Protocol):
+    """Emits an event; thread-safe."""
+
+    def __call__(self, kind: type[Event], **fields: Any) -> None:
+        """Emit an event of this class with these fields."""
+
+
+@dataclass(slots=True)
+class TurnContext:
+    """The data that all calls of one turn share.
+
+    Attributes:
+        emit: emits an event of the turn, stamped with its ids; thread-safe.
+        ask: asks a question (an event class and its fields) and waits for the answer.
+        call: makes a nested call: `call(name, arguments, parent_call_id)`.
+        validate_path: resolves a path as the model wrote it, or raises RespondToModel.
+        messages: returns the items so far, read-only.
+        main_thread: runs work on the thread that waits for the run: `main_thread(kind, call_id,
+            name, run)`; see `engine.foreground.waiting`. None where nobody waits.
+        live_kernel: runs the code of `python`; None outside a notebook.
+        diff_tracker: records changes in files; None where they are not tracked.
+        processes: the conversation's commands; None where none may be started.
+        read_rules: returns the present rules on reading files.
+        handles: the stored results of the conversation.
+        tell_later: adds a message to the model's next request; thread-safe.
+        functions: the tools by name, as live code may call them.
+        from_code: ids of the calls that run code; calls of that code return whole values.
+        ask_client: lets an outside client run a call: `ask_client(call_id, tool, arguments,
+            seconds)`; None where no client can.
+        servers: the agent's MCP servers and their tools; None where it has none.
+        sample: makes a model request apart from the conversation: `sample(system, messages,
+            most_tokens)`, `messages` as (role, text).
+        recorded: returns the output that a call had when the replayed conversation was recorded,
+            by its id; None where there is none.
+        agents: the agent's sub-agents; None where it may have none.
+        symbols: returns the language servers of the workspace; None where it has none.
+        offer: the tools offered to the model, and those that a search can find.
+        found: names of tools that searches of this conversation found, in order.
+        uses: how often each tool was called in this conversation.
+        question_limits: limits of MCP servers' questions, by name.
+        extra: a dictionary in which tools keep data of their own for the length of the turn.
+    """
+
+    session_id: str
+    turn_id: str
+    agent: str
+    config: RunConfig
+    env: Mapping[str, str]
+    emit: Emit
+    ask: Callable[..., Awaitable[Answer]]
+    call: Callable[[str, Any, str | None], Coroutine[Any, Any, ToolOutput]]
+    validate_path: Callable[[str, str], Path]
+    messages: Callable[[], Sequence[Item]]
+    main_thread: Callable[..., Awaitable[Any]] | None
+    live_kernel: LiveKernel | None = None
+    diff_tracker: ChangeTracker | None = None
+    processes: "ProcessManager | None" = None
+    read_rules: Callable[[], ReadRules] = ReadRules
+    handles: HandleStore = field(default_factory=HandleStore)
+    tell_later: Callable[[str], None] = lambda text: None
+    ask_client: Callable[..., Awaitable[DynamicToolResponse]] | None = None
+    servers: AgentServers | None = None
+    sample: Callable[..., Awaitable[str]] | None = None
+    recorded: Callable[[str], str | None] = lambda call_id: None
+    agents: SubAgents | None = None
+    symbols: "Callable[[], LanguageServers | None]" = lambda: None
+    offer: ToolOffer | None = None
+    found: dict[str, None] = field(default_factory=dict)
+    uses: Counter[str] = field(default_factory=Counter)
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    from_code: set[str] = field(default_factory=set)
+    question_limits: dict[str, QuestionGate] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class ToolContext:

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 from agent_magics.dispatch.call import CallInProgress
 from agent_magics.dispatch.consent.edits import arguments_of, with_edited_arguments
-from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.pool import run_on_thread
 from agent_magics.dispatch.registry import ToolHandler, ToolInvocation
 from agent_magics.dispatch.results.output import to_tool_output
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.errors import FatalError, RespondToModel, TurnAbort, error_text
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.tools import ToolOutput

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from agent_magics.dispatch.call import CallInProgress, CallState
 from agent_magics.dispatch.call_lock import CallLock
 from agent_magics.dispatch.consent.edits import readable_payload
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import (
     ToolCallCompleted,

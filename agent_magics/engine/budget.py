@@ -8,10 +8,13 @@ The budgets of a sub-agent are hard: a request is made only where another one as
 summary, still fits. So they are exceeded at most by what one answer is longer than the last.
 """
 
+from agent_magics.dispatch.context import Emit
 from agent_magics.engine.cost import Spending
 from agent_magics.models.providers.catalog import dollars
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.events import TokensCounted, Warned
+from agent_magics.protocol.items import Usage
 
 SUMMARY = (
     "This run has reached its budget ({budget}), so no tools can be called any more. Answer now, "
@@ -29,45 +32,63 @@ NOT_COUNTED = "The server reports no tokens, so max_tokens={limit} cannot be kep
 
 
 class Budget:
-    """The budgets of one run.
+    """The budgets of one run, and what it has spent.
 
     Args:
         config: the settings with the limits.
+        emit: gets what is spent, and a warning where a budget cannot be enforced.
         hard: whether the request for a summary must fit as well.
 
     Attributes:
+        spending: the tokens and the cost of all requests.
         option: the budget that was reached ("max_turns"), "" before.
         reached: the same with its limit ("max_turns=3").
     """
 
-    def __init__(self, config: RunConfig, *, hard: bool = False) -> None:
-        self._config = config
+    def __init__(self, config: RunConfig, emit: Emit, *, hard: bool = False) -> None:
+        self._config, self._emit = config, emit
+        self.spending = Spending()
         self._kept = int(hard)  # requests that are kept back, for the summary
         self._warned = False
         self.option = ""
         self.reached = ""
         self._spent = ""
 
-    def is_used_up(self, requests: int, spending: Spending) -> bool:
+    def add(self, model: str, usage: Usage) -> None:
+        """Add a request of the run."""
+        self._take(self.spending.add(model, usage), usage)
+
+    def include(self, model: str, usage: Usage) -> None:
+        """Add a request of a sub-agent, which counts against the budgets, too."""
+        self._take(self.spending.include(model, usage), usage)
+
+    def _take(self, spending: Spending, usage: Usage) -> None:
+        self.spending = spending
+        self._emit(TokensCounted, request=usage, turn=spending.usage, cost=spending.cost)
+        limit, total = self._config.max_tokens, spending.usage
+        if limit is None or total.input_tokens or total.output_tokens or self._warned:
+            return
+        self._warned = True
+        self._emit(Warned, message=NOT_COUNTED.format(limit=limit))
+
+    def is_used_up(self, requests: int) -> bool:
         """Return whether a budget is reached, so that only the request for a summary is allowed.
 
         Args:
             requests: the number of requests made, without those that shorten the conversation.
-            spending: the tokens and the cost of all of them.
         """
         if requests + self._kept >= self._config.max_turns:
             count = number_of(requests, "request")
             return self._end("max_turns", self._config.max_turns, f"{count} to the model")
-        return self.is_spent(spending, room_for=2 * self._kept)
+        return self.is_spent(room_for=2 * self._kept)
 
-    def is_spent(self, spending: Spending, *, room_for: int = 0) -> bool:
+    def is_spent(self, *, room_for: int = 0) -> bool:
         """Return whether the tokens or the cost are used up.
 
         Args:
-            spending: the tokens and the cost of all requests.
             room_for: the number of further requests, as large as the last, that must fit.
         """
-        config, usage = self._config, spending.usage
+        config, spending, usage = self._config, self.spending, self.spending.usage
         tokens = usage.input_tokens + usage.output_tokens
         coming = room_for * spending.last_input
         if config.max_tokens is not None and tokens + coming >= config.max_tokens:
@@ -80,19 +101,9 @@ class Budget:
             return self._end("max_cost", config.max_cost, dollars(spending.cost))
         return False
 
-    def has_no_summary(self, spending: Spending) -> bool:
+    def has_no_summary(self) -> bool:
         """Return whether a hard budget has no room for the summary."""
-        return bool(self._kept) and self.is_spent(spending, room_for=1)
-
-    def warning(self, spending: Spending) -> str:
-        """Return once a warning that a budget cannot be enforced; else ""."""
-        uncounted = spending.requests and not (
-            spending.usage.input_tokens or spending.usage.output_tokens
-        )
-        if self._config.max_tokens is None or not uncounted or self._warned:
-            return ""
-        self._warned = True
-        return NOT_COUNTED.format(limit=self._config.max_tokens)
+        return bool(self._kept) and self.is_spent(room_for=1)
 
     def fill(self, sentence: str, reason: str = "") -> str:
         """Return one of the sentences above, filled in."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # loading the extension imports this module, and must be quick
-    from agent_magics.dispatch.turn.live import LiveKernel
+    from agent_magics.dispatch.context import LiveKernel
     from agent_magics.engine.foreground.host import Host
     from agent_magics.engine.turn_config import TurnConfig
 

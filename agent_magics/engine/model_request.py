@@ -7,13 +7,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent_magics.dispatch.turn.context import Emit, TurnContext
+from agent_magics.dispatch.context import Emit, TurnContext
 from agent_magics.engine.budget import Budget
 from agent_magics.engine.channels.arriving_calls import ArrivingCall
 from agent_magics.engine.context.compaction import Compaction
 from agent_magics.engine.context.history import History
 from agent_magics.engine.conversation import Conversation
-from agent_magics.engine.cost import Spending
 from agent_magics.engine.instructions import compose_instructions
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.engine.turn_config import TurnConfig
@@ -39,7 +38,6 @@ from agent_magics.protocol.events import (
     ModelRetry,
     ReasoningDelta,
     TextDelta,
-    TokensCounted,
     Warned,
 )
 from agent_magics.protocol.items import (
@@ -91,8 +89,7 @@ class ModelCaller:
             within whose budgets the request for a summary must fit, too.
 
     Attributes:
-        spending: the tokens and the cost of the turn's requests.
-        budget: the budgets of the run.
+        budget: the budgets of the run, and what it has spent.
         requests: the number of requests, without those for summaries of the conversation.
         compaction: shortens the conversation where it has become too long.
     """
@@ -118,8 +115,7 @@ class ModelCaller:
             prepare=self._prepare,
             spent=self._spend,
         )
-        self.spending = Spending()
-        self.budget = Budget(context.config, hard=setup.parent is not None)
+        self.budget = Budget(context.config, context.emit, hard=setup.parent is not None)
         self.requests = 0
         self._asides = 0
         self._arriving = ArrivingCall(context.emit)
@@ -127,7 +123,7 @@ class ModelCaller:
     @property
     def is_used_up(self) -> bool:
         """Whether the budget allows no further request but the one for a summary."""
-        return self.budget.is_used_up(self.requests, self.spending)
+        return self.budget.is_used_up(self.requests)
 
     async def ask(
         self,
@@ -246,22 +242,10 @@ class ModelCaller:
             model: the model that answered, where a hook or a recording has chosen another one.
         """
         model = model or self._context.config.model
-        self.spending = self.spending.add(model, usage)
         self._conversation.charge(model, usage)
         if self._setup.parent is not None:
             self._setup.parent.charge(model, usage)
-        self._tell_spending(usage)
-
-    def charge_sub_agent(self, model: str, usage: Usage) -> None:
-        """Add a request of a sub-agent to the spending of the turn, against which it counts."""
-        self.spending = self.spending.include(model, usage)
-        self._tell_spending(usage)
-
-    def _tell_spending(self, usage: Usage) -> None:
-        emit = self._context.emit
-        emit(TokensCounted, request=usage, turn=self.spending.usage, cost=self.spending.cost)
-        if warning := self.budget.warning(self.spending):
-            emit(Warned, message=warning)
+        self.budget.add(model, usage)
 
     def _receive(
         self,

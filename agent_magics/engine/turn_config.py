@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magics.approval.read_rules import ReadRules
 from agent_magics.dispatch.catalog.offer import ToolOffer
+from agent_magics.dispatch.context import LiveKernel, TurnContext
 from agent_magics.dispatch.hooks import Hooks
 from agent_magics.dispatch.registry import ToolHandler, ToolRegistry
 from agent_magics.dispatch.stages.orchestrator import Settled
 from agent_magics.dispatch.turn.agents import SubAgents
-from agent_magics.dispatch.turn.context import TurnContext
-from agent_magics.dispatch.turn.live import LiveKernel
 from agent_magics.dispatch.turn.servers import AgentServers
+from agent_magics.engine.budget import Budget
 from agent_magics.engine.file_changes.conversation import SharesChanges
 from agent_magics.engine.results.structured import OutputType
 from agent_magics.models.base import Model
@@ -25,17 +25,14 @@ from agent_magics.protocol.items import Usage
 from agent_magics.protocol.ops import Answer, DynamicToolResponse
 from agent_magics.protocol.tools import ConfiguredToolSpec
 
-if TYPE_CHECKING:  # the first imports this module
-    from agent_magics.engine.model_request import ModelCaller
+if TYPE_CHECKING:
     from agent_magics.symbols.servers.project import LanguageServers
 
 
 class Delegates(Protocol):
     """The sub-agents of an agent, as its session uses them; on the engine's loop."""
 
-    def of_turn(
-        self, setup: "TurnConfig", context: TurnContext, caller: "ModelCaller"
-    ) -> SubAgents:
+    def of_turn(self, setup: "TurnConfig", context: TurnContext, budget: Budget) -> SubAgents:
         """Return the sub-agents as the tools of a turn that begins see them."""
 
     def end_turn(self, turn_id: str, stopped: str) -> None:

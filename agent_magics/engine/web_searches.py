@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.models.base import SearchProgress
 from agent_magics.protocol.events import (
     ToolCallCompleted,

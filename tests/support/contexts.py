@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_magics.dispatch.context import ToolContext
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.exec.environment import command_environment
 from agent_magics.exec.processes import ProcessManager
 from agent_magics.files.paths import is_denied_read, resolve_path

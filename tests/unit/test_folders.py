@@ -3,7 +3,10 @@
 import ast
 import re
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 import agent_magics
 
@@ -52,3 +55,10 @@ def test_the_map_has_a_line_for_each_folder():
     names = set(re.findall(r"(?<![\w/])([a-z_]+)/(?=[\s,;]|$)", PAGE.split("```")[1], re.MULTILINE))
     folders = {module.parent.name for module in MODULES} - {PACKAGE.name}
     assert folders == names
+
+
+def test_no_module_needs_itself_not_even_for_a_type():
+    graph = grimp.build_graph("agent_magics", cache_dir=None)
+    needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(needs) > 600
+    TopologicalSorter(needs).prepare()  # a `CycleError` names the circle

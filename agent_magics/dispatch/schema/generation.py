@@ -216,7 +216,7 @@ def describe_written(core: Any) -> Schema:
     """
     generator: Any = _generator()
 
-    class Generator(generator):  # type: ignore[misc] # a class that is known only at run time
+    class WrittenAsSent(generator):  # type: ignore[misc] # a class that is known only at run time
         def ser_schema(self, schema: Any) -> Any:
             is_function = schema["type"] in ("function-plain", "function-wrap")
             said = not is_function or schema.get("return_schema")
@@ -225,7 +225,7 @@ def describe_written(core: Any) -> Schema:
         def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> Any:
             return {}
 
-    written: Schema = Generator().generate(core, mode="serialization")
+    written: Schema = WrittenAsSent().generate(core, mode="serialization")
     return written
 
 

@@ -1,4 +1,4 @@
-"""The data that all calls of one turn share: events, questions, live code, servers, file changes.
+"""What a tool's context refers to: live code, file changes, servers, sub-agents, a call's status.
 
-Read ``context`` first; the other modules define the interfaces that it refers to.
+Read ``status`` first; most others are interfaces to what stands above ``dispatch``.
 """

@@ -1,11 +1,7 @@
-"""Defines the interfaces to the person's kernel and open notebook, as tools use them."""
+"""Defines the results of live code, and the interface to the open notebook, as tools use them."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:  # which imports this module
-    from agent_magics.dispatch.context import ToolContext
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +49,3 @@ class LiveDocument(Protocol):
 
     async def request(self, turn_id: str, op: str, **fields: Any) -> Any:
         """Send a request to the front end; raise `RespondToModel` where it fails."""
-
-
-class LiveKernel(Protocol):
-    """The person's own namespace, in which code runs; used only on the thread that waits.
-
-    Attributes:
-        document: the open notebook; None where there is none.
-    """
-
-    document: LiveDocument | None
-
-    @property
-    def namespace(self) -> Mapping[str, Any]:
-        """The variables, by name."""
-
-    def keep_code(self, code: str, session_id: str, copied: Sequence[str]) -> None:
-        """Record code that runs in scratch, for the person to read; thread-safe.
-
-        Args:
-            code: the code.
-            session_id: the conversation.
-            copied: names of the variables that were copied to scratch.
-        """
-
-    async def run(self, code: str, context: "ToolContext") -> LiveResult:
-        """Run `code` as a cell, showing its output as it arrives.
-
-        It suspends only if the code itself awaits at top level.
-        """

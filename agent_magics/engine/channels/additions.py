@@ -7,7 +7,7 @@ it when the kernel ends; others are refused.
 import threading
 from collections.abc import Callable, Sequence
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.events import PromptsQueued, QueuedPrompt
 from agent_magics.protocol.items import Content, UserMessage, text_of

@@ -3,7 +3,7 @@
 import re
 import time
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.models.base import CallChunk
 from agent_magics.protocol.events import ToolCallArriving
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.protocol.events import DynamicToolCallRequest
 from agent_magics.protocol.ops import DynamicToolResponse
 

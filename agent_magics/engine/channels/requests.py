@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.protocol.events import MainThreadWork, Question, QuestionResolved, Warned
 from agent_magics.protocol.ops import Answer
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.context.history import History
 from agent_magics.engine.context.pruning import prune
 from agent_magics.engine.context.summary import (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.engine.file_changes.review import TurnReview
 from agent_magics.engine.file_changes.turn import DiffTracker, conflict_event, diff_event
 from agent_magics.file_history.journal import ChangeJournal, UndoResult

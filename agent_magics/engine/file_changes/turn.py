@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from agent_magics.dispatch.turn.context import Emit
+from agent_magics.dispatch.context import Emit
 from agent_magics.file_history.diff import FileDiff, file_diff
 from agent_magics.file_history.journal import ChangeJournal, TurnChanges
 from agent_magics.file_history.restore import Conflict

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from agent_magics.approval.rules import RuleBook
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.channels.client_calls import ClientCalls
 from agent_magics.engine.channels.outbox import Outbox
@@ -74,7 +74,7 @@ def build_turn(
     context.sample = model_caller.answer
     context.recorded = getattr(model, "recorded_output", context.recorded)
     if setup.agents is not None:
-        context.agents = setup.agents.of_turn(setup, context, model_caller)
+        context.agents = setup.agents.of_turn(setup, context, model_caller.budget)
     return turn
 
 

@@ -45,5 +45,5 @@ def ending_of(error: BaseException, agent: str, secrets: Sequence[str]) -> Endin
 
 def spent(turn: Turn | None) -> dict[str, object]:
     """Return the fields that say what a turn has cost; None is one that could not begin."""
-    spending = turn.model_caller.spending if turn is not None else Spending()
+    spending = turn.model_caller.budget.spending if turn is not None else Spending()
     return {"usage": spending.usage, "cost": spending.cost}

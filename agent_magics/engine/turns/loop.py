@@ -5,8 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.pipeline import ToolCallRuntime
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.engine.budget import NO_SUMMARY, NO_VALUE, NOT_CALLED, REACHED, SUMMARY
 from agent_magics.engine.channels.additions import Additions
 from agent_magics.engine.conversation import Conversation
@@ -155,7 +155,7 @@ class Turn:
         text, reason = "", ""
         caller = self.model_caller
         try:
-            if not caller.budget.has_no_summary(caller.spending):
+            if not caller.budget.has_no_summary():
                 text = (await caller.ask(prompt, bare=True)).text
         except FatalError as error:
             reason = f" ({str(error).rstrip('.')})"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
+from agent_magics.dispatch.context import Emit
 from agent_magics.dispatch.pool import POOL
-from agent_magics.dispatch.turn.context import Emit
 from agent_magics.engine.context.history import FAILED, INTERRUPTED
 from agent_magics.engine.conversation import Conversation
 from agent_magics.engine.turn_config import TurnConfig
@@ -215,7 +215,7 @@ class TurnRunner:
         return TurnCompleted, {
             "text": text,
             "requests": turn.model_caller.requests,
-            "unpriced": ", ".join(turn.model_caller.spending.unpriced),
+            "unpriced": ", ".join(turn.model_caller.budget.spending.unpriced),
             "budget": turn.model_caller.budget.reached,
             **spent(turn),
         }

@@ -172,7 +172,9 @@ class LanguageServer:
         except (FatalError, OSError) as error:
             raise RespondToModel(self._sentence(f"could not be started: {error}")) from None
         self._process, self._starts, self._late = process, self._starts + 1, 0
-        session: RunningServer = module.RunningServer(self, process)
+        session: RunningServer = module.RunningServer(
+            self.spec, self.language, self.root, process, self.log, self.ended
+        )
         try:
             async with asyncio.timeout(START_LIMIT):
                 await session.open()

@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lsprotocol import types
 
 from agent_magics.exec.process import Process
+from agent_magics.exec.servers import LogRing
 from agent_magics.symbols.servers import answers
 from agent_magics.symbols.servers.connection import Connection, RequestFailed, ServerLost
 from agent_magics.symbols.servers.documents import Documents
+from agent_magics.symbols.servers.specs import ServerSpec
 from agent_magics.symbols.types import (
     Definition,
     Diagnostic,
@@ -23,9 +25,6 @@ from agent_magics.symbols.types import (
     SymbolCall,
     TextEdit,
 )
-
-if TYPE_CHECKING:
-    from agent_magics.symbols.servers.lifecycle import LanguageServer
 
 ASKING_FAILED = (RequestFailed, ServerLost)
 
@@ -71,19 +70,29 @@ class RunningServer:
     """One running server process: its connection, documents and abilities.
 
     Args:
-        server: the server that this is a run of.
+        spec, language, root: as of the server that this is a run of.
         process: its process.
+        log: gets what it writes beside the protocol.
+        on_end: called with this once the process has ended by itself.
     """
 
-    def __init__(self, server: "LanguageServer", process: Process) -> None:
-        self._server = server
+    def __init__(
+        self,
+        spec: ServerSpec,
+        language: str,
+        root: Path,
+        process: Process,
+        log: LogRing,
+        on_end: Callable[["RunningServer"], None],
+    ) -> None:
+        self._spec, self._root = spec, root
         self._process = process
-        self.connection = Connection(server.spec.settings, server.log, lambda: server.ended(self))
-        self._documents = Documents(self.connection, server.root, server.language)
+        self.connection = Connection(spec.settings, log, lambda: on_end(self))
+        self._documents = Documents(self.connection, root, language)
         self._looking = asyncio.Lock()  # held while the disk is looked at, never for a server
         self._encoding = "utf-16"
         self._can: Any = None
-        self._is_pyright = any("pyright" in word for word in server.spec.argv)
+        self._is_pyright = any("pyright" in word for word in spec.argv)
         self._scan_limit = _SCAN_LIMIT  # seconds; 0 where the server has found all files
 
     async def open(self) -> None:
@@ -96,22 +105,22 @@ class RunningServer:
         await self.connection.open(self._process)
         # Before the server reads any file: what changes later is seen by the next look.
         await asyncio.to_thread(self._documents.look)
-        uri = self._server.root.as_uri()
+        uri = self._root.as_uri()
         params = types.InitializeParams(
             process_id=None,  # the launcher ends it with the kernel
             root_uri=uri,
-            workspace_folders=[types.WorkspaceFolder(uri, self._server.root.name)],
+            workspace_folders=[types.WorkspaceFolder(uri, self._root.name)],
             capabilities=_CAPABILITIES,
-            initialization_options=self._server.spec.options,
+            initialization_options=self._spec.options,
         )
         result = await self.connection.request(types.INITIALIZE, params, _LIMIT)
         self._can = result.capabilities
         self._encoding = self._can.position_encoding or "utf-16"
         self.connection.notify(types.INITIALIZED, types.InitializedParams())
-        if self._server.spec.settings:
+        if self._spec.settings:
             self.connection.notify(
                 types.WORKSPACE_DID_CHANGE_CONFIGURATION,
-                types.DidChangeConfigurationParams(dict(self._server.spec.settings)),
+                types.DidChangeConfigurationParams(dict(self._spec.settings)),
             )
 
     def close(self) -> None:
@@ -167,7 +176,7 @@ class RunningServer:
 
     def _require(self, ability: str, what: str) -> None:
         if not getattr(self._can, ability):
-            raise NotProvided(f"The language server {self._server.spec.name} does not {what}.")
+            raise NotProvided(f"The language server {self._spec.name} does not {what}.")
 
     async def _ask(self, method: str, params: Any) -> Any:
         return await self.connection.request(method, params, _LIMIT)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.dispatch.call import NEXT, CallInProgress, CallState
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.tools import FunctionPayload, ToolCall
 

@@ -7,13 +7,13 @@ import pytest
 
 from agent_magics.approval.grants import ApprovalStore
 from agent_magics.dispatch.call import CallInProgress
+from agent_magics.dispatch.context import TurnContext
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.pipeline import ToolCallRuntime
 from agent_magics.dispatch.registry import ToolRegistryBuilder
 from agent_magics.dispatch.router import ToolRouter
 from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator
 from agent_magics.dispatch.tool import offered_specs, tool
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import ApprovalPolicy, RunConfig
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import CustomToolCall, FunctionCall, LocalShellCall

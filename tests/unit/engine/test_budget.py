@@ -3,16 +3,17 @@
 import pytest
 
 from agent_magics.engine.budget import NO_SUMMARY, REACHED, SUMMARY, Budget
-from agent_magics.engine.cost import Spending
 from agent_magics.protocol.config import RunConfig
+from agent_magics.protocol.events import TokensCounted, Warned
 from agent_magics.protocol.items import Usage
 
 
-def bill_of(*usages, model="gpt-5.5"):
-    spending = Spending()
+def spent(budget_of, *usages, model="gpt-5.5"):
+    told = []
+    budget = Budget(RunConfig(**budget_of), lambda kind, **fields: told.append((kind, fields)))
     for usage in usages:
-        spending = spending.add(model, usage)
-    return spending
+        budget.add(model, usage)
+    return budget, told
 
 
 @pytest.mark.parametrize(
@@ -30,14 +31,14 @@ def bill_of(*usages, model="gpt-5.5"):
     ],
 )
 def test_when_a_budget_is_used_up(limits, usages, reached):
-    budget = Budget(RunConfig(**limits))
-    assert budget.is_used_up(len(usages), bill_of(*usages)) == bool(reached)
+    budget, _ = spent(limits, *usages)
+    assert budget.is_used_up(len(usages)) == bool(reached)
     assert budget.reached == reached
 
 
 def test_what_is_said_names_the_budget_what_was_spent_and_what_to_do():
-    budget = Budget(RunConfig(max_turns=1))
-    assert budget.is_used_up(1, bill_of(Usage(1, 1)))
+    budget, _ = spent({"max_turns": 1}, Usage(1, 1))
+    assert budget.is_used_up(1)
     said = budget.fill(REACHED)
     assert "max_turns=1" in said
     assert "1 request to the model" in said
@@ -46,10 +47,18 @@ def test_what_is_said_names_the_budget_what_was_spent_and_what_to_do():
     assert budget.fill(NO_SUMMARY, " (no network)") == "The model gave no summary (no network)."
 
 
-def test_a_server_that_counts_no_tokens_is_warned_of_once():
-    budget = Budget(RunConfig(max_tokens=10))
-    assert budget.warning(Spending()) == ""
-    assert "max_tokens=10" in budget.warning(bill_of(Usage()))
-    assert budget.warning(bill_of(Usage(), Usage())) == ""
-    assert Budget(RunConfig(max_tokens=10)).warning(bill_of(Usage(1, 1))) == ""
-    assert Budget(RunConfig()).warning(bill_of(Usage())) == ""
+@pytest.mark.parametrize(
+    ("limits", "usages", "warnings"),
+    [
+        ({"max_tokens": 10}, [], 0),
+        ({"max_tokens": 10}, [Usage(), Usage()], 1),
+        ({"max_tokens": 10}, [Usage(1, 1)], 0),
+        ({}, [Usage()], 0),
+    ],
+)
+def test_a_server_that_counts_no_tokens_is_warned_of_once(limits, usages, warnings):
+    _, told = spent(limits, *usages)
+    assert [kind for kind, _ in told].count(TokensCounted) == len(usages)
+    messages = [fields["message"] for kind, fields in told if kind is Warned]
+    assert len(messages) == warnings
+    assert all("max_tokens=10" in message for message in messages)

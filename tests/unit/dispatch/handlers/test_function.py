@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext, status_of
+from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.tool import tool
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.protocol.config import ApprovalPolicy, RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import ToolCallUpdated

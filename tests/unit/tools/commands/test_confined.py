@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magics.dispatch.context import ToolContext, status_of
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.exec.environment import command_environment
 from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.protocol.config import RunConfig, SandboxPolicy

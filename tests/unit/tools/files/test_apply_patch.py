@@ -13,10 +13,9 @@ import pytest
 
 from agent_magics import Agent
 from agent_magics.approval.actions import Action, ActionKind
-from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.context import ToolContext, TurnContext
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.tool import offered_specs
-from agent_magics.dispatch.turn.context import TurnContext
 from agent_magics.files.paths import resolve_path
 from agent_magics.patch.grammar import PATCH_GRAMMAR
 from agent_magics.protocol.config import RunConfig, SandboxPolicy

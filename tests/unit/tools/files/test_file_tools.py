@@ -6,8 +6,7 @@ import os
 import pytest
 
 from agent_magics.approval.actions import ActionKind
-from agent_magics.dispatch.context import ToolContext, status_of
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.files.listing import glob, list_dir

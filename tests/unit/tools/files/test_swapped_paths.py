@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_magics.approval.actions import ActionKind
-from agent_magics.dispatch.context import ToolContext, status_of
-from agent_magics.dispatch.turn.context import TurnContext
+from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.files.paths import is_denied_read, resolve_path
 from agent_magics.patch.plan import parse_patch, plan_patch
 from agent_magics.protocol.config import RunConfig
