@@ -6,6 +6,7 @@ interrupts included. Each row is a text that took quadratic time, or more, with 
 
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +22,9 @@ from agent_magics.rows.prompts import Template
 from agent_magics.symbols import edits
 from agent_magics.symbols.servers import framing
 from agent_magics.symbols.text import SourceText
-from agent_magics.symbols.types import Position, Range, TextEdit
+from agent_magics.symbols.types import Position, Range, Symbol, TextEdit
 from agent_magics.tools.commands import confinement, scripted_patch
+from agent_magics.tools.structure import editing
 from agent_magics.tools.structure.notebooks import _MAGIC_LINE
 
 # Seconds of the processor. In linear time each row takes some milliseconds; before, 4 s or more.
@@ -59,12 +61,24 @@ def rename_in_one_line(text):
     edits.apply_edits(source, [TextEdit(place, "new") for place in places])
 
 
+def many_symbols():
+    place = Range(Position(0, 0), Position(0, 1))
+    inner = [Symbol(f"f{at}", "function", Path("a.py"), place, place) for at in range(N // 5)]
+    classes = (Symbol("C", "class", Path("a.py"), place, place, (each,)) for each in inner)
+    return [*classes, *inner]
+
+
+def lost_names(symbols):
+    return editing._names_in(symbols) - editing._names_in(symbols[1:])
+
+
 ROWS = {
     "references of a server's schema": (endless_reference, CHAIN),
     "git configuration: empty lines": (git_config, "\n" * 1_000_000),
     "git configuration: open sections": (git_config, "[\n" * N),
     "git configuration: blanks": (git_config, f"[{' ' * N}x"),
     "a rename in one long line": (rename_in_one_line, "x;" * N),
+    "names that an edit could lose": (lost_names, many_symbols()),
     "a server's header": (header, b"A:" + b" " * 60_000 + b"\rx"),
     "a server's length": (header, b"content-length:" + b" " * 60_000 + b"x"),
     "a notebook's line of blanks": (lambda text: _MAGIC_LINE.sub("", text), f"{' ' * N}x"),

@@ -132,10 +132,10 @@ def _check_others(named: NamedSymbol, edit: TextEdit) -> None:
 
 def _names_in(symbols: Sequence[Symbol]) -> Counter[str]:
     """Return how often each name path stands in a tree, which may be part of another."""
-    names = Counter(f"{each.container}/{each.name}".lstrip("/") for each in symbols)
-    for each in symbols:
-        names.update(_names_in(each.children))
-    return names
+    found = list(symbols)
+    for each in found:  # which grows meanwhile
+        found += each.children
+    return Counter(f"{each.container}/{each.name}".lstrip("/") for each in found)
 
 
 # -- rename ---------------------------------------------------------------------------------------
