@@ -23,6 +23,7 @@ from agent_magics.files.secret_places import (
     secret_inodes,
 )
 from agent_magics.files.survey import survey
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import RespondToModel
 
 _ANY_PLACE = re.compile(f"/({'|'.join(map(re.escape, REASON_OF))})/")
@@ -41,6 +42,7 @@ _NEVER_WRITTEN_BELOW = {
     ".agent_magics": "the project's agent settings",
 }
 _MOST_NAMES_COMPARED = 5_000
+_SHOWN = 200  # characters of a path in a message
 _SHARED_FOR = 0.5  # seconds that a survey of the workspace holds for further hard links
 
 
@@ -52,9 +54,19 @@ def resolve_path(path: str, cwd: Path) -> Path:
         cwd: the folder to which a relative path is relative.
 
     Raises:
-        RespondToModel: `path` is empty or not a possible file name.
+        RespondToModel: `path` is empty, or one that the system does not look up.
     """
-    return Path(_real(literal_path(path, cwd)))
+    return _looked_up(literal_path(path, cwd))
+
+
+def _looked_up(path: Path) -> Path:
+    """Resolve every symlink; refuse names that are too long, and folders without access."""
+    real = Path(_real(path))
+    try:
+        real.is_symlink()  # which passes over what is missing
+    except OSError as error:
+        raise RespondToModel(f"{brief_line(str(path), _SHOWN)}: {error.strerror}.") from None
+    return real
 
 
 def _real(path: str | os.PathLike[str]) -> str:
@@ -69,11 +81,12 @@ def entry_path(path: str, cwd: Path) -> Path:
     link.
 
     Raises:
-        RespondToModel: `path` is empty or not a possible file name.
+        RespondToModel: `path` is empty, or one that the system does not look up.
     """
     literal = literal_path(path, cwd)
+    resolved = _looked_up(literal)
     entry = Path(_real(literal.parent)) / literal.name
-    return entry if literal.name != ".." and entry.is_symlink() else Path(_real(literal))
+    return entry if literal.name != ".." and entry.is_symlink() else resolved
 
 
 def literal_path(path: str, cwd: Path) -> Path:

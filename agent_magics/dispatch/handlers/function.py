@@ -140,7 +140,10 @@ class FunctionToolHandler:
     def _ask_tool(self, assess: Assess, invocation: ToolInvocation) -> list[Action]:
         """Return what a tool's own `assess` reports; where that fails, the call is not made."""
         if self.options.own:
-            return assess(self._arguments(invocation), invocation.context)
+            try:
+                return assess(self._arguments(invocation), invocation.context)
+            except OSError as error:  # a path that may not be looked up, or not any more
+                raise RespondToModel(f"{self.options.name} was not run: {error}.") from error
         try:
             actions = list(assess(self._arguments(invocation), invocation.context))
             if not all(issubclass(type(action), Action) for action in actions):
