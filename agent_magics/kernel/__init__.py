@@ -1,4 +1,4 @@
 """The magics ``%%agent`` and ``%agent`` in a Jupyter kernel: the only folder that knows IPython.
 
-Read ``magics`` first, then ``notebook`` and ``cell/run``.
+Read ``magics`` first, then ``cells``, ``notebook`` and ``cell/run``.
 """

@@ -24,6 +24,7 @@ from agent_magics.kernel.transform import AwaitTopLevelCell
 
 if TYPE_CHECKING:
     from agent_magics.app import Agent
+    from agent_magics.kernel.cells import AgentCells
     from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
     from agent_magics.kernel.overview import Overview
@@ -49,6 +50,12 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         module = importlib.import_module("agent_magics.kernel.notebook")
         agents: NotebookAgents = module.NotebookAgents(self.shell, self)
         return agents
+
+    @functools.cached_property
+    def _cells(self) -> "AgentCells":
+        module = importlib.import_module("agent_magics.kernel.cells")
+        cells: AgentCells = module.AgentCells(self.notebook)
+        return cells
 
     @functools.cached_property
     def _overview(self) -> "Overview":
@@ -84,12 +91,12 @@ class AgentMagics(Magics, SettingTraits):  # type: ignore[misc] # a class made f
         result. `{{expression}}` in the text is replaced by its value.
         """
         with usage_errors():
-            self.notebook.run_blocking(parse_options(self.agent.parser, line), cell)
+            self._cells.run_blocking(parse_options(self.agent.parser, line), cell)
 
     async def run_awaiting(self, line: str, cell: str) -> None:
         """Run a top-level ``%%agent`` cell, which awaits this; see ``transform``."""
         with usage_errors():
-            await self.notebook.run_awaiting(parse_options(self.agent.parser, line), cell)
+            await self._cells.run_awaiting(parse_options(self.agent.parser, line), cell)
 
     @no_var_expand
     @line_magic("agent")
@@ -182,7 +189,7 @@ def load(shell: Any) -> None:
 
 def _warm_up() -> None:
     """Import the modules that the first cell needs, which takes half a second."""
-    importlib.import_module("agent_magics.kernel.notebook")
+    importlib.import_module("agent_magics.kernel.cells")
     importlib.import_module("agent_magics.tools.catalog.sources").resolve_tools(None, {}, live=True)
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model").load_openai()

@@ -126,7 +126,7 @@ def _chosen(notebook: NotebookAgents, which: str) -> RecordedConversation:
     """
     now = {agent.session.conversation.id for agent in notebook.agents.values()}
     if which in ("", "last"):
-        found = notebook.earlier() if not which else None
+        found = notebook.earlier_conversation.find() if not which else None
         others = [each for each in _in_order(notebook) if each.id not in now and each.turns]
         if found is None and not others:
             raise FatalError("No earlier conversation is recorded.")

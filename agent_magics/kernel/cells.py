@@ -1,0 +1,242 @@
+"""Runs ``%%agent`` cells: in order, in the background, with a plan first, or over rows."""
+
+import asyncio
+import keyword
+from argparse import Namespace
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from agent_magics.app import Agent
+from agent_magics.engine.results.run import RunResult
+from agent_magics.engine.turn_config import TurnConfig
+from agent_magics.kernel.cell.plan_first import is_to_run
+from agent_magics.kernel.cell.publishing import is_watched
+from agent_magics.kernel.cell.request.output_type import read_type
+from agent_magics.kernel.cell.request.pictures import read_pictures
+from agent_magics.kernel.cell.run import CellRun
+from agent_magics.kernel.notebook import NotebookAgents
+from agent_magics.models.providers.families import tools_config
+from agent_magics.protocol.errors import FatalError
+from agent_magics.protocol.items import InputImage
+from agent_magics.tools.proposal import RUN_PROMPT
+
+if TYPE_CHECKING:  # fifty modules, which most kernels never use
+    from agent_magics.kernel.cell.mapping import MapCell
+    from agent_magics.rows.result import MapResult
+
+
+class AgentCells:
+    """Runs the cells of a notebook's agents.
+
+    Args:
+        notebook: the agents, and what their cells share.
+    """
+
+    def __init__(self, notebook: NotebookAgents) -> None:
+        self._notebook = notebook
+        self._orders: dict[str, asyncio.Lock] = {}  # an agent's cells wait for each other here
+
+    def run_blocking(self, options: Namespace, cell: str) -> None:
+        """Run a ``%%agent`` cell that blocks."""
+        if options.map:
+            mapping, asked = self._prepare_map(options, cell, blocks=True)
+            self._bind_map(mapping.run_blocking(**asked), options)
+            return
+        if options.background:
+            raise FatalError("--background needs a cell of its own at the top level of a notebook.")
+        run, prompt = self._prepare(options, cell)
+        if run.agent.session.busy:
+            raise FatalError(f"{_at_work(run.agent)} This cell blocks the kernel; it cannot wait.")
+        setup = self._begin(run, options, prompt)
+        with self._binding_interrupted(run, options):
+            result = run.run_blocking(prompt, setup)
+            if options.plan and is_to_run(result):
+                following, setup = self._run_of_plan(run, options)
+                result = following.run_blocking(RUN_PROMPT, setup)
+            self._finish(result, options)
+
+    async def run_awaiting(self, options: Namespace, cell: str) -> None:
+        """Run a ``%%agent`` cell that awaits."""
+        if options.map:
+            mapping, asked = self._prepare_map(options, cell)
+            work = self._map(mapping.run(**asked), options)
+            if options.background:
+                self._go_on_behind(mapping.agent, work)
+            else:  # the agent stays free for other cells
+                await work
+            return
+        run, prompt = self._prepare(options, cell)
+        order = self._orders.setdefault(run.agent.name, asyncio.Lock())
+        if run.agent.session.busy and not order.locked():
+            raise FatalError(f"{_at_work(run.agent)} No cell began that run, so none can wait.")
+        setup = None if order.locked() else self._begin(run, options, prompt)
+        running = self._run_in_order(run, prompt, options, order, setup)
+        if options.background:
+            self._start_background(run, running, options)
+            return
+        with self._binding_interrupted(run, options):
+            self._finish(await running, options)
+
+    async def _run_in_order(
+        self,
+        run: CellRun,
+        prompt: str,
+        options: Namespace,
+        order: asyncio.Lock,
+        setup: TurnConfig | None,
+    ) -> RunResult:
+        """Run a cell after the earlier cells of its agent.
+
+        Args:
+            run: the cell's run.
+            prompt: the text for the model.
+            options: the cell's options.
+            order: the lock that the agent's cells acquire in turn.
+            setup: the configuration; None where it is built when the cell's turn has come.
+        """
+        await run.wait_for(order)
+        try:
+            setup = setup or self._begin(run, options, prompt)
+            result = await run.run_awaiting(prompt, setup, background=options.background)
+            if options.plan and is_to_run(result):
+                following, setup = self._run_of_plan(run, options)
+                result = await following.run_awaiting(
+                    RUN_PROMPT, setup, background=options.background
+                )
+        finally:
+            order.release()
+        return result
+
+    # -- how a cell begins and ends ----------------------------------------------------------------
+
+    def _prepare(self, options: Namespace, cell: str) -> tuple[CellRun, str]:
+        _check_into(options)
+        prompt = self._notebook.cell_setup.prompt(options, cell)
+        agent = self._notebook.agent_named(options.name, new=options.new)
+        return self._notebook.begin_run(agent, _pictures(agent, options, cell)), prompt
+
+    def _run_of_plan(self, run: CellRun, options: Namespace) -> tuple[CellRun, TurnConfig]:
+        """Return the run that carries a plan out in the same cell, an ordinary one."""
+        following = self._notebook.begin_run(run.agent)
+        self._notebook.views[run.agent.name] = following.view
+        options.plan = False
+        return following, self._notebook.setup(run.agent, options)[0]
+
+    def _begin(self, run: CellRun, options: Namespace, prompt: str) -> TurnConfig:
+        """Return the configuration of a cell's turn, when that begins."""
+        agent = run.agent
+        setup, notes = self._notebook.setup(agent, options, prompt)
+        if not (notes or options.record or self._notebook.settings.record):
+            run.name_conversation()
+        for note in notes:
+            run.note(note)
+        notebook = self._notebook
+        is_seen = not notes and is_watched(notebook.shell)
+        notebook.earlier_conversation.offer(run, can_be_shown=is_seen)
+        notebook.last_agent = agent
+        notebook.views[agent.name] = run.view
+        return setup
+
+    @contextmanager
+    def _binding_interrupted(self, run: CellRun, options: Namespace) -> Iterator[None]:
+        """Bind `_agent` also where the person interrupts, to the result until then."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._notebook.shell.user_ns["_agent"] = run.interrupted
+            self._settle(options, None)
+            raise
+
+    def _finish(self, result: RunResult, options: Namespace) -> None:
+        self._notebook.shell.user_ns["_agent"] = result
+        self._settle(options, result)
+        if result.status == "failed":
+            raise FatalError(result.error)
+        if result.status == "aborted":
+            raise FatalError("The agent was stopped; Run All ends here.")
+        self._bind(result, options)
+
+    def _bind(self, result: RunResult, options: Namespace) -> None:
+        """Bind the answer to the variable of ``--into``, unless a budget ended the run early."""
+        if options.into and options.output is None:
+            self._notebook.shell.user_ns[options.into] = result.text
+        elif options.into and not result.budget:
+            self._notebook.shell.user_ns[options.into] = result.value
+
+    def _settle(self, options: Namespace, result: RunResult | None) -> None:
+        """Keep the new recording of a cell, or discard it where the cell did not succeed."""
+        ended_well = result is not None and result.status == "completed"
+        name = options.name or self._notebook.settings.name
+        self._notebook.rerecording.settle(name, ended_well=ended_well)
+
+    def _start_background(
+        self, run: CellRun, running: Coroutine[Any, Any, RunResult], options: Namespace
+    ) -> None:
+        async def work() -> None:
+            try:
+                result = await running
+                self._settle(options, result)
+            except KeyboardInterrupt:
+                return
+            except FatalError as error:  # no cell is left to end with it
+                run.note(str(error), "error")
+                return
+            self._notebook.shell.user_ns["_agent"] = result
+            if result.status == "completed":
+                self._bind(result, options)
+
+        self._go_on_behind(run.agent, work())
+
+    def _go_on_behind(self, agent: Agent, work: Coroutine[Any, Any, None]) -> None:
+        """Let the rest of a cell go on while other cells run."""
+        name = f"background agent {agent.name}"
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        tasks = self._notebook.background.setdefault(agent.name, [])
+        tasks.append(task)
+        task.add_done_callback(tasks.remove)
+
+    # -- cells that map ----------------------------------------------------------------------------
+
+    async def _map(self, running: "Coroutine[Any, Any, MapResult]", options: Namespace) -> None:
+        self._bind_map(await running, options)
+
+    def _prepare_map(
+        self, options: Namespace, cell: str, *, blocks: bool = False
+    ) -> "tuple[MapCell, dict[str, Any]]":
+        from agent_magics.kernel.cell import mapping  # noqa: PLC0415 - as above
+
+        _check_into(options)
+        namespace = self._notebook.shell.user_ns
+        agent = self._notebook.agent_named(options.name)
+        asked = {
+            "prompt": cell.strip(),
+            "rows": mapping.read_rows(options.map, namespace),
+            "output": read_type(options.output, namespace),
+            "cell": self._notebook.cell_setup.settings_of(options),
+            "options": mapping.map_options(options, namespace),
+        }
+        host = self._notebook.host
+        return mapping.MapCell(self._notebook.shell, host, agent, blocks=blocks), asked
+
+    def _bind_map(self, result: "MapResult", options: Namespace) -> None:
+        self._notebook.shell.user_ns["_agent"] = result
+        if options.into:
+            self._notebook.shell.user_ns[options.into] = result.frame
+
+
+def _pictures(agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, ...]:
+    """Return the pictures that the cell names, where the model can see any."""
+    settings = agent.settings
+    forms = tools_config(options.model or settings.model, settings.features)
+    return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
+
+
+def _at_work(agent: Agent) -> str:
+    return f"Agent {agent.name!r} is at work; wait for it, or use another one (--name)."
+
+
+def _check_into(options: Namespace) -> None:
+    name = options.into
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise FatalError(f"--into {name}: not a variable's name.")
