@@ -198,7 +198,7 @@ def test_help(kernel: Kernel) -> None:
         ("%%agent --engine client\nGo.\n", ("--engine needs --map",)),
         ("%%agent --map [1] --plan\n{{text}}\n", ("--plan does not go with --map",)),
         ("%%agent --map [1] --new\n{{text}}\n", ("--new does not go with --map",)),
-        ("%%agent --model ''\nGo.\n", ("model='' must not be empty",)),
+        ("%%agent --model ''\nGo.\n", ("--model is empty",)),
         ("%%agent What is 6 * 7?\n", ("below %%agent", "What is 6 * 7?")),
         ("%%agent --approval maybe\nGo.\n", ("maybe", "on-request")),
         ("%%agent --tools reed_file\nGo.\n", ("did you mean read_file?",)),
