@@ -62,12 +62,12 @@ def machinery(subject: str, emit: Callable, function: Callable = five):
     """Return the runtime that runs calls of `function`, and the context of a turn."""
     from agent_magics import tool  # noqa: PLC0415
     from agent_magics.approval.requirement import ApprovalStore  # noqa: PLC0415
+    from agent_magics.dispatch.context import TurnContext  # noqa: PLC0415
     from agent_magics.dispatch.handlers.function import FunctionToolHandler  # noqa: PLC0415
     from agent_magics.dispatch.pipeline import ToolCallRuntime  # noqa: PLC0415
     from agent_magics.dispatch.registry import ToolRegistryBuilder  # noqa: PLC0415
     from agent_magics.dispatch.router import ToolRouter  # noqa: PLC0415
     from agent_magics.dispatch.stages.orchestrator import ToolOrchestrator  # noqa: PLC0415
-    from agent_magics.dispatch.turn.context import TurnContext  # noqa: PLC0415
     from agent_magics.protocol.config import ApprovalPolicy, RunConfig  # noqa: PLC0415
 
     function = awaitable(function) if subject == "async" else function

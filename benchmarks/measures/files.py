@@ -99,8 +99,7 @@ def time_search(make, with_ripgrep: bool) -> dict[str, float]:
 
 def time_read() -> dict[str, float]:
     """Measure reading 100 lines at the end of a file of a gigabyte, as a model does."""
-    from agent_magics.dispatch.context import ToolContext  # noqa: PLC0415 - only here
-    from agent_magics.dispatch.turn.context import TurnContext  # noqa: PLC0415 - only here
+    from agent_magics.dispatch.context import ToolContext, TurnContext  # noqa: PLC0415 - only here
     from agent_magics.protocol.config import RunConfig  # noqa: PLC0415 - only here
     from agent_magics.tools import read_file  # noqa: PLC0415 - only here
     from agent_magics.tools.files.path_judge import PathJudge  # noqa: PLC0415 - only here
