@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_magics.approval.read_rules import ReadRules
+from agent_magics.approval.rules import RuleBook
 from agent_magics.composition.briefing import Briefing
 from agent_magics.delegation.files import find_types
 from agent_magics.delegation.pool import AgentPool
@@ -49,6 +50,7 @@ from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
+from agent_magics.tools.files.access import ReadJudge
 from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
@@ -305,8 +307,14 @@ class ComposedAgent:
             make = FRONT_ENDS.current().map_watcher
             return Watcher() if make is None else make(self, blocks)
 
-        asking = Asking(settings, self._models, hosts, self.session, setup, watcher)
+        judge = self.read_judge()
+        asking = Asking(settings, self._models, hosts, self.session, judge, setup, watcher)
         return RowMapping(asking, prompt, rows, output, options)
+
+    def read_judge(self) -> ReadJudge:
+        """Return what keeps files from the model where nobody is asked: in maps and prompts."""
+        config = self.config
+        return ReadJudge(RuleBook(config.cwd).read_rules(self.name), config.roots)
 
     def _host(self) -> Host:
         """Return the host that answers questions by default: the front end's, or the program's."""

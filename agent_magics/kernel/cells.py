@@ -229,7 +229,9 @@ def _pictures(agent: Agent, options: Namespace, cell: str) -> tuple[InputImage, 
     """Return the pictures that the cell names, where the model can see any."""
     settings = agent.settings
     forms = tools_config(options.model or settings.model, settings.features)
-    return read_pictures(cell, agent.config.cwd) if forms.view_image else ()
+    if not forms.view_image:
+        return ()
+    return read_pictures(cell, agent.config.cwd, agent.read_judge())
 
 
 def _at_work(agent: Agent) -> str:

@@ -53,6 +53,7 @@ from agent_magics.rows.result import MapResult
 from agent_magics.rows.runs import noted
 from agent_magics.rows.store import AnswerStore
 from agent_magics.rows.tables.columns import AnswerColumns
+from agent_magics.rows.tables.files import FileJudge
 from agent_magics.rows.tables.sources import Held, open_source
 
 # USD above which a person is asked before all rows are.
@@ -124,6 +125,7 @@ class Asking:
         models: opens its model.
         host: returns what asks the person.
         session: the agent's; its engine runs the job.
+        judge: returns why a file is kept from the model, or "".
         setup: returns the configuration of runs with these tools; None stands for its own.
         watcher: makes what shows the progress of a map, which may block the calling thread.
     """
@@ -132,6 +134,7 @@ class Asking:
     models: ModelClients
     host: Callable[[], Host]
     session: Session
+    judge: FileJudge
     setup: Callable[[Any], TurnConfig]
     watcher: Callable[[bool], Watcher] = lambda blocks: Watcher()
 
@@ -172,7 +175,9 @@ class RowMapping:
         self._engine = self._engine_of(options.get("engine"), terms.model)
         self._partitions = partitions_of(rows, self._engine)
         hold = options.get("into") is None and self._partitions is None
-        source = rows if isinstance(rows, Held) else open_source(rows, hold=hold)
+        source = (
+            rows if isinstance(rows, Held) else open_source(rows, hold=hold, judge=asking.judge)
+        )
         if self._partitions is not None:
             source = replace(source, library="dask")
         self._setup, self._requests = self._agent_setup(options)
@@ -200,7 +205,7 @@ class RowMapping:
         window = settings.context_window or (card and card.context_window) or 0
         self.plan = Plan(
             source,
-            read_prompt(prompt, columns_there),
+            read_prompt(prompt, columns_there, asking.judge),
             columns,
             replace(terms, name=digest.hex()[:16]),
             digest,

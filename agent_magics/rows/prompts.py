@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from agent_magics.files.plain_files import read_plain
 from agent_magics.protocol.errors import FatalError, error_text
 from agent_magics.protocol.items import Content, InputImage, InputText
-from agent_magics.rows.tables.files import Broken
+from agent_magics.rows.tables.files import Broken, FileJudge, any_path, judged_path
 from agent_magics.rows.tables.sources import Names, Row, is_image
 
 _MARKER = re.compile(r"(\\?)\{\{(.+?)\}\}", re.DOTALL)
@@ -63,12 +63,13 @@ class Prompt(Protocol):
 Given: TypeAlias = str | Callable[[Any], Content]
 
 
-def read_prompt(given: Given, columns: Sequence[str] | None) -> Prompt:
+def read_prompt(given: Given, columns: Sequence[str] | None, judge: FileJudge = any_path) -> Prompt:
     """Return the maker of the rows' questions.
 
     Args:
         given: text with ``{{column}}``, or a function of a row.
         columns: the columns that the rows have; None where there is no row to tell.
+        judge: returns why a file that a value names is not read, or "".
 
     Raises:
         FatalError: the text names a column that is not there, or there twice, or it names none.
@@ -76,7 +77,7 @@ def read_prompt(given: Given, columns: Sequence[str] | None) -> Prompt:
     if callable(given):
         _check_once(columns or (), columns or ())  # a row is a dict of all
         return FunctionPrompt(given)
-    template = Template(given)
+    template = Template(given, judge)
     if columns is None:
         return template
     _check_once(template.names, columns)
@@ -96,7 +97,8 @@ class Template:
         names: the columns, in the order in which the text names them.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, judge: FileJudge = any_path) -> None:
+        self._judge = judge
         pieces, end = [""], 0
         columns: list[str] = []
         # Behind the last braces nothing ends: looking on from each "{{" there would take long.
@@ -137,6 +139,8 @@ class Template:
         if type(value) is not str:
             if _is_missing(value):
                 raise BadRow(IS_MISSING.format(name=name, value=value))
+            if isinstance(value, PurePath):
+                return _of_file(name, value, self._judge)
             return _written(name, value)
         check_text(name, value)
         return value
@@ -210,8 +214,6 @@ def _written(name: str, value: Any) -> str | InputImage:
     Raises:
         BadRow: it is neither.
     """
-    if isinstance(value, PurePath):
-        return _of_file(name, value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _of_bytes(name, bytes(value))
     if is_image(value):
@@ -231,12 +233,13 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def _of_file(name: str, path: PurePath) -> str | InputImage:
+def _of_file(name: str, path: PurePath, judge: FileJudge) -> str | InputImage:
     """Return the text of a file, or its image."""
     try:
-        content = read_plain(path, _MOST_FILE_BYTES, links=True)
-    except OSError as error:
-        raise BadRow(f"{name}: {path} cannot be read ({error.strerror or error})") from None
+        content = read_plain(judged_path(str(path), judge), _MOST_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadRow(f"{name}: {path} cannot be read ({reason})") from None
     if any(map(content.startswith, _IMAGES)):
         return _of_bytes(name, content)
     try:

@@ -11,8 +11,10 @@ from PIL import Image
 
 from agent_magics import Agent, Call, ScriptedModel
 from agent_magics.exec.launcher_client import shared_launcher
+from agent_magics.protocol.errors import FatalError
 from agent_magics.tools import STRUCTURE
 from tests.support.needs import require
+from tests.support.rows.echo import Echo
 
 pytestmark = pytest.mark.soak
 
@@ -296,3 +298,38 @@ def test_a_second_name_that_a_command_makes_shows_no_secret_in_the_diff(tmp_path
         assert "+plain" in diff and SECRET not in diff
         if os.path.lexists(tmp_path / "x"):  # tier 1 lets it be made
             assert SECRET not in agent.call_sync("read_file", {"path": "x"}).text
+
+
+# How the rows of a map may name a file.
+MAPS = {
+    "a path": ("{{key}}", lambda cwd, place: cwd / place),
+    "text": ("{{key}}", lambda cwd, place: str(cwd / place)),
+    "a file:// address": ("{{key}}", lambda cwd, place: f"file://{cwd / place}"),
+    "a glob": ("{{key}}", lambda cwd, place: str(cwd / "**/*.csv")),
+    "its folder": ("{{key}}", lambda cwd, place: str((cwd / place).parent)),
+    "a folder with a link": ("{{key}}", lambda cwd, place: str(cwd / "links")),
+    "a value": ("{{text}}", lambda cwd, place: [cwd / place]),
+    "a value that is a link": ("{{text}}", lambda cwd, place: [cwd / "links/a.csv"]),
+    "a value with dots": ("{{text}}", lambda cwd, place: [cwd / "links/.." / place]),
+}
+
+
+@pytest.mark.parametrize("place", ["secret/payroll.csv", ".env/../../home/.ssh/payroll.csv"])
+@pytest.mark.parametrize("case", MAPS)
+def test_no_map_sends_what_may_not_be_read(tmp_path, monkeypatch, case, place):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    cwd = tmp_path / "work"
+    for folder in ("secret", "links", ".env", "../home/.ssh"):
+        (cwd / folder).mkdir(parents=True)
+    (cwd / place).write_text(f"name,key\nx,{SECRET}\n", encoding="utf-8")
+    (cwd / "links/a.csv").symlink_to(os.path.relpath(cwd / place, cwd / "links"))
+    rule_for(cwd, "secret/**")
+    prompt, rows = MAPS[case]
+    model = Echo()
+    with Agent(model, cwd=cwd) as agent:
+        try:
+            errors = list(agent.map_sync(prompt, rows(cwd, place)).frame["error"])
+        except FatalError as error:
+            errors = [str(error)]
+    assert not [asked for asked in model.asked if SECRET in asked]
+    assert all("cannot be read" in error for error in errors), errors

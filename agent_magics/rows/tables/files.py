@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import errno
 import glob
 import gzip
 import io
@@ -14,12 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
+from typing import IO, Any, AnyStr, NamedTuple, TypeAlias, TypeVar
 
+from agent_magics.files.beneath import real_path
 from agent_magics.files.plain_files import open_plain
 from agent_magics.protocol.errors import FatalError, error_text
 
 BATCH = 500
+_MOST_IN_LINE = 64 << 20  # bytes or characters; a file may be one line of any length
 
 
 class Broken(NamedTuple):
@@ -30,6 +33,7 @@ class Broken(NamedTuple):
 
 Rows: TypeAlias = Iterator[list[dict[str, Any] | Broken]]
 Read = TypeVar("Read")
+FileJudge: TypeAlias = Callable[[str], str]
 
 NO_FORMAT = (
     "{path}: map reads .parquet, .csv, .tsv, .jsonl and .ndjson files (also with .gz, .bz2 or .xz "
@@ -41,19 +45,37 @@ NO_FILE = "There is no file {path}."
 NEEDS = "Reading {path} needs the package {package}: pip install {package}."
 
 
-def file_batches(pattern: str) -> Rows:
+def any_path(path: str) -> str:
+    """Withhold no file (a judge)."""
+    return ""
+
+
+def judged_path(path: str, judge: FileJudge) -> str:
+    """Return the file that a path names, with every link resolved.
+
+    Raises:
+        PermissionError: it may not be read; `strerror` says why.
+    """
+    real = real_path(path)
+    if reason := judge(real):
+        raise PermissionError(errno.EACCES, reason, path)
+    return real
+
+
+def file_batches(pattern: str, judge: FileJudge = any_path) -> Rows:
     """Read the rows of all files that a path or glob names, in the order of their names.
 
     Args:
         pattern: a path or glob of this machine, or a URL such as ``s3://bucket/*.parquet``. A
             folder stands for all files of known formats in it, but for those whose names begin
             with "." or "_".
+        judge: returns why a file of this machine is not read, or "".
 
     Raises:
         FatalError: there is no such file, its format is not known, or it cannot be read.
     """
     place = pattern.removeprefix("file://")  # our own reader waits for no FIFO
-    files = _by_url(place) if "://" in place else _local(place)
+    files = _by_url(place) if "://" in place else _local(place, judge)
     readers = [(path, opened, _reader_of(path)) for path, opened in files]
     return itertools.chain.from_iterable(
         _read(path, opened, reader) for path, opened, reader in readers
@@ -63,7 +85,7 @@ def file_batches(pattern: str) -> Rows:
 _Opened: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
-def _local(pattern: str) -> list[tuple[str, _Opened]]:
+def _local(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     if not pattern:
         raise FatalError("rows='': an empty path names no files.")
     pattern = str(Path(pattern).expanduser())
@@ -71,7 +93,7 @@ def _local(pattern: str) -> list[tuple[str, _Opened]]:
     found = sorted(glob.glob(pattern, recursive=True)) or [pattern]  # noqa: PTH207
     # "**" finds a folder and what is in it: each file is read once.
     paths = dict.fromkeys(itertools.chain.from_iterable(map(_files_of, found)))
-    return [(path, partial(_open, path)) for path in paths]
+    return [(path, partial(_open, path, judge)) for path in paths]
 
 
 def _files_of(path: str) -> list[str]:
@@ -83,10 +105,11 @@ def _files_of(path: str) -> list[str]:
 
 
 @contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
+def _open(path: str, judge: FileJudge) -> Iterator[IO[bytes]]:
     """Open a regular file, unpacked; a FIFO that a command put beside the files would block."""
     unpack = _COMPRESSED.get(PurePath(path).suffix.lower(), nullcontext)
-    with os.fdopen(open_plain(path, links=True), "rb") as file, unpack(file) as unpacked:
+    opened = open_plain(judged_path(path, judge))
+    with os.fdopen(opened, "rb") as file, unpack(file) as unpacked:
         yield unpacked
 
 
@@ -197,10 +220,10 @@ def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
 
 def _read_csv(file: IO[bytes], delimiter: str = ",") -> Rows:
     # A cell may be as long as a prompt; the default is 128 KB.
-    csv.field_size_limit(1 << 30)
+    csv.field_size_limit(_MOST_IN_LINE)
     # Bytes that are not UTF-8 are the error of their row: see `prompts.check_text`.
     with io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-        lines = csv.DictReader(text, delimiter=delimiter)
+        lines = csv.DictReader(_lines(text), delimiter=delimiter)
         _check_names(lines.fieldnames or ())
         yield from in_batches(map(_row_of_csv, lines))
 
@@ -222,8 +245,20 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _read_jsonl(file: IO[bytes]) -> Rows:
     return in_batches(
-        _parse_line(number, line) for number, line in enumerate(file, 1) if line.strip()
+        _parse_line(number, line) for number, line in enumerate(_lines(file), 1) if line.strip()
     )
+
+
+def _lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """Yield a file's lines.
+
+    Raises:
+        ValueError: one is too long.
+    """
+    while line := file.readline(_MOST_IN_LINE + 1):
+        if len(line) > _MOST_IN_LINE:
+            raise ValueError(f"one of its lines has more than {_MOST_IN_LINE >> 20} MB")
+        yield line
 
 
 def _parse_line(number: int, line: bytes) -> dict[str, object] | Broken:

@@ -14,7 +14,15 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from agent_magics.protocol.errors import FatalError, error_text
-from agent_magics.rows.tables.files import NEEDS, Broken, file_batches, in_batches, rows_of_arrow
+from agent_magics.rows.tables.files import (
+    NEEDS,
+    Broken,
+    FileJudge,
+    any_path,
+    file_batches,
+    in_batches,
+    rows_of_arrow,
+)
 
 # Rows that are read at once: enough that a thread is worth its while, few enough to hold.
 BATCH = 500
@@ -96,18 +104,19 @@ class RowStream:
 Source: TypeAlias = Held | RowStream
 
 
-def open_source(rows: Any, *, hold: bool = False) -> Source:
+def open_source(rows: Any, *, hold: bool = False, judge: FileJudge = any_path) -> Source:
     """Return the reader of the given rows.
 
     Args:
         rows: the rows.
         hold: read all of them into memory first.
+        judge: returns why a file is not read, or "".
 
     Raises:
         FatalError: it is nothing that has rows, or they cannot be read.
     """
     try:
-        source = _opened(rows)
+        source = _opened(rows, judge)
         return source.held() if hold and isinstance(source, RowStream) else source
     except FatalError:
         raise
@@ -115,7 +124,7 @@ def open_source(rows: Any, *, hold: bool = False) -> Source:
         raise FatalError(NOT_READ.format(error=error_text(error))) from error
 
 
-def _opened(rows: Any) -> Source:
+def _opened(rows: Any, judge: FileJudge) -> Source:
     for base in type(rows).__mro__:
         opener = _TABLES.get((base.__module__.partition(".")[0], base.__name__))
         if opener is not None:
@@ -123,7 +132,7 @@ def _opened(rows: Any) -> Source:
     if hasattr(rows, "__arrow_c_stream__"):
         return _of_arrow_stream(rows)
     if isinstance(rows, str | PurePath):
-        return _stream(file_batches(str(rows)))
+        return _stream(file_batches(str(rows), judge))
     # A table of another library yields the names of its columns.
     is_table = isinstance(getattr(rows, "columns", None), Iterable)
     if isinstance(rows, Mapping | bytes) or is_table or not isinstance(rows, Iterable):

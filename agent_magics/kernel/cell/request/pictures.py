@@ -1,18 +1,22 @@
 """Reads the pictures that a prompt names, ``![what it is](path)``, to send them with it."""
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, InputImage, InputText
 from agent_magics.tools.files.viewing import view_image
 
-_NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n]+)>|([^()\s]+))\)")
+_NAMED = re.compile(r"!\[[^\]\n]*\]\((?:<([^<>\n\0]+)>|([^()\s\0]+))\)")
 _ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MOST = 10
 
 
-def read_pictures(text: str, workspace: Path) -> tuple[InputImage, ...]:
+def read_pictures(
+    text: str, workspace: Path, judge: Callable[[str], str]
+) -> tuple[InputImage, ...]:
     """Return the pictures in the workspace that a text names, as the model gets them.
 
     Other addresses stay text: pages of the web, files that are not there.
@@ -20,9 +24,10 @@ def read_pictures(text: str, workspace: Path) -> tuple[InputImage, ...]:
     Args:
         text: the cell's text, as the person typed it: what a value of a variable names is not read.
         workspace: the folder of the agent.
+        judge: returns why a file is kept from the model, or "".
 
     Raises:
-        FatalError: one cannot be read as a picture, or there are too many.
+        FatalError: one may not be read, is no picture, or there are too many.
     """
     root = workspace.resolve()
     found = dict.fromkeys(
@@ -30,10 +35,13 @@ def read_pictures(text: str, workspace: Path) -> tuple[InputImage, ...]:
         for match in _NAMED.finditer(text)
         if (path := (root / (match[1] or match[2])).resolve()).suffix.lower() in _ENDINGS
         and path.is_relative_to(root)
-        and path.is_file()
+        and os.path.isfile(path)  # noqa: PTH113 - `is_file` raises where a name is too long
     )
     if len(found) > _MOST:
         raise FatalError(f"The prompt names {len(found)} pictures; send at most {_MOST} at a time.")
+    for path in found:
+        if reason := judge(str(path)):
+            raise FatalError(f"The picture {path.name} of the prompt cannot be sent: {reason}.")
     try:
         outputs = [view_image(str(path)).to_output(0) for path in found]
     except RespondToModel as error:

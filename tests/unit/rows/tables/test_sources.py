@@ -383,3 +383,15 @@ def test_rows_that_cannot_be_read_at_all_are_one_sentence(rows, words):
 def test_a_name_that_is_no_text_is_no_column():
     with Agent(Echo()) as agent, pytest.raises(FatalError, match="there are: 'text'"):
         agent.map_sync("{{1}}", [{1: "a", "text": "b"}])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.csv.gz"])
+def test_a_line_of_any_length_is_not_read_whole(tmp_path, name):
+    path, line = tmp_path / name, (64 << 20) + 2
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(b"a\n" + bytes(line)))
+    else:
+        path.write_bytes(b"[1]\n")
+        os.truncate(path, 1 << 40)  # takes no place on the disk
+    with pytest.raises(FatalError, match="one of its lines has more than 64 MB"):
+        open_source(path, hold=True)
