@@ -136,25 +136,32 @@ class Quote:
 
 
 def quote_of(
-    paid: Sequence[tuple[int, float]], rows: int, seconds: float | None, limit: float
+    paid: Sequence[tuple[int, float]],
+    rows: int,
+    rest: int,
+    price: float,
+    seconds: float | None,
+    limit: float,
 ) -> Quote:
     """Project the cost of all rows.
 
     Args:
-        paid: tokens and USD of each row of the sample.
+        paid: tokens and USD of each question of the sample.
         rows: the number of all rows.
+        rest: the number of questions that follow.
+        price: their price as a share of those in the sample.
         seconds: how long all will take.
         limit: USD of `ask_above`.
     """
     count = len(paid)
     costs = [cost for _, cost in paid]
-    mean, rest = fmean(costs), rows - count
+    spent, mean = sum(costs), fmean(costs) * price
     # Of the sample the cost is known; the mean of the rest varies, and so do its rows.
-    error = _T * (stdev(costs) if count > 1 else mean) * rest * sqrt(1 / count + 1 / max(rest, 1))
-    cost = mean * rows
-    low = max(cost - error, sum(costs))
-    tokens = round(fmean(tokens for tokens, _ in paid) * rows)
-    return Quote(rows, cost, low, cost + error, tokens, seconds, limit)
+    spread = stdev(costs) * price if count > 1 else mean
+    error = _T * spread * rest * sqrt(1 / count + 1 / max(rest, 1))
+    cost = spent + mean * rest
+    tokens = round(fmean(tokens for tokens, _ in paid) * (count + rest))
+    return Quote(rows, cost, max(cost - error, spent), cost + error, tokens, seconds, limit)
 
 
 def duration(seconds: float) -> str:

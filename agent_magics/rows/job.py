@@ -23,11 +23,13 @@ from agent_magics.rows.progress import Progress
 from agent_magics.rows.prompts import BadRow, Prompt
 from agent_magics.rows.store import AnswerStore, Kept, Stored
 from agent_magics.rows.tables.columns import AnswerColumns
-from agent_magics.rows.tables.sources import Held, Row, Source
+from agent_magics.rows.tables.sources import BATCH, Held, Row, Source
 
 # Questions that are read ahead for each that is asked.
 AHEAD = 2
 SAMPLE = 50
+# Rows that are looked at, beyond the sample, to tell how many of all must be asked.
+LOOKED_AT = 20_000
 
 BY_PERSON = "you stopped it"
 TOO_LONG = "the prompt has {length:,} characters, more than the model can read ({most:,} at most)"
@@ -200,14 +202,38 @@ class Job:
         if limit is None or progress.unpriced or self.stopped:
             return
         self._limit = None  # the person is asked once
-        paid = [(tokens, cost * self.price_share) for tokens, cost in self._paid]
-        # Of the others the answers were kept, and cost nothing.
-        paid += [(0, 0.0)] * (len(self._sampled) - len(paid))
-        if not paid:
+        paid = self._paid
+        # Of the others the answers were kept, or are those of equal rows.
+        share = len(paid) / max(len(self._sampled), 1)
+        if not paid or self._quote(source.count, share, limit).cost <= limit:
             return
-        quote = quote_of(paid, source.count, self._seconds_for(source.count), limit)
+        quote = self._quote(source.count, await asyncio.to_thread(self._share, source), limit)
         if quote.cost > limit:
             await self._put(quote)
+
+    def _quote(self, rows: int, share: float, limit: float) -> Quote:
+        """Return what a map will cost if this share of the rows after the sample is asked."""
+        rest = round((rows - len(self._sampled)) * share)
+        seconds = self._seconds_for(len(self._sampled) + rest)
+        return quote_of(self._paid, rows, rest, self.price_share, seconds, limit)
+
+    def _share(self, source: Held) -> float:
+        """Return the share of the rows after the sample that must be asked; waits for the disk.
+
+        Of many rows some are looked at. Equal rows are the more frequent the more rows there are,
+        so that a sample of 50 does not tell of them.
+        """
+        others = sorted(set(range(source.count)) - self._sampled)
+        if len(others) > LOOKED_AT:
+            others = sorted(random.Random(source.count).sample(others, LOOKED_AT))
+        asked = set[bytes]()
+        for start in range(0, len(others), BATCH):
+            positions = others[start : start + BATCH]
+            entries, found = self._entries(
+                positions, source.each(positions, self.plan.prompt.names)
+            )
+            asked.update(key for _, key, _, error, _ in entries if not error and key not in found)
+        return len(asked) / max(len(others), 1)
 
     def _seconds_for(self, count: int) -> float | None:
         """Return how long `count` rows will take, by the sample; None where that says nothing."""
@@ -279,6 +305,12 @@ class Job:
             raise
         except BaseException as error:  # of the generator or library that the rows come from
             raise FatalError(NOT_READ.format(error=error_text(error))) from error
+        return self._entries(positions, rows)
+
+    def _entries(
+        self, positions: Sequence[int], rows: Sequence[Row]
+    ) -> tuple[list[Entry], Mapping[bytes, Kept]]:
+        """Return the questions of some rows, and the answers to them that were kept."""
         prompt, terms, most = self.plan.prompt, self._digest, self.plan.most_characters
         batch = [
             asked_row(position, row, prompt, terms, most)

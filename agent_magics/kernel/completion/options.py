@@ -71,7 +71,7 @@ def _values_of(option: str, namespace: Mapping[str, Any]) -> Iterable[str]:
     """Return values that an option without fixed choices may have."""
     if option in ("--model", "-m"):
         return sorted(known_models())
-    if option in ("--map", "--into", "--output"):
+    if option in ("--map", "--into", "--output", "--engine"):
         wanted = type if option == "--output" else object
         return (
             name

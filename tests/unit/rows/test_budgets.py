@@ -42,7 +42,7 @@ def test_the_quote_for_the_shipped_rows_is_what_they_cost():
     cost = mapped(rows, ask_above=None)[0].cost
     for seed in range(8):
         _, (quoted,) = mapped(rows.sample(frac=1, random_state=seed), ask_above=1e-9)
-        assert quoted == pytest.approx(cost, rel=0.15)
+        assert quoted == pytest.approx(cost, rel=0.05)
 
 
 class Decides(Watcher):

@@ -106,6 +106,7 @@ def test_models_and_values_of_options_are_offered() -> None:
     assert "%%agent --approval never" in offered("%%agent --approval nev\nGo."[:22])
     assert list(offered("%%agent --map sal", sales=[1])) == ["%%agent --map sales"]
     assert list(offered("%%agent --output Ro", Row=int, Roads=1)) == ["%%agent --output Row"]
+    assert list(offered("%%agent --engine cl", client=1)) == ["%%agent --engine client"]
 
 
 def test_where_there_is_no_prompt_it_is_told_where_they_would_stand(tmp_path: Path) -> None:
