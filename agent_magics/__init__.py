@@ -7,20 +7,26 @@ Importing this package imports nothing heavy; everything else comes when it is f
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agent_magics._version import __version__
+from agent_magics._version import __version__ as __version__
 from agent_magics.files.trusted_imports import guard_imports
 
-if TYPE_CHECKING:
-    from agent_magics.app import Agent, conversations
-    from agent_magics.dispatch.context import ToolContext
-    from agent_magics.dispatch.hooks import Abort, Block
-    from agent_magics.dispatch.results.output_guard import OutputGuard
-    from agent_magics.dispatch.tool import tool
-    from agent_magics.dispatch.turn.agents import AgentBudget
-    from agent_magics.models.recordings.scripted import Call, ScriptedModel
-    from agent_magics.protocol.errors import AgentMagicsError, FatalError, RespondToModel
-    from agent_magics.protocol.items import InputImage, InputText
-    from agent_magics.protocol.tools import DynamicToolSpec
+if TYPE_CHECKING:  # `as` says to type checkers that a name is public
+    from agent_magics.app import Agent as Agent
+    from agent_magics.app import conversations as conversations
+    from agent_magics.dispatch.context import ToolContext as ToolContext
+    from agent_magics.dispatch.hooks import Abort as Abort
+    from agent_magics.dispatch.hooks import Block as Block
+    from agent_magics.dispatch.results.output_guard import OutputGuard as OutputGuard
+    from agent_magics.dispatch.tool import tool as tool
+    from agent_magics.dispatch.turn.agents import AgentBudget as AgentBudget
+    from agent_magics.models.recordings.scripted import Call as Call
+    from agent_magics.models.recordings.scripted import ScriptedModel as ScriptedModel
+    from agent_magics.protocol.errors import AgentMagicsError as AgentMagicsError
+    from agent_magics.protocol.errors import FatalError as FatalError
+    from agent_magics.protocol.errors import RespondToModel as RespondToModel
+    from agent_magics.protocol.items import InputImage as InputImage
+    from agent_magics.protocol.items import InputText as InputText
+    from agent_magics.protocol.tools import DynamicToolSpec as DynamicToolSpec
 
 _HOMES = {
     "Abort": "dispatch.hooks",
@@ -41,27 +47,8 @@ _HOMES = {
     "tool": "dispatch.tool",
 }
 
-__all__ = [
-    "Abort",
-    "Agent",
-    "AgentBudget",
-    "AgentMagicsError",
-    "Block",
-    "Call",
-    "DynamicToolSpec",
-    "FatalError",
-    "InputImage",
-    "InputText",
-    "OutputGuard",
-    "RespondToModel",
-    "ScriptedModel",
-    "ToolContext",
-    "__version__",
-    "conversations",
-    "load_ipython_extension",
-    "tool",
-    "unload_ipython_extension",
-]
+if not TYPE_CHECKING:  # which read lists only where they are written out
+    __all__ = sorted([*_HOMES, "__version__", "load_ipython_extension", "unload_ipython_extension"])
 
 guard_imports()
 

@@ -29,7 +29,7 @@ from agent_magics.engine.turn_config import TurnConfig
 from agent_magics.exec.environment import command_environment
 from agent_magics.files.paths import open_notebook
 from agent_magics.files.trusted_imports import distrust
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.model_clients import ModelClients
 from agent_magics.models.base import Model
 from agent_magics.models.providers.endpoints import server_address

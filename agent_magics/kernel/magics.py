@@ -192,7 +192,8 @@ def _warm_up() -> None:
     importlib.import_module("agent_magics.kernel.cells")
     importlib.import_module("agent_magics.tools.catalog.sources").resolve_tools(None, {}, live=True)
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
-        importlib.import_module("agent_magics.models.wires.responses.model").load_openai()
+        importlib.import_module("agent_magics.models.wires.responses.model")
+        importlib.import_module("agent_magics.models.sdk").load_openai()
 
 
 def unload(shell: Any) -> None:

@@ -31,27 +31,12 @@ from agent_magics.patch.python_syntax import why_unreadable
 from agent_magics.patch.replacement import (
     ReplaceText,
     differences,
-    read_content,
-    read_replacement,
     replace_text,
 )
 from agent_magics.patch.unified import is_unified, parse_unified
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.tools import ToolOutput
-
-__all__ = [
-    "FileChange",
-    "Operation",
-    "PatchPlan",
-    "PatchResult",
-    "parse_patch",
-    "plan_patch",
-    "read_content",
-    "read_patch",
-    "read_replacement",
-    "touched_paths",
-]
 
 Operation: TypeAlias = FileOperation | ReplaceText
 Resolve = Callable[[str], Path]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent_magics.protocol.ops import Answer
 
 if TYPE_CHECKING:  # a run without servers imports neither
-    from agent_magics.mcp.client import McpConnectionManager
+    from agent_magics.mcp.client.manager import McpConnectionManager
     from agent_magics.protocol.mcp import McpServerState
 
 

@@ -13,20 +13,9 @@ from dataclasses import dataclass
 
 from agent_magics.exec.launcher.descriptors import take_descriptor
 from agent_magics.exec.launcher.linux import PR_SET_DUMPABLE, landlock_abi, prctl
-from agent_magics.exec.launcher.notifications.notifier import SeccompNotifier
 from agent_magics.exec.launcher.rules import landlock, namespaces, seccomp
 from agent_magics.exec.launcher.rules.privileges import give_up_privileges
 from agent_magics.exec.launcher.wire import Confinement, SpawnRequest
-
-__all__ = [
-    "Prepared",
-    "SeccompNotifier",
-    "enter",
-    "forget",
-    "give_listener",
-    "prepare",
-    "take_listener",
-]
 
 _MOST_PREPARED = 16
 _prepared: dict[Confinement, "Prepared"] = {}

@@ -24,6 +24,7 @@ from agent_magics.exec.launcher.linux import (
     landlock_abi,
     syscall,
 )
+from agent_magics.exec.launcher.notifications.notifier import SeccompNotifier
 from agent_magics.exec.launcher.syscalls import number_of
 from agent_magics.exec.launcher.tree import descendants
 from agent_magics.exec.launcher.wire import Confinement, SpawnRequest
@@ -229,7 +230,7 @@ def _supervise(child: int, channel: socket.socket, confinement: Confinement) -> 
     deadline = time.monotonic() + _DEADLINE
     poll = select.poll()
     poll.register(channel, select.POLLIN)
-    notifier: confine.SeccompNotifier | None = None
+    notifier: SeccompNotifier | None = None
     received = b""
     while (left := deadline - time.monotonic()) > 0:
         ready = [fd for fd, _ in poll.poll(left * 1000)]
@@ -239,7 +240,7 @@ def _supervise(child: int, channel: socket.socket, confinement: Confinement) -> 
                 break
             received += data
             if fds:
-                notifier = confine.SeccompNotifier(fds[0], confinement, lambda: descendants(child))
+                notifier = SeccompNotifier(fds[0], confinement, lambda: descendants(child))
                 poll.register(notifier.fileno(), select.POLLIN)
         if notifier is not None and notifier.fileno() in ready:
             notifier.answer()

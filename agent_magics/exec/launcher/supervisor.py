@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.notifications.notifier import SeccompNotifier
 from agent_magics.exec.launcher.start import READY, failure_of, start_program
 from agent_magics.exec.launcher.tree import (
     descendants,
@@ -142,7 +143,7 @@ class _Supervisor:
         self._start_words = b""  # bytes received on it
         self._started = False
         self._interrupt_at_start = False
-        self._notifier: confine.SeccompNotifier | None = None
+        self._notifier: SeccompNotifier | None = None
         self._kill_at: float | None = None  # end of the grace period, on the monotonic clock
         self._leftovers = 0
         self._refused: list[str] = []
@@ -219,7 +220,7 @@ class _Supervisor:
         listener, data = confine.take_listener(channel, data, fds, self._tree)
         confinement = self._request.confinement
         if listener is not None and confinement is not None:
-            self._notifier = notifier = confine.SeccompNotifier(listener, confinement, self._tree)
+            self._notifier = notifier = SeccompNotifier(listener, confinement, self._tree)
             self._watch(notifier.fileno(), lambda _: notifier.answer())
         return data
 

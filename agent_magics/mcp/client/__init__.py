@@ -3,8 +3,3 @@
 Read ``manager`` first, then ``server`` and ``connection``. The SDK is imported only when a server
 starts, in a thread; importing this package is cheap.
 """
-
-from agent_magics.mcp.client.manager import McpConnectionManager
-from agent_magics.mcp.environment import SecretStore
-
-__all__ = ["McpConnectionManager", "SecretStore"]

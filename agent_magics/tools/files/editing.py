@@ -6,7 +6,8 @@ from typing import Any
 from agent_magics.approval.actions import Action
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.tool import tool
-from agent_magics.patch.plan import Operation, PatchResult, read_content, read_replacement
+from agent_magics.patch.plan import Operation, PatchResult
+from agent_magics.patch.replacement import read_content, read_replacement
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.files.patch import apply_operations, assess_operations
 

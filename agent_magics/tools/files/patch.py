@@ -20,14 +20,8 @@ from agent_magics.dispatch.tool import tool
 from agent_magics.files.paths import entry_path, literal_path, resolve_path, shown_path, write_kind
 from agent_magics.patch.files import is_read_only
 from agent_magics.patch.grammar import PATCH_GRAMMAR, DeleteFile, UpdateFile
-from agent_magics.patch.plan import (
-    Operation,
-    PatchResult,
-    plan_patch,
-    read_patch,
-    read_replacement,
-    touched_paths,
-)
+from agent_magics.patch.plan import Operation, PatchResult, plan_patch, read_patch, touched_paths
+from agent_magics.patch.replacement import read_replacement
 from agent_magics.protocol.config import SandboxPolicy
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.events import PatchApplyBegin, PatchApplyEnd

@@ -19,7 +19,7 @@ from agent_magics.dispatch.registry import ToolInvocation
 from agent_magics.dispatch.results.json_text import whole_text
 from agent_magics.dispatch.results.stored import HandleStore, is_handle
 from agent_magics.dispatch.tool import ToolOptions
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Json
 from agent_magics.protocol.mcp import McpServerConfig, McpTool

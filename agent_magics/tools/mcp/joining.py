@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agent_magics.dispatch.handlers.function import FunctionToolHandler
 from agent_magics.dispatch.registry import ToolHandler
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.mcp import McpServerState, McpStatus
 from agent_magics.protocol.tools import ConfiguredToolSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent_magics.dispatch.pool import POOL
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.mcp import McpStatus, McpTool
 from agent_magics.tools.mcp.handler import ToolCard, card_of
 

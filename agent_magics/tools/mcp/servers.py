@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.places import trust_folder, user_config_file
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import (
     McpConfig,
     ProjectServers,

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from agent_magics.engine.thread import shared_engine
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.mcp import McpServerConfig
 
 program, mode, folder = sys.argv[1:]

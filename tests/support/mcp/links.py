@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent_magics.engine.thread import shared_engine
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.mcp import (
     Elicitation,
     ElicitationAnswer,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magics.patch.grammar import AddFile, Chunk, DeleteFile, UpdateFile
-from agent_magics.patch.plan import PatchPlan, PatchResult, parse_patch, plan_patch
+from agent_magics.patch.grammar import AddFile, Chunk, DeleteFile, UpdateFile, parse_patch
+from agent_magics.patch.plan import PatchPlan, PatchResult, plan_patch
 from agent_magics.protocol.errors import RespondToModel
 
 Tree = dict[str, bytes]

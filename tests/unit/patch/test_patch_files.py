@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_magics.patch import files as patch_files
-from agent_magics.patch.plan import parse_patch, plan_patch
+from agent_magics.patch.grammar import parse_patch
+from agent_magics.patch.plan import plan_patch
 from agent_magics.protocol.errors import RespondToModel
 from tests.support.files import crashing_patch
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.patch.plan import parse_patch, plan_patch
+from agent_magics.patch.grammar import parse_patch
+from agent_magics.patch.plan import plan_patch
 from agent_magics.protocol.errors import RespondToModel
 
 

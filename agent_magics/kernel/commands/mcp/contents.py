@@ -12,7 +12,7 @@ from agent_magics.app import Agent
 from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.words import Returned
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import Content, text_of
 from agent_magics.protocol.mcp import McpContents, McpPrompt, McpResource, McpServerState

@@ -22,7 +22,7 @@ from agent_magics.kernel.commands.mcp.waiting import wait_for
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.words import Returned, first_line, help_table
 from agent_magics.kernel.notebook import NotebookAgents
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.client.server import McpServer
 from agent_magics.mcp.config.sources import read_mcp_config
 from agent_magics.protocol.brief import meant

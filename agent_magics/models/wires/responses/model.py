@@ -18,8 +18,6 @@ from agent_magics.models.base import (
 from agent_magics.models.faults import Garbled, stated_fault
 from agent_magics.models.providers.endpoints import WireName
 from agent_magics.models.providers.families import family_of
-from agent_magics.models.providers.keys import WAYS_OUT
-from agent_magics.models.sdk import load_openai
 from agent_magics.models.wires.answer import AnswerDecoder, parse_event, read_answer
 from agent_magics.models.wires.answer_schema import fitted, responses_format
 from agent_magics.models.wires.bodies import FrameCache, compact
@@ -41,15 +39,6 @@ from agent_magics.protocol.items import (
     Reasoning,
     WebSearchCall,
 )
-
-__all__ = [
-    "WAYS_OUT",
-    "ResponseDecoder",
-    "ResponsesModel",
-    "ResponsesWire",
-    "decode_stream",
-    "load_openai",
-]
 
 _LOG = logging.getLogger("agent_magics")
 

@@ -14,7 +14,8 @@ from agent_magics.exec.launcher.wire import Confinement
 from agent_magics.exec.protected.tripwire import Tripwire
 from agent_magics.exec.sandbox.plan import build_confinement
 from agent_magics.files import survey as surveying
-from agent_magics.patch.plan import parse_patch, plan_patch
+from agent_magics.patch.grammar import parse_patch
+from agent_magics.patch.plan import plan_patch
 
 
 @pytest.fixture

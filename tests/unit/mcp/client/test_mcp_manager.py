@@ -12,7 +12,7 @@ import pytest
 
 import agent_magics
 from agent_magics.engine.thread import shared_engine
-from agent_magics.mcp.client import McpConnectionManager
+from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.transports.stdio import server_environment
 from agent_magics.protocol.errors import FatalError, RespondToModel
 from agent_magics.protocol.items import InputImage, InputText

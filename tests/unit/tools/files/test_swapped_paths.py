@@ -15,7 +15,8 @@ import pytest
 from agent_magics.approval.actions import ActionKind
 from agent_magics.dispatch.context import ToolContext, TurnContext, status_of
 from agent_magics.files.paths import is_denied_read, resolve_path
-from agent_magics.patch.plan import parse_patch, plan_patch
+from agent_magics.patch.grammar import parse_patch
+from agent_magics.patch.plan import plan_patch
 from agent_magics.protocol.config import RunConfig
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.tools.files.listing import list_dir
