@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_magics.exec.launcher import confine, linux
+from agent_magics.exec.launcher.notifications.notifier import SeccompNotifier
 from agent_magics.exec.launcher.rules import landlock, seccomp
 from agent_magics.exec.launcher.rules.privileges import give_up_privileges
 from agent_magics.exec.launcher.tree import descendants, kill_tree
@@ -111,7 +112,7 @@ class _Supervisor:
         self.what, self.confinement, self.folder = what, confinement, folder
         self.env = env or {"PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8"}
         self.tty_slave = tty_slave
-        self.notifier: confine.SeccompNotifier | None = None
+        self.notifier: SeccompNotifier | None = None
         self.words = b""
         self.output = b""
 
@@ -207,7 +208,7 @@ class _Supervisor:
         tree = lambda: descendants(os.getpid())  # noqa: E731
         listener, rest = confine.take_listener(channel, data, fds, tree)
         if listener is not None:
-            self.notifier = confine.SeccompNotifier(listener, self.confinement, tree)
+            self.notifier = SeccompNotifier(listener, self.confinement, tree)
             poll.register(self.notifier.fileno(), select.POLLIN)
         self.words += rest
         return not data
