@@ -119,8 +119,12 @@ def shown_path(path: str | Path, cwd: Path) -> str:
     Unprintable characters (line breaks, escapes, undecodable bytes) are escaped, so that a file's
     name cannot be mistaken for a line of our own output.
     """
-    path, base = Path(path), Path(_real(cwd))
-    return printable(str(path.relative_to(base) if path.is_relative_to(base) else path))
+    return shown_below(Path(path), Path(_real(cwd)))
+
+
+def shown_below(path: Path, folder: Path) -> str:
+    """Return `path` as `shown_path` does, relative to a folder that is known to hold no link."""
+    return printable(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
 
 
 def diff_name(side: str, name: str) -> str:

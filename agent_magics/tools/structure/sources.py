@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.files.beneath import closing_descriptor
-from agent_magics.files.paths import resolve_path, shown_path
+from agent_magics.files.paths import resolve_path, shown_below
 from agent_magics.files.search.candidates import SearchedFiles
 from agent_magics.files.text import windows
 from agent_magics.protocol.errors import RespondToModel
@@ -127,7 +127,7 @@ def _read_result(path: Path, ctx: ToolContext | None) -> SourceFile | None:
     """Read a file that a server names in an answer; None where the call may not read it."""
     if ctx is not None and judge_of(ctx)(str(path)):
         return None
-    shown = shown_path(path, folder_of(ctx))
+    shown = shown_below(path, folder_of(ctx))
     try:
         return read_source(str(path), ctx)
     except RespondToModel:
@@ -176,7 +176,7 @@ def _read_all(
                     with suppress(UnicodeDecodeError):
                         path = Path(name)
                         text = data.decode("utf-8-sig")
-                        yield SourceFile(path, shown_path(path, cwd), text)
+                        yield SourceFile(path, shown_below(path, cwd), text)
 
 
 def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]) -> SearchedFiles:
