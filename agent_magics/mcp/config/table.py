@@ -9,21 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.mcp import McpServerConfig
 
-_STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
 _OAUTH_KEYS = ("oauth_client_id", "oauth_client_secret_env_var", "oauth_callback_port")
-_HTTP_KEYS = ("url", "headers", "bearer_token_env_var", "oauth_issuer", *_OAUTH_KEYS)
-_COMMON_KEYS = (
-    *("transport", "enabled", "required", "enabled_tools", "disabled_tools"),
-    *("startup_timeout_sec", "tool_timeout_sec", "timeout_seconds"),
-    *("supports_parallel_tool_calls", "approval_mode"),
-)
-KEYS = (*_STDIO_KEYS, *_HTTP_KEYS, *_COMMON_KEYS)
 Choice = TypeVar("Choice", bound=str)
 
 APPROVAL_MODES: tuple[Literal["auto", "prompt", "approve"], ...] = ("auto", "prompt", "approve")
@@ -60,34 +52,11 @@ class TableReader:
             self.refuse("", f"MCP server {name!r} must be a table with command or url")
         self._table = table
         self._check_keys()
-        transport = self._transport()
-        return McpServerConfig(
-            name=name,
-            command=self._text("command"),
-            args=self._texts("args") or (),
-            env=self._text_table("env"),
-            env_vars=self._variables("env_vars"),
-            cwd=self._cwd(),
-            url=self._url("url"),
-            transport=transport,
-            headers=self._headers(),
-            bearer_token_env_var=self._variable("bearer_token_env_var"),
-            oauth_client_id=self._text("oauth_client_id"),
-            oauth_client_secret_env_var=self._variable("oauth_client_secret_env_var"),
-            oauth_issuer=self._url("oauth_issuer"),
-            oauth_callback_port=self._port("oauth_callback_port"),
-            enabled=self._switch("enabled", default=True),
-            required=self._switch("required"),
-            enabled_tools=self._texts("enabled_tools"),
-            disabled_tools=self._texts("disabled_tools") or (),
-            startup_timeout_sec=self._seconds("startup_timeout_sec", 10.0),
-            tool_timeout_sec=self._seconds(
-                "timeout_seconds" if "timeout_seconds" in table else "tool_timeout_sec", 60.0
-            ),
-            supports_parallel_tool_calls=self._switch("supports_parallel_tool_calls"),
-            approval_mode=self._choice("approval_mode", APPROVAL_MODES),
-            source=self._place(name, ""),
-        )
+        values = {key: KEYS[key](self, key) for key in table}
+        if "timeout_seconds" in values:
+            values["tool_timeout_sec"] = values.pop("timeout_seconds")
+        values["transport"] = self._transport("transport")
+        return McpServerConfig(name=name, source=self._place(name, ""), **values)
 
     def refuse(self, key: str, what: str) -> NoReturn:
         """Raise the error for a key of the server; "" is the server itself."""
@@ -124,34 +93,29 @@ class TableReader:
             for key in filter(self._table.__contains__, _OAUTH_KEYS):
                 self.refuse(key, f"{key} is only for a server with oauth_client_id")
         stdio = "command" in self._table
-        for key in _HTTP_KEYS if stdio else _STDIO_KEYS:
+        for key in _OF_HTTP if stdio else _OF_STDIO:
             if key in self._table:
                 other = "url" if stdio else "command"
                 self.refuse(key, f"{key} is only for a server with {other}")
 
-    def _transport(self) -> Literal["stdio", "http", "sse"]:
+    def _transport(self, key: str) -> Literal["stdio", "http", "sse"]:
         stdio = "command" in self._table
-        found = self._table.get("transport", "stdio" if stdio else "http")
-        if found not in TRANSPORTS or not isinstance(found, str):
-            self.refuse(
-                "transport", f"transport = {found!r} is not one of: {' | '.join(TRANSPORTS)}"
-            )
+        usual: Literal["stdio", "http"] = "stdio" if stdio else "http"
+        found = self._choice(key, TRANSPORTS) if key in self._table else usual
         if (found == "stdio") is not stdio:
-            key = "command" if stdio else "url"
-            self.refuse("transport", f"transport = {found!r} does not go with {key}")
-        return TRANSPORTS[TRANSPORTS.index(found)]
+            other = "command" if stdio else "url"
+            self.refuse(key, f"transport = {found!r} does not go with {other}")
+        return found
 
     # -- kinds of values ---------------------------------------------------------------------------
 
-    def _text(self, key: str) -> str | None:
-        value = self._table.get(key)
-        if key in self._table and not (isinstance(value, str) and value and "\0" not in value):
+    def _text(self, key: str) -> str:
+        value = self._table[key]
+        if not (isinstance(value, str) and value and "\0" not in value):
             self.refuse(key, f"{key} must be text")
         return value
 
-    def _texts(self, key: str) -> tuple[str, ...] | None:
-        if key not in self._table:
-            return None
+    def _texts(self, key: str) -> tuple[str, ...]:
         value = self._table[key]
         plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         if not plain or not all(isinstance(each, str) and "\0" not in each for each in value):
@@ -159,7 +123,7 @@ class TableReader:
         return tuple(value)
 
     def _text_table(self, key: str) -> dict[str, str]:
-        value = self._table.get(key, {})
+        value = self._table[key]
         if not isinstance(value, Mapping):
             self.refuse(key, f"{key} must be a table of texts")
         for name, each in value.items():
@@ -167,59 +131,60 @@ class TableReader:
                 self.refuse(key, f"the value of {name!r} in {key} must be text")
         return dict(value)
 
-    def _switch(self, key: str, *, default: bool = False) -> bool:
-        value = self._table.get(key, default)
+    def _switch(self, key: str) -> bool:
+        value = self._table[key]
         if not isinstance(value, bool):
             self.refuse(key, f"{key} must be true or false")
         return value
 
-    def _seconds(self, key: str, default: float) -> float:
-        value = self._table.get(key, default)
+    def _seconds(self, key: str) -> float:
+        value = self._table[key]
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value <= 0:
             self.refuse(key, f"{key} must be a number of seconds above 0")
         return float(value)
 
-    def _port(self, key: str) -> int | None:
-        value = self._table.get(key)
-        if key in self._table and not (type(value) is int and 0 < value < 1 << 16):
+    def _port(self, key: str) -> int:
+        value = self._table[key]
+        if not (type(value) is int and 0 < value < 1 << 16):
             self.refuse(key, f"{key} must be a port, from 1 to 65535")
         return value
 
     def _choice(self, key: str, choices: Sequence[Choice]) -> Choice:
-        value = self._table.get(key, choices[0])
+        value = self._table[key]
         if value not in choices or not isinstance(value, str):
             self.refuse(key, f"{key} = {value!r} is not one of: {' | '.join(choices)}")
         return choices[choices.index(value)]
 
-    def _variable(self, key: str) -> str | None:
+    def _approval_mode(self, key: str) -> Literal["auto", "prompt", "approve"]:
+        return self._choice(key, APPROVAL_MODES)
+
+    def _variable(self, key: str) -> str:
         value = self._text(key)
-        if value is not None and not _VARIABLE.fullmatch(value):
+        if not _VARIABLE.fullmatch(value):
             self.refuse(
                 key, f"{key} must be the name of an environment variable, not the secret itself"
             )
         return value
 
     def _variables(self, key: str) -> tuple[str, ...]:
-        names = self._texts(key) or ()
+        names = self._texts(key)
         if not all(map(_VARIABLE.fullmatch, names)):
             self.refuse(key, f"{key} must be names of environment variables, without values")
         return names
 
     # -- values of their own kind ------------------------------------------------------------------
 
-    def _headers(self) -> dict[str, str]:
-        headers = self._text_table("headers")
+    def _headers(self, key: str) -> dict[str, str]:
+        headers = self._text_table(key)
         for name, value in headers.items():
             # A line break would allow a value to inject further headers.
             if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n]", value):
-                self.refuse("headers", f"{name!r} in headers cannot be sent as a header")
+                self.refuse(key, f"{name!r} in headers cannot be sent as a header")
         return headers
 
-    def _url(self, key: str) -> str | None:
+    def _url(self, key: str) -> str:
         url = self._text(key)
-        if url is None:
-            return None
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -234,8 +199,38 @@ class TableReader:
             )
         return url
 
-    def _cwd(self) -> Path | None:
-        value = self._text("cwd")
-        if value is None:
-            return None
-        return Path(os.path.normpath(self._folder / Path(value).expanduser()))
+    def _cwd(self, key: str) -> Path:
+        return Path(os.path.normpath(self._folder / Path(self._text(key)).expanduser()))
+
+
+_Read = Callable[[TableReader, str], Any]
+_OF_STDIO: Mapping[str, _Read] = {
+    "command": TableReader._text,
+    "args": TableReader._texts,
+    "env": TableReader._text_table,
+    "env_vars": TableReader._variables,
+    "cwd": TableReader._cwd,
+}
+_OF_HTTP: Mapping[str, _Read] = {
+    "url": TableReader._url,
+    "headers": TableReader._headers,
+    "bearer_token_env_var": TableReader._variable,
+    "oauth_issuer": TableReader._url,
+    "oauth_client_id": TableReader._text,
+    "oauth_client_secret_env_var": TableReader._variable,
+    "oauth_callback_port": TableReader._port,
+}
+KEYS: Mapping[str, _Read] = {
+    **_OF_STDIO,
+    **_OF_HTTP,
+    "transport": TableReader._transport,
+    "enabled": TableReader._switch,
+    "required": TableReader._switch,
+    "enabled_tools": TableReader._texts,
+    "disabled_tools": TableReader._texts,
+    "startup_timeout_sec": TableReader._seconds,
+    "tool_timeout_sec": TableReader._seconds,
+    "timeout_seconds": TableReader._seconds,
+    "supports_parallel_tool_calls": TableReader._switch,
+    "approval_mode": TableReader._approval_mode,
+}
