@@ -30,8 +30,8 @@ from agent_magics.approval.rules_file import (
 from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import FOLDER, trust_folder, user_rules_file
 from agent_magics.config_files.toml_edit import write_text
-from agent_magics.config_files.toml_places import identity_of
 from agent_magics.config_files.trust import TrustedDigest
+from agent_magics.files.stamps import file_stamp
 from agent_magics.protocol.errors import FatalError
 
 
@@ -109,9 +109,9 @@ class RuleBook:
         Raises:
             FatalError: a file is now malformed.
         """
-        if identity_of(self.user_file) != self.user.identity:
+        if file_stamp(self.user_file) != self.user.identity:
             self.user = read_rules(self.user_file, "user")
-        if identity_of(self.project_file) != self.project.identity:
+        if file_stamp(self.project_file) != self.project.identity:
             self.project = read_rules(self.project_file, "project")
 
     # -- applicable rules -------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from agent_magics.config_files.toml_places import (
     Statement,
     TomlPlaces,
     decode,
-    identity_of,
     parse_toml,
     read_settings,
 )
+from agent_magics.files.stamps import file_stamp
 from agent_magics.protocol.errors import FatalError
 
 PERMISSIONS = ("command", "read", "write", "network", "mcp", "tool")
@@ -131,7 +131,7 @@ def read_rules(path: Path, origin: str) -> RulesFile:
     Raises:
         FatalError: it cannot be read, or is malformed; the message names file and line.
     """
-    identity = identity_of(path)
+    identity = file_stamp(path)
     data = read_settings(path, "rules", links=origin == "user")
     if data is None:
         return RulesFile(path, origin)

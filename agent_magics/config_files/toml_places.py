@@ -27,17 +27,6 @@ _SPECIAL = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|[#\[\]{}]')
 # -- reading --------------------------------------------------------------------------------------
 
 
-def identity_of(path: Path) -> tuple[int, ...]:
-    """Return device, inode, size and times of a file, which change with every write; () where there
-    is none.
-    """
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
 def read_settings(path: Path, what: str, *, links: bool) -> bytes | None:
     """Read the bytes of a configuration file.
 

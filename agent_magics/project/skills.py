@@ -17,11 +17,11 @@ from typing import Any
 from agent_magics.config_files.places import FOLDER, config_folder
 from agent_magics.config_files.trust import digest_of
 from agent_magics.files.paths import printable
+from agent_magics.files.stamps import stamp_of
 from agent_magics.project.digests import ProjectText, describe_problem, is_trusted, trust, untrusted
 from agent_magics.project.front_matter import Value, split_front_matter
 from agent_magics.project.root import folders_down
 from agent_magics.project.texts import (
-    ListedFile,
     decode_text,
     entries_below,
     names_in,
@@ -171,7 +171,7 @@ def _read_skill(path: Path, parent: int, links: bool) -> Skill | None:
     try:
         if FILE not in names_in(folder):
             return None
-        identity = tuple(_identity(each) for each in entries_below(folder))
+        identity = tuple((each.path, stamp_of(each.status)) for each in entries_below(folder))
         known = _READ.get(path)
         if known is None or known[0] != identity:
             contents = {each.path: each.read() for each in entries_below(folder)}
@@ -182,11 +182,6 @@ def _read_skill(path: Path, parent: int, links: bool) -> Skill | None:
         os.close(folder)
     skill = known[1]
     return replace(skill, is_trusted=is_trusted("skills", path, skill.digest))
-
-
-def _identity(entry: ListedFile) -> tuple[object, ...]:
-    status = entry.status
-    return (entry.path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _parse(folder: Path, contents: dict[str, bytes]) -> Skill:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agent_magics.config_files.places import user_config_file
-from agent_magics.config_files.toml_places import identity_of
+from agent_magics.files.stamps import file_stamp
 from agent_magics.protocol.config import Settings
 from agent_magics.protocol.errors import FatalError
 from agent_magics.settings.editor import read_editor_settings
@@ -96,8 +96,8 @@ def state_of_sources(roots: Sequence[Path]) -> State:
     return (
         environment_state(),
         read_editor_settings(),
-        [identity_of(file) for file in files],
-        [identity_of(root)[:2] for root in roots],  # not its times, which any file in it changes
+        [file_stamp(file) for file in files],
+        [file_stamp(root)[:2] for root in roots],  # not its times, which any file in it changes
     )
 
 

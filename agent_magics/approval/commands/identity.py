@@ -19,6 +19,7 @@ from agent_magics.approval.commands.destructive import expanded
 from agent_magics.approval.commands.place import Effort, TooLongToJudge, is_below
 from agent_magics.approval.commands.script import commands_of, is_shell
 from agent_magics.approval.commands.words import program_of
+from agent_magics.files.stamps import stamp_of
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|julia|osascript)[\d.]*\Z"
@@ -194,12 +195,8 @@ def _identity(path: str, writable: Sequence[str] = ()) -> object:
         return [real, found.st_dev, found.st_ino]
     by_content = not writable or is_below(real, writable)
     if by_content and stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_HASHED:
-        return [real, stat.S_IMODE(found.st_mode), _digest(real, *_version(found))]
-    return [real, *_version(found)]
-
-
-def _version(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return [real, stat.S_IMODE(found.st_mode), _digest(real, *stamp_of(found))]
+    return [real, *stamp_of(found)]
 
 
 @lru_cache(maxsize=256)

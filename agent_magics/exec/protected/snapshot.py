@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agent_magics.files.beneath import folder_of
 from agent_magics.files.plain_files import NotPlain, load_json, read_plain
+from agent_magics.files.stamps import stamp_of
 
 _MOST_BYTES = 256 * 1024  # size limit of a file whose content is kept
 _MOST_NOTEBOOK = 8 * 1024 * 1024
@@ -95,10 +96,7 @@ def _as_entry(
 ) -> SnapshotEntry | None:
     if stat.S_ISDIR(status.st_mode):
         return SnapshotEntry(status.st_mode)
-    signature = (
-        *(status.st_dev, status.st_ino, status.st_size),
-        *(status.st_mtime_ns, status.st_ctime_ns),
-    )
+    signature = stamp_of(status)
     if known is not None and known.signature == signature and known.mode == status.st_mode:
         return known
     try:

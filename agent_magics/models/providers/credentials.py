@@ -19,6 +19,7 @@ from agent_magics.config_files.locking import locked
 from agent_magics.config_files.places import config_folder
 from agent_magics.files.plain_files import load_json, read_with_status
 from agent_magics.files.replacing import replace_file
+from agent_magics.files.stamps import file_stamp
 from agent_magics.models.providers.keys import is_local, place_of
 from agent_magics.protocol.errors import FatalError
 from agent_magics.protocol.items import JsonObject
@@ -26,8 +27,6 @@ from agent_magics.protocol.items import JsonObject
 NAME = "credentials.json"
 _LARGEST = 1_000_000  # bytes; thousands of keys
 SERVICE = "agent-magics"  # our service name in the keyring; the user name there is the host
-
-Stamp = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +42,13 @@ class FoundKey:
 
 
 # Cache by host: the stamp of the file at the time of the lookup, and the key or None.
-_cache: dict[str, tuple[Stamp, FoundKey | None]] = {}
+_cache: dict[str, tuple[tuple[int, ...], FoundKey | None]] = {}
 
 
 def knows_about(address: str) -> bool:
     """Tell whether `stored_key` for this address can answer without the keyring."""
     cached = _cache.get(place_of(address))
-    return cached is not None and cached[0] == _stamp()
+    return cached is not None and cached[0] == file_stamp(_file(), links=False)
 
 
 def stored_key(address: str) -> FoundKey | None:
@@ -60,7 +59,7 @@ def stored_key(address: str) -> FoundKey | None:
     """
     if knows_about(address):
         return _cache[place_of(address)][1]
-    place, stamp = place_of(address), _stamp()
+    place, stamp = place_of(address), file_stamp(_file(), links=False)
     found = _look_up(place, anywhere=not is_local(address))
     _cache[place] = (stamp, found)
     return found
@@ -219,14 +218,6 @@ def _message_of(error: Exception) -> str:
 
 def _file() -> Path:
     return config_folder() / NAME
-
-
-def _stamp() -> Stamp:
-    try:
-        found = os.lstat(_file())
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _read() -> Mapping[str, JsonObject]:

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
+from agent_magics.files.stamps import file_stamp
 from agent_magics.models.base import ItemDone, ModelEvent, ModelRequest, Notice
 from agent_magics.models.faults import FEW_TRIES, Fault, cut_short, silent
 from agent_magics.models.providers.keys import environment_keys
@@ -53,8 +53,6 @@ TIMED = frozenset(("wait", "list_agents"))
 # Seconds; nothing waits that long on replay, the number only appears in the error of a time-out.
 RECORDED_TIMEOUT = 300.0
 
-Signature: TypeAlias = tuple[int, int, int]
-
 
 class ReplayModel:
     """A model client that answers from a recording; tools run for real.
@@ -92,7 +90,7 @@ class ReplayModel:
         return self.header.model
 
     def _read(self) -> None:
-        self._signature = _signature_of(self.path)
+        self._signature = file_stamp(self.path)
         recording = read_recording(self.path)
         self.header = recording.header
         self._notice = recording.notice
@@ -196,7 +194,7 @@ class ReplayModel:
         return request.conversation, prompt
 
     def _find(self, request: ModelRequest) -> Exchange:
-        if request.number == 1 and _signature_of(self.path) != self._signature:
+        if request.number == 1 and file_stamp(self.path) != self._signature:
             self._read()
         key = self._key(request)
         prompt = key[1]
@@ -328,15 +326,6 @@ def _turns_by_prompt(turns: Sequence[RecordedTurn]) -> dict[str, list[RecordedTu
         prompt: [turn for turn in found if turn.whole] or found
         for prompt, found in by_prompt.items()
     }
-
-
-def _signature_of(path: Path) -> Signature | None:
-    """Return inode, size and time of a file, which change with it; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _name_of_call(output: ToolCallOutput, items: Sequence[Item]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agent_magics.approval.commands.script import split_script
+from agent_magics.approval.commands.script import is_shell, split_script
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.patch.grammar import UpdateFile
 from agent_magics.patch.plan import Operation, PatchResult, read_patch
@@ -30,7 +30,6 @@ _QUOTED = re.compile(rf"(?P<head>[^\n]*?){_NAME}[ \t]+'(?P<text>[^']*)'\s*", re.
 _AS_PROGRAM = re.compile(
     rf"(?:^|[;&|(]|\b(?:then|do|else)\b)[^\S\n]*+{_NAME}(?=\s|$|<)", re.MULTILINE
 )
-_SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh", "fish"))
 _HINT = "apply_patch is a tool: call it by itself, not in a command."
 
 
@@ -53,7 +52,7 @@ def find_patch(
     last = argv[-1]
     if len(argv) == 2 and argv[0] in _NAMES:
         return _placed(read_patch(last), workdir, "")
-    is_script = len(argv) == 3 and argv[1] in ("-c", "-lc") and Path(argv[0]).name in _SHELLS
+    is_script = len(argv) == 3 and argv[1] in ("-c", "-lc") and is_shell(argv[0])
     if not is_script or not any(name in last for name in _NAMES):
         return None
     found = _HEREDOC.fullmatch(last) or _QUOTED.fullmatch(last)

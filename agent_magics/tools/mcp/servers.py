@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_magics.config_files.places import trust_folder, user_config_file
+from agent_magics.files.stamps import file_stamp
 from agent_magics.mcp.client.manager import McpConnectionManager
 from agent_magics.mcp.config.sources import (
     McpConfig,
@@ -156,9 +157,9 @@ class McpServers:
         """Read the configuration, unless its files are unchanged."""
         project = ProjectServers(self._folder)
         watched = (project.toml_file, project.json_file, user_config_file(), trust_folder("mcp"))
-        stamps = tuple(map(_stamp, watched))
+        stamps = tuple(map(file_stamp, watched))
         # .mcp.json may refer to environment variables, whose changes are not noticed.
-        if self._stamps is None or stamps != self._stamps or stamps[1] is not None:
+        if self._stamps is None or stamps != self._stamps or stamps[1]:
             self._config = read_mcp_config(self._folder, self._given)
             self._stamps = stamps
         return self._config
@@ -171,11 +172,3 @@ def read_given(folder: Path, given: Mapping[str, object] | None) -> McpConfig:
         FatalError: `given` is invalid.
     """
     return McpConfig(tuple(given_servers(given, folder)))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - four of them in every run
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
