@@ -35,7 +35,9 @@ CREATE TABLE IF NOT EXISTS answers (
     answer BLOB NOT NULL, tokens INTEGER NOT NULL, cost REAL
 )
 """
-_ADD = "INSERT OR IGNORE INTO answers (key, at, model, answer, tokens, cost) VALUES (?,?,?,?,?,?)"
+_ADD = "INSERT OR IGNORE INTO answers (key, at, model, answer, tokens, cost) VALUES "
+# Rows of one statement: each statement lets other threads run Python, and waits for its own turn.
+_ADDED = 32
 _FIND = "SELECT key, answer, tokens, cost, number FROM answers WHERE key IN ({marks})"
 _NEXT = (
     "SELECT key, answer, tokens, cost, number FROM answers WHERE number > ? ORDER BY number LIMIT ?"
@@ -302,11 +304,14 @@ class AnswerFile:
     def write(self, answers: Sequence[tuple[bytes, Stored]]) -> None:
         """Write answers, all or none; a key that is there stays."""
         at, model = int(time.time()), self._model
-        rows = [(key, at, model, *stored) for key, stored in answers]
         with self._transaction():
-            self._connection.executemany(_ADD, rows)
+            for start in range(0, len(answers), _ADDED):
+                part = answers[start : start + _ADDED]
+                values = [each for key, stored in part for each in (key, at, model, *stored)]
+                marks = ",".join(["(?,?,?,?,?,?)"] * len(part))
+                self._connection.execute(_ADD + marks, values)
         self.is_unsynced = True
-        self._until_look -= len(rows)
+        self._until_look -= len(answers)
         if self._until_look < 0:
             self._until_look = LOOK_AFTER
             self._remove_old()

@@ -20,6 +20,13 @@ from agent_magics.protocol.items import json_or
 _CORE_CONFIG: Any = {"coerce_numbers_to_str": True, "extra_fields_behavior": "forbid"}
 
 
+def validator_of(core: Any) -> Any:
+    """Return pydantic's validator of a core schema, as lenient as models need it."""
+    from pydantic_core import SchemaValidator  # noqa: PLC0415 - heavy
+
+    return SchemaValidator(core, config=_CORE_CONFIG)
+
+
 class ArgumentBinder:
     """Validates a model's arguments and binds them to a function's parameters.
 
@@ -99,11 +106,9 @@ class ArgumentBinder:
         return self._place(bound) if self._positional else bound
 
     def _build(self) -> None:
-        from pydantic_core import SchemaValidator  # noqa: PLC0415 - heavy
-
         core, self._schema = describe(self._fn)
         self._positional = [p.name for p in read_parameters(self._fn) if p.is_positional]
-        self._validator = SchemaValidator(core, config=_CORE_CONFIG)
+        self._validator = validator_of(core)
 
     def _place(self, bound: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Move positional-only parameters, which the model passes by name, to the first result."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from agent_magics.dispatch.arguments.decoding import ArgumentBinder
+from agent_magics.dispatch.arguments.decoding import ArgumentBinder, validator_of
 from agent_magics.dispatch.results.values import safe_repr
 from agent_magics.dispatch.schema.generation import HANDLE, describe
 from agent_magics.engine.results.frames import FrameForm, is_frame_type
@@ -90,6 +90,7 @@ class OutputType:
         reader = _reader_of(form, kind)
         self._binder = ArgumentBinder(reader, "output")
         self.core, self.schema, self.wraps = _answer_schema(reader, kind)
+        self._validate = validator_of(self.core).validate_json
         text = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
         self.instructions = INSTRUCTIONS.format(schema=text)
 
@@ -108,6 +109,9 @@ class OutputType:
         """
         if self._is_text:
             return text
+        if not self.wraps:
+            with suppress(BaseException):  # which the more patient way below explains
+                return self._finish(self._validate(text))
         found, written = json_in(text)
         if found is NOTHING:
             # A bare word, where one of a few words was wanted.

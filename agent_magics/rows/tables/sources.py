@@ -188,7 +188,7 @@ def _is_plain(row: Any) -> bool:
     return row is None or isinstance(row, _PLAIN) or is_image(row)
 
 
-_PLAIN = (str, bytes, Number, date, time, Enum, PurePath)
+_PLAIN = (str, bytes, date, time, Enum, PurePath, Number)
 
 
 def is_image(value: Any) -> bool:
@@ -197,22 +197,23 @@ def is_image(value: Any) -> bool:
 
 
 def _picked(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return a row's values; `Broken` where they cannot be read."""
+    """Return a row's values of the named columns, None for those that it does not have.
+
+    Returns:
+        `Broken` where they cannot be read.
+    """
     try:
-        return values_of(row, names)
+        if isinstance(row, Broken):
+            return row
+        if isinstance(row, dict):
+            return tuple(map(row.get, names))
+        if _is_plain(row):
+            return tuple([row if name == TEXT else None for name in names])
+        if isinstance(row, Mapping):
+            return tuple(map(row.get, names))
+        return tuple(getattr(row, name, None) for name in names)
     except BaseException as error:  # values of anybody's classes, which may also exit
         return Broken(error_text(error))
-
-
-def values_of(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return a row's values of the named columns; None for those that it does not have."""
-    if isinstance(row, Broken):
-        return row
-    if isinstance(row, dict) or isinstance(row, Mapping):  # noqa: SIM101 - the second is slow
-        return tuple(map(row.get, names))
-    if _is_plain(row):
-        return tuple(row if name == TEXT else None for name in names)
-    return tuple(getattr(row, name, None) for name in names)
 
 
 # -- tables ----------------------------------------------------------------------------------------
