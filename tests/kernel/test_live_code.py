@@ -153,6 +153,17 @@ RAISES = {
     "in a task left behind": "import asyncio\nasync def f(): raise {error}\n"
     # Its error is looked at, else another test would be told of it.
     "asyncio.ensure_future(f()).add_done_callback(lambda done: done.exception())",
+    "in a callback": "import asyncio\ndef f(): raise {error}\n"
+    "asyncio.get_running_loop().call_soon(f)\nawait asyncio.sleep(0)",
+    "in a callback left behind": "import asyncio\ndef f(): raise {error}\n"
+    "loop = asyncio.get_running_loop()\nloop.call_later(0, loop.call_soon_threadsafe, f)",
+    "in a callback of a result": "import asyncio\ndef f(_): raise {error}\n"
+    "done = asyncio.get_running_loop().create_future()\n"
+    "done.add_done_callback(f)\ndone.set_result(1)",
+    "in a reader": "import asyncio, os\nr, w = os.pipe()\n"
+    "def f():\n    loop.remove_reader(r); os.close(r); raise {error}\n"
+    "loop = asyncio.get_running_loop()\nloop.add_reader(r, f)\nos.close(w)\n"
+    "await asyncio.sleep(0)\nawait asyncio.sleep(0)",
     "in a thread": "import threading\ndef f(): raise {error}\n"
     "t = threading.Thread(target=f); t.start(); t.join()",
     "in a generator": "def f():\n    yield 1\n    raise {error}\nlist(f())",

@@ -1,29 +1,34 @@
-"""Keeps tasks of live code from ending the kernel: a task that raises ``SystemExit`` or
-``KeyboardInterrupt`` ends the event loop that runs it, and here that is the kernel's.
+"""Keeps what live code leaves on the event loop from ending the kernel: a task or callback that
+raises ``SystemExit`` or ``KeyboardInterrupt`` ends the loop that runs it, and here that is the
+kernel's.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any
 
 _is_live: ContextVar[bool] = ContextVar("live code", default=False)
+# A loop's methods that take a callback, and at which place; steps of tasks are callbacks, too.
+_SCHEDULERS = {"call_soon": 0, "call_soon_threadsafe": 0, "call_at": 1} | dict.fromkeys(
+    ("add_reader", "add_writer", "add_signal_handler"), 1
+)
 
 
 @contextmanager
 def contained() -> Iterator[None]:
-    """In tasks that are started inside, turn exits and interrupts into ordinary errors."""
+    """In tasks and callbacks that are started inside, keep exits and interrupts from the loop."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # the code is driven by hand, and ends no loop
         yield
         return
-    before = loop.get_task_factory()
-    if not (isinstance(before, partial) and before.func is _start):
-        # For good: runs of two agents may overlap, and tasks of live code start others later.
-        loop.set_task_factory(partial(_start, before))
+    if "call_soon" not in vars(loop):
+        # For good: runs of two agents may overlap, and live code's tasks start others later.
+        for name, place in _SCHEDULERS.items():
+            setattr(loop, name, partial(_schedule, getattr(loop, name), place))
     token = _is_live.set(True)
     try:
         yield
@@ -31,49 +36,19 @@ def contained() -> Iterator[None]:
         _is_live.reset(token)
 
 
-def _start(before: Callable[..., Any] | None, loop: Any, coroutine: Any, **options: Any) -> Any:
-    if _is_live.get():  # others' tasks that start meanwhile are left alone
-        coroutine = _Contained(coroutine)
-    if before is not None:
-        return before(loop, coroutine, **options)
-    return asyncio.Task(coroutine, loop=loop, **options)
+def _schedule(
+    schedule: Callable[..., Any], place: int, *args: Any, context: Context | None = None
+) -> Any:
+    is_live = _is_live.get() if context is None else context.get(_is_live, False)
+    if is_live:  # others' callbacks that are given meanwhile are left alone
+        args = (*args[:place], partial(_call, args[place]), *args[place + 1 :])
+    return schedule(*args) if context is None else schedule(*args, context=context)
 
 
-class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that passes everything on to another one, but for two errors.
-
-    No ``async def``: cancelled before its first step it would leave the other one unawaited.
-    """
-
-    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
-        self._inner = inner
-
-    def send(self, value: Any) -> Any:
-        """Go on with a value."""
-        with _converted():
-            return self._inner.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """Go on with an error."""
-        with _converted():
-            return self._inner.throw(*error)
-
-    def close(self) -> None:
-        """End it."""
-        self._inner.close()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        """Await it."""
-        return self._inner.__await__()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what shows the task: its frame, its name."""
-        return getattr(self._inner, name)
-
-
-@contextmanager
-def _converted() -> Iterator[None]:
+def _call(callback: Callable[..., Any], *args: Any) -> None:
     try:
-        yield
+        callback(*args)
     except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"a task of this code raised {type(error).__name__}") from error
+        if isinstance(getattr(callback, "__self__", None), asyncio.Task):
+            return  # the task keeps its error, for whoever awaits it
+        raise RuntimeError(f"a callback of this code raised {type(error).__name__}") from error
