@@ -1,8 +1,10 @@
 """Lists and walks folders, applying ignore files and protection of paths."""
 
+import errno
 import heapq
 import os
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +28,8 @@ Sort = Literal["name", "size", "mtime"]
 _MOST_ENTRIES = 1_000_000
 _MOST_IGNORED_NAMED = 5
 _ASKED_EVERY = 100  # entries
+_LONGEST = 4096  # characters of a path below the root; the system takes none that is longer
+_KEPT_OPEN = 50  # one folder in so many on the way down: else a tree costs its depth squared
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -147,20 +151,30 @@ class FolderWalk:
             yield from self._entries(root)
 
     def _entries(self, root: int) -> Iterator[tuple[str, FolderItem]]:
-        items, rules = self._read(root, "", rules_above(self.root))
+        starts = [("", root)]
+        items, rules = self._read(starts[-1], "", rules_above(self.root))
         open_folders = [("", iter(items), rules)]
-        while open_folders:
-            folder, rest, rules = open_folders[-1]
-            entry = next(rest, None)
-            if entry is None:
-                open_folders.pop()
-                continue
-            path = f"{folder}{entry.name}"
-            yield path, entry
-            deeper = self.depth is None or len(open_folders) < self.depth
-            if deeper and entry.kind == "folder" and self._may_enter(entry):
-                items, below = self._read(root, f"{path}/", rules.below(entry.name))
-                open_folders.append((f"{path}/", iter(items), below))
+        try:
+            while open_folders:
+                folder, rest, rules = open_folders[-1]
+                entry = next(rest, None)
+                if entry is None:
+                    open_folders.pop()
+                    if folder == starts[-1][0] and folder:
+                        os.close(starts.pop()[1])
+                    continue
+                path = f"{folder}{entry.name}"
+                yield path, entry
+                deeper = self.depth is None or len(open_folders) < self.depth
+                if deeper and entry.kind == "folder" and self._may_enter(entry):
+                    if len(open_folders) % _KEPT_OPEN == 0 and starts[-1][0] != folder:
+                        with suppress(OSError):  # it was moved away
+                            starts.append((folder, _open_below(starts[-1], folder)))
+                    items, below = self._read(starts[-1], f"{path}/", rules.below(entry.name))
+                    open_folders.append((f"{path}/", iter(items), below))
+        finally:
+            for _, descriptor in starts[1:]:
+                os.close(descriptor)
 
     def _stop_if_cancelled(self) -> None:
         if self.rights.is_cancelled():
@@ -175,11 +189,11 @@ class FolderWalk:
         return False
 
     def _read(
-        self, root: int, folder: str, rules: IgnoreRules
+        self, start: tuple[str, int], folder: str, rules: IgnoreRules
     ) -> tuple[list[FolderItem], IgnoreRules]:
         """Return a folder's entries in order, and the ignore rules that apply in it."""
         try:
-            items, own = _read_folder(root, folder, f"{self.root.rstrip('/')}/{folder}")
+            items, own = _read_folder(start, folder, f"{self.root.rstrip('/')}/{folder}")
         except OSError:
             if not folder:
                 raise
@@ -329,9 +343,19 @@ def _by_time(entry: FolderEntry) -> datetime:
     return entry.modified or _NEVER
 
 
-def _read_folder(root: int, folder: str, path: str) -> tuple[list[FolderItem], IgnoreFile | None]:
+def _open_below(start: tuple[str, int], folder: str) -> int:
+    """Open a folder of a walk, from one above it: its path, and its descriptor."""
+    above, descriptor = start
+    return open_folder(folder[len(above) :], start=descriptor)
+
+
+def _read_folder(
+    start: tuple[str, int], folder: str, path: str
+) -> tuple[list[FolderItem], IgnoreFile | None]:
     """Return a folder's entries, unsorted, and its parsed ignore file."""
-    with closing_descriptor(open_folder(folder, start=root)) as opened:
+    if len(folder) > _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+    with closing_descriptor(_open_below(start, folder)) as opened:
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
     try:
         with os.scandir(readable) as entries:

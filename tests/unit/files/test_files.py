@@ -331,18 +331,27 @@ def test_protected_folders_are_named_and_not_entered(tmp_path):
     assert names(by_hand) == [".ssh", ".ssh/id_work"]
 
 
-@pytest.mark.soak
-def test_a_very_deep_tree(tmp_path):
-    deep = tmp_path
-    for _ in range(1_200):
-        deep = deep / "d"
-        os.mkdir(deep)
+def test_a_very_deep_tree_costs_its_depth_and_not_its_square(tmp_path, monkeypatch):
+    """A command makes one in a second; what no path can name is counted as unreadable."""
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("0")
+    for depth in range(1, 12_000):
+        os.mkdir(f"{depth}")
+        os.rename(f"{depth - 1}", f"{depth}/d")
     try:
-        assert folders.list_folder(tmp_path, ".", depth=None).total == 1_200
+        with_file = tmp_path / "11999" / "d" / "d"
+        (with_file / "x.py").touch()
+        found = folders.list_folder(tmp_path, ".", depth=None)
+        assert (found.total, found.unreadable) == (2_048, 1)
+        assert names(folders.list_folder(tmp_path, ".", depth=None, pattern="*.py")) == [
+            "11999/d/d/x.py"
+        ]
     finally:  # by steps, because pytest's own clean-up cannot go so deep
-        while deep != tmp_path:
-            os.rmdir(deep)
-            deep = deep.parent
+        (with_file / "x.py").unlink()
+        for depth in range(11_999, 0, -1):
+            os.rename(f"{depth}/d", f"{depth - 1}")
+            os.rmdir(f"{depth}")
+        os.rmdir("0")
 
 
 def test_what_is_no_folder(tmp_path):
