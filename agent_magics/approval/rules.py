@@ -82,8 +82,6 @@ class RuleBook:
 
     Args:
         folder: the workspace, to which relative globs are relative.
-        user_file: the person's own rules.
-        state: the folder with the digests of trusted files.
 
     Attributes:
         user: the person's own file, as it was read last.
@@ -93,13 +91,11 @@ class RuleBook:
         FatalError: a file of rules is malformed; the message names file and line.
     """
 
-    def __init__(
-        self, folder: Path, *, user_file: Path | None = None, state: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.realpath(folder))
         self.project_file = self.folder / FOLDER / "rules.toml"
-        self.user_file = user_file or user_rules_file()
-        self._trusted = TrustedDigest(self.folder, state or trust_folder())
+        self.user_file = user_rules_file()
+        self._trusted = TrustedDigest(self.folder, trust_folder())
         self.user = read_rules(self.user_file, "user")
         self.project = read_rules(self.project_file, "project")
 

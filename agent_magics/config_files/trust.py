@@ -88,7 +88,6 @@ class Trustable(ABC, Generic[_Found]):
 
     Args:
         folder: where the files stand.
-        state: the person's folder of stored digests; None means that of `kept`.
 
     Attributes:
         what: the matter, as a sentence begins.
@@ -100,9 +99,9 @@ class Trustable(ABC, Generic[_Found]):
     command: ClassVar[str]
     kept: ClassVar[str]
 
-    def __init__(self, folder: Path, state: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._trusted = TrustedDigest(folder, state or trust_folder(self.kept))
+        self._trusted = TrustedDigest(folder, trust_folder(self.kept))
 
     @abstractmethod
     def read(self) -> _Found:

@@ -46,13 +46,12 @@ class ProjectServers(Trustable[list[tuple[Path, bytes]]]):
 
     Args:
         folder: the workspace.
-        state: the folder with digests of trusted files.
     """
 
     what, command, kept = "The files", "%agent mcp trust", "mcp"
 
-    def __init__(self, folder: Path, *, state: Path | None = None) -> None:
-        super().__init__(Path(os.path.realpath(folder)), state)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Path(os.path.realpath(folder)))
         self.toml_file = self.folder / FOLDER / NAME
         self.json_file = self.folder / JSON_NAME
 
@@ -73,13 +72,7 @@ class ProjectServers(Trustable[list[tuple[Path, bytes]]]):
         return digest_of((str(path.relative_to(self.folder)), data) for path, data in found)
 
 
-def read_mcp_config(
-    cwd: Path,
-    given: Mapping[str, Any] | None = None,
-    *,
-    user_file: Path | None = None,
-    state: Path | None = None,
-) -> McpConfig:
+def read_mcp_config(cwd: Path, given: Mapping[str, Any] | None = None) -> McpConfig:
     """Return the MCP servers for a workspace; a source listed first replaces servers of the same
     name.
 
@@ -89,13 +82,11 @@ def read_mcp_config(
     Args:
         cwd: the workspace.
         given: the program's servers: name to a dict with the keys of the files, or a config.
-        user_file: the person's own settings; None means those in their configuration folder.
-        state: the folder with digests of trusted files; None means the person's.
 
     Raises:
         FatalError: a file is malformed; the message names file and line.
     """
-    project = ProjectServers(cwd, state=state)
+    project = ProjectServers(cwd)
     files = project.read()
     found = list(given_servers(given, project.folder))
     warnings: list[str] = []
@@ -110,7 +101,7 @@ def read_mcp_config(
             f"The MCP servers in {names} are left out: you have not trusted these files (or they "
             "have changed since). %agent mcp trust shows them."
         )
-    user_file = user_file or user_config_file()
+    user_file = user_config_file()
     of_user = read_settings(user_file, _WHAT, links=True)
     if of_user is not None:
         found += servers_of(user_file, of_user, project.folder)[0]

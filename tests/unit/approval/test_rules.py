@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_magics.approval.rules import ProposedRule, RuleBook
+from agent_magics.config_files.places import trust_folder, user_rules_file
 from agent_magics.protocol.errors import FatalError
 
 HEAD = '[[rule]]\npermission = "{}"\npattern = {}\ndecision = "{}"\n'
@@ -21,18 +22,19 @@ def rule(permission, pattern, decision, **more):
 
 
 @pytest.fixture
-def book(tmp_path):
+def book(tmp_path, monkeypatch):
     """Makes the rules of a workspace: the person's own, and the project's."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def make(user="", project="", trust=False):
-        (tmp_path / "user.toml").write_text(user, encoding="utf-8")
+        user_rules_file().parent.mkdir(parents=True, exist_ok=True)
+        user_rules_file().write_text(user, encoding="utf-8")
         folder = tmp_path / "work" / ".agent_magics"
         folder.mkdir(parents=True, exist_ok=True)
         if project:
             (folder / "rules.toml").write_text(project, encoding="utf-8")
-        made = RuleBook(
-            tmp_path / "work", user_file=tmp_path / "user.toml", state=tmp_path / "state"
-        )
+        made = RuleBook(tmp_path / "work")
         if trust:
             made.trust()
         return made
@@ -302,23 +304,23 @@ def test_trust_is_kept_and_is_for_this_content_in_this_folder(book, tmp_path):
         assert said(each, "make") == ("forbid", "default")
     (tmp_path / "copy").mkdir()
     (tmp_path / "work/.agent_magics").rename(tmp_path / "copy/.agent_magics")
-    copy = RuleBook(tmp_path / "copy", user_file=tmp_path / "none", state=tmp_path / "state")
+    copy = RuleBook(tmp_path / "copy")
     assert said(copy, "git status") is None
 
 
 def test_what_is_kept_of_trust_is_for_the_person_alone(book, tmp_path):
     book(project=MIXED, trust=True)
-    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert stat.S_IMODE(trust_folder().stat().st_mode) == 0o700
 
 
 def test_a_broken_file_is_told_and_nothing_is_guessed(book, tmp_path):
-    with pytest.raises(FatalError, match=r"user\.toml, line 5: "):
+    with pytest.raises(FatalError, match=r"rules\.toml, line 5: "):
         book(GIT + "nonsense\n")
     with pytest.raises(FatalError, match=r"rules\.toml, line 5: "):
         book(project=GIT + "x = 1\n")
     held = book(project=GIT)
-    (tmp_path / "user.toml").write_text("x = 1", encoding="utf-8")
-    with pytest.raises(FatalError, match=r"user\.toml, line 1: "):
+    user_rules_file().write_text("x = 1", encoding="utf-8")
+    with pytest.raises(FatalError, match=r"rules\.toml, line 1: "):
         held.refresh()
 
 

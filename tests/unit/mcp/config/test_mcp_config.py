@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_magics.config_files.places import user_config_file
 from agent_magics.mcp.config.edit import McpFile
 from agent_magics.mcp.config.sources import ProjectServers, read_mcp_config
 from agent_magics.protocol.errors import FatalError
@@ -15,11 +16,10 @@ class Places:
     """A person's folder and a project's."""
 
     def __init__(self, root):
-        self.user_file = root / "config" / "agent-magics" / "config.toml"
-        self.state = root / "state"
+        self.user_file = user_config_file()
         self.folder = root / "project"
         self.folder.mkdir()
-        self.project = ProjectServers(self.folder, state=self.state)
+        self.project = ProjectServers(self.folder)
 
     def write(self, *, user=None, toml=None, json=None):
         files = (self.user_file, user), (self.project.toml_file, toml)
@@ -32,14 +32,16 @@ class Places:
         self.project.trust(self.project.digest(self.project.read()))
 
     def read(self, given=None):
-        return read_mcp_config(self.folder, given, user_file=self.user_file, state=self.state)
+        return read_mcp_config(self.folder, given)
 
     def commands(self, given=None):
         return {server.name: server.command for server in self.read(given).servers}
 
 
 @pytest.fixture
-def places(tmp_path):
+def places(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Places(tmp_path)
 
 
