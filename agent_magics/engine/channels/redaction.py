@@ -23,6 +23,9 @@ from agent_magics.protocol.events import (
 
 REDACTED = "[redacted]"
 _SHORTEST_ENCODED = 12  # characters
+# What may stand between the characters of a secret: line ends, or the marks of a printed list.
+_BETWEEN = " \t\r\n'\",[]()"
+_WITHOUT = str.maketrans("", "", _BETWEEN)
 
 # Types that need no redaction; checked by type, since this runs for every event.
 _HARMLESS = frozenset((int, float, bool, type(None)))
@@ -38,14 +41,19 @@ Unstamped = tuple[type[Event], Mapping[str, Any]]  # an event's kind and its own
 
 def redact_text(secrets: Sequence[str], text: str) -> str:
     """Return `text` with all `secrets` replaced, also where JSON has escaped their characters, or
-    they stand in base64, in hexadecimal or backwards.
+    they stand in base64, in hexadecimal, in capitals or backwards, or with spaces, quotes or line
+    ends between their characters.
     """
+    joined = text.translate(_WITHOUT)
     for secret in secrets:
         for form in encodings(secret):
             if form in text:
                 text = text.replace(form, REDACTED)
         if "\\" in text:
             text = _escaped(secret).sub(REDACTED, text)
+        apart = secret.translate(_WITHOUT)
+        if len(apart) >= _SHORTEST_ENCODED and apart in joined:
+            text = _apart(apart).sub(REDACTED, text)
     return text
 
 
@@ -64,8 +72,15 @@ def encodings(secret: str) -> tuple[str, ...]:
         for before in range(3)
         for encode in (b64encode, urlsafe_b64encode)
     ]
-    forms = (secret, *coded, data.hex(), data.hex().upper(), secret[::-1], quote(secret, safe=""))
-    return tuple(dict.fromkeys(forms))
+    hexadecimal, cases = data.hex(), (secret.upper(), secret.lower())
+    others = (hexadecimal, hexadecimal.upper(), secret[::-1], quote(secret, safe=""))
+    return tuple(dict.fromkeys((secret, *coded, *others, *cases)))
+
+
+@lru_cache(maxsize=64)
+def _apart(secret: str) -> re.Pattern[str]:
+    """Return a pattern of a secret whose characters stand apart; it has none of `_BETWEEN`."""
+    return re.compile(f"[{re.escape(_BETWEEN)}]*".join(map(re.escape, secret)))
 
 
 @lru_cache(maxsize=64)

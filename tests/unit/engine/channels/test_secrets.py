@@ -53,7 +53,11 @@ def test_a_secret_that_is_encoded_with_what_stands_around_it_is_taken_out(
 
 
 @pytest.mark.parametrize(
-    "text", [KEY[::-1], KEY.encode().hex().upper(), quote("a/b=c?d&e#f+g h", safe="")]
+    "text",
+    [
+        *(KEY[::-1], KEY.encode().hex().upper(), quote("a/b=c?d&e#f+g h", safe="")),
+        *(KEY.upper(), "\n".join(KEY), " ".join(KEY), "', '".join(KEY), f"{KEY[:5]}\n  {KEY[5:]}"),
+    ],
 )
 def test_other_forms_of_a_secret_are_taken_out(text):
     assert redact_text((KEY, "a/b=c?d&e#f+g h"), f"a {text} b") == f"a {REDACTED} b"
