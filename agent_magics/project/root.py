@@ -9,21 +9,22 @@ REPOSITORY, _PYPROJECT = ".git", "pyproject.toml"
 _MARKS = (REPOSITORY, _PYPROJECT)
 
 
-def find_root(workspace: Path, marks: Sequence[str] = _MARKS) -> Path:
+def find_root(workspace: Path) -> Path:
     """Return the root of a workspace's project, with links resolved.
 
     It is the git repository that the workspace is in; else the nearest folder with a
     ``pyproject.toml``; else the workspace itself.
+    """
+    return folders_down(workspace)[0]
+
+
+def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
+    """Return the folders from the project's root down to the workspace; see `find_root`.
 
     Args:
         workspace: the workspace.
         marks: what a root has, the strongest first.
     """
-    return folders_down(workspace, marks)[0]
-
-
-def folders_down(workspace: Path, marks: Sequence[str] = _MARKS) -> list[Path]:
-    """Return the folders from the project's root down to the workspace; see `find_root`."""
     upwards = _upwards(os.path.realpath(workspace))
     for name in marks:
         for place, folder in enumerate(upwards):

@@ -39,14 +39,12 @@ class RecordingModel:
             events, in the format of the Responses API.
         path: the recording; created if it does not exist.
         cwd: the folder to write as {cwd}.
-        note: text for the header of a new file.
     """
 
-    def __init__(self, live: Model, path: str | Path, *, cwd: Path, note: str = "") -> None:
+    def __init__(self, live: Model, path: str | Path, *, cwd: Path) -> None:
         self._live = live
         self._path = Path(path)
         self._paths = personal_paths(cwd)
-        self._note = note
         self._started = False
         self._sessions = SessionNames()
         self._turns: dict[tuple[str, str], str] = {}
@@ -94,7 +92,7 @@ class RecordingModel:
             return ""
         self._started = True
         by = f"agent-magics {__version__}"
-        return start_recording(self._path, Header(by, request.model, self._note))
+        return start_recording(self._path, Header(by, request.model))
 
     async def _write(
         self,

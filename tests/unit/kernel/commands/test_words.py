@@ -1,11 +1,13 @@
 """The forms of what follows a word of ``%agent``."""
 
+import argparse
 import re
 
 import pytest
 
 from agent_magics.kernel.commands.control import WORDS
 from agent_magics.kernel.commands.words import Forms
+from agent_magics.kernel.completion.options import complete_line
 from agent_magics.protocol.errors import FatalError
 
 FORMS = Forms(
@@ -58,3 +60,20 @@ def test_each_command_has_a_line_of_help_and_nothing_that_completes_one_that_sta
     for command in WORDS.values():
         assert 10 < len(command.help) < 100
         assert not (command.is_alone and list(command.following))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("%agent lsp ", ["log", "restart", "stop"]),
+        ("%agent map ", ["resume", "cancel", "forget"]),
+        ("%agent memory s", ["show"]),
+        ("%agent recording rerecord o", ["off"]),
+        ("%agent answer --u", ["--unattended"]),
+        ("%agent usage ", []),
+        ("%agent nonsense ", []),
+        ("%agent skil", ["skills"]),
+    ],
+)
+def test_what_may_follow_completes(line: str, words: list[str]) -> None:
+    assert complete_line(line, argparse.ArgumentParser(), {})[1] == words

@@ -311,7 +311,7 @@ def test_what_was_recorded_plays_again_elsewhere(tmp_path):
     live = ScriptedModel(
         [[Call("f", {"p": f"{here}/x"}), CustomToolCall("c9", "p", "{cwd}")], f"Done in {here}."]
     )
-    model = RecordingModel(live, file, cwd=here, note="why")
+    model = RecordingModel(live, file, cwd=here)
     prompt = f"look into {here}"
     calls = [event.item for event in ask(model, request_of(prompt))[:-1]]
     outputs = [ToolCallOutput(call.call_id, f"{here}/x in 0.5 s") for call in calls]
@@ -319,7 +319,7 @@ def test_what_was_recorded_plays_again_elsewhere(tmp_path):
 
     assert str(tmp_path) not in file.read_text(encoding="utf-8")
     header = read_recording(file).header
-    assert (header.model, header.note) == ("m", "why")
+    assert (header.model, header.note) == ("m", "")
     assert header.by.startswith("agent-magics ")
 
     replay = ReplayModel(file, cwd=there, strict=True)
