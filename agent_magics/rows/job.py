@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
@@ -458,15 +457,12 @@ class Job:
         if answer.error is not None:
             self._settle(key, Outcome(None, answer.error, tokens, answer.cost), answer.kind)
             return
-        outcome = Outcome(checked, None, tokens, answer.cost)
-        self._store.keep(
-            key, Stored(checked, tokens, answer.cost), partial(self._kept, key, outcome)
-        )
+        self._store.keep(key, Stored(checked, tokens, answer.cost), self._kept)
 
-    def _kept(self, key: bytes, outcome: Outcome, error: Exception | None) -> None:
+    def _kept(self, key: bytes, stored: Stored, error: Exception | None) -> None:
         if error is not None:
             self.stop(NOT_KEPT.format(error=error))
-        self._settle(key, outcome)
+        self._settle(key, Outcome(stored.answer, None, stored.tokens, stored.cost))
 
     # -- handing on --------------------------------------------------------------------------------
 

@@ -75,7 +75,8 @@ class Size(NamedTuple):
     oldest: float | None
 
 
-_Waiting: TypeAlias = tuple[bytes, Stored, Callable[[Exception | None], None]]
+Then: TypeAlias = Callable[[bytes, Stored, Exception | None], None]
+"""What is called for a key and its answer when that is written, or with the error."""
 
 
 class RecordTable:
@@ -133,7 +134,8 @@ class AnswerStore:
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="agent-map-")
         self.path = path or Path(self._folder.name if self._folder else "") / "answers.sqlite"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-answers")
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[bytes, Stored]] = []
+        self._thens: list[Then] = []  # of each of those
         self._more, self._is_closing = asyncio.Event(), False
         try:
             self._file = self._thread.submit(AnswerFile, self.path, model).result()
@@ -155,9 +157,10 @@ class AnswerStore:
         except (OSError, sqlite3.Error) as error:
             raise FatalError(UNUSABLE.format(path=self.path, error=error)) from None
 
-    def keep(self, key: bytes, stored: Stored, then: Callable[[Exception | None], None]) -> None:
-        """Keep an answer; `then` is called on the loop when it is written, or with the error."""
-        self._waiting.append((key, stored, then))
+    def keep(self, key: bytes, stored: Stored, then: Then) -> None:
+        """Keep an answer; `then` is called on the loop."""
+        self._waiting.append((key, stored))
+        self._thens.append(then)
         self._more.set()
 
     async def close(self) -> None:
@@ -186,13 +189,14 @@ class AnswerStore:
             self._more.clear()
             await asyncio.sleep(0 if self._is_closing else GROUP)
             group, self._waiting = self._waiting, []
+            thens, self._thens = self._thens, []
             error: Exception | None = None
             try:
-                await self._run(self._file.write, [(key, stored) for key, stored, _ in group])
+                await self._run(self._file.write, group)
             except FatalError as failure:
                 error = failure
-            for _, _, then in group:
-                then(error)
+            for (key, stored), then in zip(group, thens, strict=True):
+                then(key, stored, error)
 
     async def _run(self, function: Callable[..., Any], *arguments: object) -> object:
         loop = asyncio.get_running_loop()

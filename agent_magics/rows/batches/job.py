@@ -10,7 +10,6 @@ import fcntl
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -412,26 +411,25 @@ class BatchJob(Job):
         kept = [each for each in map(self._checked, group, [missing] * len(group)) if each]
         left, problem = len(kept), ""
 
-        def then(key: bytes, outcome: Outcome, error: Exception | None) -> None:
+        def then(key: bytes, stored: Stored, error: Exception | None) -> None:
             nonlocal left, problem
             left -= 1
             if error is not None:
                 problem = NOT_KEPT.format(error=error)
             if key in self._pending:
-                self._settle(key, outcome)
+                self._settle(key, Outcome(stored.answer, None, stored.tokens, stored.cost))
             if not left:
                 written.set()
 
-        for key, outcome in kept:
-            stored = Stored(outcome.answer or b"", outcome.tokens, outcome.cost)
-            self._store.keep(key, stored, partial(then, key, outcome))
+        for key, stored in kept:
+            self._store.keep(key, stored, then)
         if kept:
             await written.wait()
         if problem:
             self.stop(problem)
             raise FatalError(problem)
 
-    def _checked(self, result: Result, missing: set[bytes]) -> tuple[bytes, Outcome] | None:
+    def _checked(self, result: Result, missing: set[bytes]) -> tuple[bytes, Stored] | None:
         """Count a result, and return what is to be kept of it; an error is handed on at once."""
         key, answer = result
         if key not in missing:
@@ -451,12 +449,11 @@ class BatchJob(Job):
         if key in self._pending:
             self._count(answer)
         tokens = answer.usage.input_tokens + answer.usage.output_tokens
-        error = None if answer.error is None else self._api.without_key(answer.error)
-        outcome = Outcome(checked, error, tokens, answer.cost)
         if answer.error is None:
-            return key, outcome
+            return key, Stored(checked, tokens, answer.cost)
         if key in self._pending:
-            self._settle(key, outcome._replace(answer=None), answer.kind)
+            error = self._api.without_key(answer.error)
+            self._settle(key, Outcome(None, error, tokens, answer.cost), answer.kind)
         return None
 
     def _give_up_batch(self, keys: Sequence[bytes], error: str, kind: str) -> None:

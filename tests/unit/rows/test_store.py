@@ -27,7 +27,7 @@ async def main():
     kept = AnswerStore(Path(sys.argv[1]))
     for number in range(100_000):
         key = number.to_bytes(16)
-        kept.keep(key, Stored(b'"answer"', 1, 0.5), lambda error, n=number: print(n, flush=True))
+        kept.keep(key, Stored(b'"answer"', 1, 0.5), lambda *_, n=number: print(n, flush=True))
         await asyncio.sleep(0.0002)
 
 asyncio.run(main())
@@ -37,7 +37,11 @@ asyncio.run(main())
 async def keep(kept, *keys):
     written = [asyncio.get_running_loop().create_future() for _ in keys]
     for key, future in zip(keys, written, strict=True):
-        kept.keep(key, Stored(b'"a"', 3, 0.5), future.set_result)
+        kept.keep(
+            key,
+            Stored(b'"a"', 3, 0.5),
+            lambda *outcome, future=future: future.set_result(outcome[-1]),
+        )
     return [await future for future in written]
 
 
