@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -295,15 +295,11 @@ class McpServer:
             RespondToModel: there is no such tool, the server is not available, it refused the call,
                 it ended during the call, or timed out.
         """
-        link = self._link or await self._ready_link()
-        if tool not in link.tools:
-            raise RespondToModel(self._no_tool(link, tool))
-        try:
-            return await link.call_tool(tool, arguments, callbacks)
-        except LinkLost as lost:
-            raise RespondToModel(await self._tell_loss(link, lost)) from None
-        except LoginNeeded:
-            raise RespondToModel(self.standing.login_sentence()) from None
+        async with self._connected() as link:
+            if tool not in link.tools:
+                raise RespondToModel(self._no_tool(link, tool))
+            result: McpResult = await link.call_tool(tool, arguments, callbacks)
+            return result
 
     async def ask(self, work: "Callable[[McpLink], Awaitable[T]]") -> T:
         """Run a request other than a tool call on the connection.
@@ -311,18 +307,12 @@ class McpServer:
         Raises:
             RespondToModel: the server does not offer it, is not available, or timed out.
         """
-        link = self._link or await self._ready_link()
+        limit = self.config.tool_timeout_sec
         try:
-            async with asyncio.timeout(self.config.tool_timeout_sec):
+            async with self._connected() as link, asyncio.timeout(limit):
                 return await work(link)
         except TimeoutError:
-            raise RespondToModel(
-                self._sentence(f"did not answer within {self.config.tool_timeout_sec:g} s.")
-            ) from None
-        except LinkLost as lost:
-            raise RespondToModel(await self._tell_loss(link, lost)) from None
-        except LoginNeeded:
-            raise RespondToModel(self.standing.login_sentence()) from None
+            raise RespondToModel(self._sentence(f"did not answer within {limit:g} s.")) from None
 
     async def list_resources(self, cursor: str = "") -> McpPage:
         """Return a page of the resources; raises as `ask`."""
@@ -370,11 +360,20 @@ class McpServer:
             except Exception:
                 _LOG.exception("telling that %r of an MCP server changed failed", uri)
 
-    async def _ready_link(self) -> Any:
-        await self.standing.ready()
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        """Wait for the connection, and say what happened where it ends, or wants a login."""
         if self._link is None:
+            await self.standing.ready()
+        link = self._link
+        if link is None:
             raise RespondToModel(self._sentence("has just ended; try again."))
-        return self._link
+        try:
+            yield link
+        except LinkLost as lost:
+            raise RespondToModel(await self._tell_loss(link, lost)) from None
+        except LoginNeeded:
+            raise RespondToModel(self.standing.login_sentence()) from None
 
     async def _tell_loss(self, link: Any, lost: LinkLost) -> str:
         """Return the sentence about a call whose server ended, and about the server's state."""
