@@ -12,6 +12,7 @@ from agent_magics.render.diffs.changes import changes_markdown, changes_plain
 from agent_magics.render.markdown import code_span, fenced, harmless_prose, make_harmless
 from agent_magics.render.sources import sources_markdown, sources_plain
 from agent_magics.render.tables import code_as_text, tables_as_text
+from agent_magics.render.visible import show_invisible
 
 Item = JsonMapping
 
@@ -81,7 +82,7 @@ def _headline_markdown(item: Item) -> str:
 def _name(item: Item) -> str:
     """Return the tool's name with unusual characters as "?"; the model chose it."""
     name: str = item["name"]
-    return name if name == "python (scratch)" else re.sub(r"[^\w.-]", "?", name)
+    return name if name == "python (scratch)" else re.sub(r"[^\w.-]", "?", show_invisible(name))
 
 
 def _tool_markdown(item: Item) -> str:
@@ -89,7 +90,7 @@ def _tool_markdown(item: Item) -> str:
     if item["language"] == "python":
         parts = [f"**{name}** ({_headline_markdown(item)})", fenced(_code(item), "python")]
     else:
-        title = f" {code_span(item['title'])}" if item["title"] else ""
+        title = f" {code_span(show_invisible(item['title']))}" if item["title"] else ""
         parts = [f"**{name}**{title} ({_headline_markdown(item)})"]
     output = _plain_output(item)
     if output.strip():
@@ -105,7 +106,7 @@ def _plain_output(item: Item) -> str:
 def _patch_markdown(item: Item) -> str:
     parts = [f"**{_name(item)}** ({_headline_markdown(item)})"]
     if item.get("diff"):
-        parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
+        parts.append(fenced(show_invisible(item["diff"].rstrip("\n")), "diff"))
     if item["status"] != "completed" or not item.get("diff"):
         parts.append(fenced(_plain_output(item).rstrip("\n")))
     return "\n\n".join(parts)
@@ -114,9 +115,10 @@ def _patch_markdown(item: Item) -> str:
 def _code(item: Item) -> str:
     """Return the code of a `python` call, or the raw arguments where they are not valid JSON."""
     try:
-        return str(json.loads(item["arguments"])["code"]).rstrip("\n")
+        code = str(json.loads(item["arguments"])["code"]).rstrip("\n")
     except (ValueError, KeyError, TypeError, RecursionError):
-        return str(item["arguments"])
+        code = str(item["arguments"])
+    return show_invisible(code)
 
 
 def _plan_markdown(item: Item) -> str:
@@ -163,8 +165,8 @@ def _group_plain(item: Item) -> str:
 
 
 def _tool_plain(item: Item) -> str:
-    head = f"[{item['name']}] {item['title']} ({_headline(item)})"
-    body = item.get("diff") or _plain_output(item)
+    head = f"[{_name(item)}] {show_invisible(item['title'])} ({_headline(item)})"
+    body = show_invisible(item.get("diff") or "") or _plain_output(item)
     return f"{head}\n{body.rstrip()}" if body.strip() else head
 
 

@@ -3,6 +3,7 @@
 from agent_magics.protocol.events import ChangedFile, TurnDiffUpdated
 from agent_magics.protocol.items import Json, JsonMapping
 from agent_magics.render.markdown import code_span, fenced, harmless_prose
+from agent_magics.render.visible import show_invisible
 
 # Only `%agent diff` shows a longer diff: in a notebook it would hide the answer.
 _MOST_LINES = 60
@@ -68,13 +69,14 @@ def changes_markdown(item: JsonMapping) -> str:
     """Return a "changes" item as Markdown without active content."""
     lines = [f"**{_heading(item)}**{_total(item)}", ""]
     lines += [
-        f"- {code_span(file['path'])} {harmless_prose(_details(file))}" for file in item["files"]
+        f"- {code_span(show_invisible(file['path']))} {harmless_prose(_details(file))}"
+        for file in item["files"]
     ]
     parts = ["\n".join(lines)]
     parts += [f"> **Look at this:** {harmless_prose(text)}" for text in item["runs"]]
     parts += [f"> **Note:** {harmless_prose(text)}" for text in item["notes"]]
     if item["diff"]:
-        parts.append(fenced(item["diff"].rstrip("\n"), "diff"))
+        parts.append(fenced(show_invisible(item["diff"].rstrip("\n")), "diff"))
     return "\n\n".join(parts)
 
 
@@ -84,7 +86,8 @@ def changes_plain(item: JsonMapping) -> str:
     lines += [f"  {file['path']} {_details(file)}" for file in item["files"]]
     lines += [f"Look at this: {text}" for text in item["runs"]]
     lines += [f"Note: {text}" for text in item["notes"]]
-    return "\n".join(lines) + (f"\n{item['diff'].rstrip()}" if item["diff"] else "")
+    lines += [item["diff"].rstrip()] if item["diff"] else []
+    return show_invisible("\n".join(lines))
 
 
 def _heading(item: JsonMapping) -> str:

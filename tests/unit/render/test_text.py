@@ -1,5 +1,7 @@
 """Items as Markdown and plain text: what a saved notebook shows without anything of ours."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,31 @@ def test_a_call():
     assert to_plain(tool_item()) == "[shell] ls (ran, exit code 0)\na.txt"
 
 
+HIDDEN = "\u202e\u2066\u200b\x1b[2J\x9b\xad\U000e0041\ufeff\u2028\x07\x08\x7f\u3164\u034f"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        tool_item(title=f"rm {HIDDEN} x", output=""),
+        tool_item(title="", language="python", arguments=json.dumps({"code": f"# {HIDDEN}"})),
+        tool_item(title="", language="python", arguments=f"{{{HIDDEN}"),
+        tool_item(kind="patch", title=HIDDEN, diff=f"-a\n+{HIDDEN}\n"),
+        tool_item(name=f"mcp__{HIDDEN}", title=""),
+        {"kind": "changes", "runs": [], "notes": [], "diff": f"+{HIDDEN}\n"}
+        | {
+            "files": [
+                {"path": f"a{HIDDEN}.txt", "added": 1, "removed": 0, "change": "added", "note": ""}
+            ]
+        },
+    ],
+)
+def test_what_ran_and_what_changed_hide_nothing(item):
+    """Law: what a reader judges, later too, shows every sign that hides or turns text."""
+    for text in (to_markdown(item), to_plain(item)):
+        assert not set(HIDDEN) - set("[2J") & set(text)
+
+
 def test_a_call_without_output_or_title():
     item = tool_item(output="", title="", exit_code=None)
     assert to_markdown(item) == "**shell** (ran)"
@@ -93,7 +120,7 @@ def test_the_name_of_a_tool_is_only_a_name(kind, language):
 def test_a_title_cannot_leave_its_line():
     item = tool_item(title="a\r\r<img src=x>", output="")
     assert to_markdown(item) == (
-        "**shell** <code>a  &#60;img src&#61;x&#62;</code> (ran, exit code 0)"
+        "**shell** <code>a⟨U&#43;000D⟩⟨U&#43;000D⟩&#60;img src&#61;x&#62;</code> (ran, exit code 0)"
     )
 
 
