@@ -85,6 +85,12 @@ LINES = [
         ("floor", "wall_ms", "`%load_ext autoreload`, ms"),
     ),
     *lines_of(
+        "beginning",
+        "beginning",
+        ("ours", "first_ms", "a first `%%agent` cell after the warm-up, ms", {"limit": 150}),
+        ("ours", "second_ms", "the second one, ms"),
+    ),
+    *lines_of(
         "turns",
         "turns",
         ("floor", "cpu_ms", "200 turns, floor_content, CPU per turn, ms"),

@@ -5,6 +5,7 @@ in the background before that.
 """
 
 import functools
+import gc
 import importlib
 import threading
 from collections.abc import Sequence
@@ -191,9 +192,11 @@ def _warm_up() -> None:
     """Import the modules that the first cell needs, which takes half a second."""
     importlib.import_module("agent_magics.kernel.cells")
     importlib.import_module("agent_magics.tools.catalog.sources").resolve_tools(None, {}, live=True)
+    importlib.import_module("agent_magics.tools.catalog.discovery").installed_tools()
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model")
         importlib.import_module("agent_magics.models.sdk").load_openai()
+    gc.collect()  # a look at all that is new: else it comes in the first cell, which it holds 0.1 s
 
 
 def unload(shell: Any) -> None:

@@ -16,6 +16,7 @@ def loaded_openai() -> ModuleType | None:
 def load_openai() -> ModuleType:
     """Import the openai package (about half a second the first time); callable from any thread."""
     global _openai
+    import httpcore2  # noqa: F401, PLC0415 - else its client does when it is made, on the loop
     import openai  # noqa: PLC0415 - heavy, and not needed before the first request
 
     _openai = openai
