@@ -81,6 +81,7 @@ EXPECTED = (
     "table.parquet: 2 rows",
     "Hello.",
     "site-packages/jsonschema",
+    "exact_counter('gpt-4o')\nok ",
 )
 WORDS = ("status", "doctor", "tools", "usage", "history", "diff", "undo", "redo", "mcp", "compact")
 
@@ -135,7 +136,7 @@ def _exercise(kernel: Kernel, server: ModelServer) -> str:
         "mcp.things.search('red', limit=1)",
         "%%agent --tools data coding lends inspect_variables view_image\nGo.\n",
         f"await Agent('m', base_url={server.base_url!r}, api_key='k', wire_api='chat').run('Hi')",
-        "from agent_magics.engine.tokens import exact_counter\nexact_counter('gpt-4o')",
+        "from agent_magics.engine.context.tokens import exact_counter\nexact_counter('gpt-4o')",
         "%agent logout 127.0.0.1:9",
         "1 / 0",
         f"serving = {AGENTS}['default'].serve()\nserving.stop()",
