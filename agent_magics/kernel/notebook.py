@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -146,6 +147,11 @@ class NotebookAgents:
             agent = self.agents[name] = Agent(name=name, **cwd)
         agent.use(Source(given.name, {**given.values, "name": name}))
         return agent
+
+    @property
+    def workspace(self) -> Path:
+        """The workspace of the notebook's own agent."""
+        return self.agent_named().config.cwd
 
     def given(self) -> Source:
         """Return the settings of this notebook for all of its cells."""

@@ -75,7 +75,7 @@ def _trust(notebook: NotebookAgents) -> str:
     Raises:
         FatalError: there are none, or the trust cannot be stored.
     """
-    book = RuleBook(notebook.agent_named().config.cwd)
+    book = RuleBook(notebook.workspace)
     if not book.project.rules:
         raise FatalError(f"There are no rules to trust: {book.project_file} has none.")
     new = book.withheld

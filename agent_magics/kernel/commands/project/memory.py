@@ -14,7 +14,7 @@ from agent_magics.render.visible import show_invisible
 
 
 def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder, Note]:
-    folders = note_folders(notebook.agent_named().config.cwd).values()
+    folders = note_folders(notebook.workspace).values()
     found = [
         (folder, note)
         for folder in folders
@@ -30,7 +30,7 @@ def _find(notebook: NotebookAgents, topic: str, scope: str) -> tuple[NoteFolder,
 
 
 def _listing(notebook: NotebookAgents) -> str:
-    workspace = notebook.agent_named().config.cwd
+    workspace = notebook.workspace
     digests = Fingerprints(workspace, notebook.shell.user_ns)
     read = [(folder, folder.read()) for folder in note_folders(workspace).values()]
     rows = [row for folder, found in read for row in _rows(folder, found, digests)]
@@ -97,7 +97,7 @@ def _delete(notebook: NotebookAgents, topic: str, scope: str = "") -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
-    note_folders(notebook.agent_named().config.cwd)["project"].trust(digest)
+    note_folders(notebook.workspace)["project"].trust(digest)
     return "The project's notes are used from the next conversation on."
 
 

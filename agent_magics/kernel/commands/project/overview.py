@@ -42,10 +42,6 @@ class _Section:
     trust: Callable[[str], Any] | None = None
 
 
-def _workspace(notebook: NotebookAgents) -> Path:
-    return Path(notebook.agent_named().config.cwd)
-
-
 def _activate(notebook: NotebookAgents, name: str) -> str:
     """Make the project of a folder that of the agent, with a new conversation."""
     folder = Path(name).expanduser()
@@ -61,7 +57,7 @@ def _activate(notebook: NotebookAgents, name: str) -> str:
 
 
 def _overview(notebook: NotebookAgents) -> str:
-    workspace = _workspace(notebook)
+    workspace = notebook.workspace
     root = find_root(workspace)
     rows = [
         (each.name, each.content, _trust_text(each), f"`%agent {each.word}`")
@@ -83,7 +79,7 @@ def _trust_text(part: _Section) -> str:
 
 
 def _trust_part(notebook: NotebookAgents, digest: str) -> str:
-    _trust(_parts(_workspace(notebook)), digest)
+    _trust(_parts(notebook.workspace), digest)
     return _overview(notebook)
 
 

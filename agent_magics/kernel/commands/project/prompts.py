@@ -1,7 +1,5 @@
 """``%agent prompts``: lists the prompts, shows one, and trusts those that wait for it."""
 
-from pathlib import Path
-
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.commands.table import table
 from agent_magics.kernel.commands.words import Forms
@@ -15,7 +13,7 @@ from agent_magics.render.visible import show_invisible
 
 
 def _listing(notebook: NotebookAgents) -> str:
-    prompts = find_prompts(_workspace(notebook))
+    prompts = find_prompts(notebook.workspace)
     if not prompts:
         return (
             "There are no prompts: a prompt is a Markdown file in .agent_magics/prompts of the "
@@ -48,7 +46,7 @@ def _state(prompt: PromptFile, is_used: bool) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
-    prompts = find_prompts(_workspace(notebook))
+    prompts = find_prompts(notebook.workspace)
     prompt = next((each for each in prompts if each.name == name), None)
     if prompt is None:
         raise FatalError(f"There is no prompt {name!r}; {meant(name, (p.name for p in prompts))}")
@@ -60,12 +58,12 @@ def _as_written(prompt: PromptFile) -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
-    trusted = trust_prompts(_workspace(notebook), digest)
+    trusted = trust_prompts(notebook.workspace, digest)
     return f"You may use: {', '.join(code_span(each.name) for each in trusted)}."
 
 
 def _waiting_text(notebook: NotebookAgents) -> str:
-    waiting = untrusted(find_prompts(_workspace(notebook)))
+    waiting = untrusted(find_prompts(notebook.workspace))
     if not waiting:
         return "No prompt waits for your trust."
     texts = [
@@ -80,10 +78,6 @@ def _waiting_text(notebook: NotebookAgents) -> str:
             "digest of one trusts that one. When a file changes, you are asked again.",
         ]
     )
-
-
-def _workspace(notebook: NotebookAgents) -> Path:
-    return notebook.agent_named().config.cwd
 
 
 PROMPTS = Forms(

@@ -1,7 +1,6 @@
 """``%agent skills``: lists the skills, shows one, and trusts those that wait for it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from agent_magics.config_files.trust import SHOWN_DIGEST
 from agent_magics.kernel.cell.publishing import publish_text
@@ -18,7 +17,7 @@ from agent_magics.render.visible import show_invisible
 
 
 def _listing(notebook: NotebookAgents) -> str:
-    skills = find_skills(_workspace(notebook))
+    skills = find_skills(notebook.workspace)
     if not skills:
         return (
             "There are no skills: a skill is a folder with a SKILL.md, in .agent_magics/skills of "
@@ -53,7 +52,7 @@ def _state(skill: Skill, used: Sequence[Skill]) -> str:
 
 
 def _shown(notebook: NotebookAgents, name: str) -> str:
-    skills = find_skills(_workspace(notebook))
+    skills = find_skills(notebook.workspace)
     skill = next((each for each in skills if each.name == name), None)
     if skill is None:
         raise FatalError(f"There is no skill {name!r}; {meant(name, (s.name for s in skills))}")
@@ -74,12 +73,12 @@ def _test(notebook: NotebookAgents, name: str) -> str:
 
 
 def _trust(notebook: NotebookAgents, digest: str) -> str:
-    trusted = trust_skills(_workspace(notebook), digest)
+    trusted = trust_skills(notebook.workspace, digest)
     return f"Used from the next cell on: {', '.join(code_span(each.name) for each in trusted)}."
 
 
 def _waiting_text(notebook: NotebookAgents) -> str:
-    waiting = untrusted(find_skills(_workspace(notebook)))
+    waiting = untrusted(find_skills(notebook.workspace))
     if not waiting:
         return "No skill waits for your trust."
     rows = [
@@ -99,10 +98,6 @@ def _waiting_text(notebook: NotebookAgents) -> str:
         f"{digest_of_all(waiting)[:SHOWN_DIGEST]}` trusts all of them as they are now, the digest "
         "of one trusts that one. When a file changes, you are asked again."
     )
-
-
-def _workspace(notebook: NotebookAgents) -> Path:
-    return notebook.agent_named().config.cwd
 
 
 SKILLS = Forms(

@@ -25,7 +25,7 @@ def test_a_listing_reads_each_folder_once(tmp_path, monkeypatch):
     monkeypatch.setattr(NoteFolder, "read", reading)
     notebook = SimpleNamespace(
         shell=SimpleNamespace(user_ns={}),
-        agent_named=lambda: SimpleNamespace(config=SimpleNamespace(cwd=tmp_path)),
+        workspace=tmp_path,
     )
     listed = MEMORY.act(notebook, [])
     assert listed.count("not trusted") == 5 and "`topic-4`" in listed
