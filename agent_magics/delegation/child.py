@@ -28,9 +28,10 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import AssistantMessage, Content
 from agent_magics.protocol.ops import Interrupt, StartTurn, Steer
+from agent_magics.render.describe import describe_call
 
 # Seconds between reports of its progress, and characters of a call in them.
-INTERVAL, _SHOWN = 0.5, 120
+INTERVAL = 0.5
 
 
 class SubAgent:
@@ -200,7 +201,7 @@ class SubAgent:
             self.events.append(event)
         match event:
             case ToolCallPending(name=name, arguments=arguments):
-                self.doing = " ".join(f"{name} {arguments}".split())[:_SHOWN]
+                self.doing = f"{name} {describe_call(arguments)}".rstrip()
                 self._steps.append(self.doing)
                 self._tell_soon()
             case ItemCompleted(item=AssistantMessage(text=text)):

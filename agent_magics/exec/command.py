@@ -105,6 +105,8 @@ class CommandResult:
         if notes := self._notes():
             body += ("" if body.endswith("\n") else "\n") + f"[{notes}]"
         details = {"exit_code": self.exit_code, "output": shown, "duration": self.duration}
+        if self.timed_out or self.lost:
+            details["note"] = self._ending()
         if self.session_id is not None:
             details["session_id"] = self.session_id
         return ToolOutput(

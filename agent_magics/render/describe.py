@@ -76,12 +76,15 @@ def _describe(parsed: object, arguments: str) -> str:
         return one_line(shlex.join(map(str, command)))
     if isinstance(questions := parsed.get("questions"), list):
         return one_line(" ".join(str(q.get("question")) for q in questions if isinstance(q, dict)))
+    if isinstance(steps := parsed.get("steps"), list):
+        return one_line("; ".join(map(str, steps)))
     if isinstance(parsed.get("patch"), str):
         return _files_of(parsed["patch"])
     for name in ("command", "cmd", "code", "pattern", "query", "path", "topic"):
         if isinstance(parsed.get(name), str):
             return one_line(parsed[name])
-    return one_line(", ".join(f"{key}={json.dumps(value)}" for key, value in parsed.items()))
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in parsed.items()}
+    return one_line(", ".join(f"{key}={value}" for key, value in values.items()))
 
 
 def _files_of(patch: str) -> str:

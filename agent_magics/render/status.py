@@ -29,7 +29,7 @@ from agent_magics.render.describe import describe_call
 from agent_magics.render.visible import show_shortened
 
 WAITS = "Waits for the model"
-_LONGEST = 120
+_LONGEST = 160  # characters: the line of a call is whole
 
 
 class TurnStatus:

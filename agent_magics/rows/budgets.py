@@ -124,14 +124,15 @@ class Quote:
     limit: float
 
     def __str__(self) -> str:
-        limit = f"ask_above={self.limit:g} USD"
+        limit = f"the {self.limit:g} USD of ask_above"
         if self.rows is None:
             return (
                 f"{dollars(self.cost)} are spent, above {limit}; how many rows follow is not known"
             )
-        span = f"{dollars(self.low)} to {dollars(self.high)}"
+        low, high = dollars(self.low), dollars(self.high)
+        span = "" if low == high else f"{low} to {high}; "
         time = "" if self.seconds is None else f", {duration(self.seconds)}"
-        cost = f"{dollars(self.cost)} ({span}; {self.tokens:,} tokens{time})"
+        cost = f"{dollars(self.cost)} ({span}{self.tokens:,} tokens{time})"
         return f"{self.rows:,} rows will cost about {cost}, above {limit}"
 
 

@@ -480,6 +480,9 @@ declare module '@codemirror/view' {
     static readonly contentAttributes: {
       of(attributes: (view: EditorView) => { [name: string]: string } | null): Extension;
     };
+    static readonly perLineTextDirection: {
+      compute(deps: 'doc'[], get: (state: EditorState) => boolean): Extension;
+    };
     static readonly updateListener: { of(listener: (update: ViewUpdate) => void): Extension };
   }
 }

@@ -58,6 +58,8 @@ function proseIn(
     EditorView.contentAttributes.of(view =>
       isAgents(view.state) ? { class: 'cm-lineWrapping am-prompt' } : null
     ),
+    // Each line of a prompt runs as its own words do.
+    EditorView.perLineTextDirection.compute(['doc'], isAgents),
     EditorView.updateListener.of(update => {
       if (update.transactions.some(each => each.isUserEvent('input.type'))) {
         const { state } = update;

@@ -38,7 +38,7 @@ def test_a_restart_settles_an_open_question(notebook: Open) -> None:
     page.wait_for_question()
     restart(page)
     expect(page.questions).to_have_count(0)
-    page.wait_for_text(1, "may python run? total = 6 * 7 Not answered: the kernel ended.")
+    page.wait_for_text(1, "may python run total = 6 * 7? Not answered: the kernel ended.")
     saved = page.save()
     assert all(WIDGET not in mimes for mimes in mimes_of(saved))
     assert "the kernel ended" in saved.cells[1].outputs[-1].data["text/markdown"]

@@ -51,7 +51,7 @@ def test_a_map_is_paused_goes_on_and_is_stopped(notebook):
     expect(card.get_by_role("button", name="Stop")).to_be_focused()
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
-    page.wait_for_text(1, "It ended early: it was stopped")
+    page.wait_for_text(1, "It ended early: you stopped it.")
     expect(card).to_have_count(0)
     assert int(page.value("len(done)")) == 100_001
 
@@ -71,7 +71,7 @@ def test_a_plain_call_has_the_card_too(notebook, call):
     card.get_by_role("button", name="Go on").click()
     card.get_by_role("button", name="Stop").click()
     page.wait_for_end(1)
-    page.wait_for_text(1, "It ended early: it was stopped")
+    page.wait_for_text(1, "It ended early: you stopped it.")
     expect(card).to_have_count(0)
     assert int(page.value("len(done.frame)")) == 100_001
 
@@ -89,6 +89,9 @@ def test_the_cost_is_a_question_with_buttons_of_its_own(notebook, button, answer
     expect(question.get_by_role("button")).to_have_text(["Go on", "Sample only", "Stop"])
     expect(question).to_contain_text("100 rows will cost about")
     expect(question).not_to_contain_text("wants to run")
+    card = cell.locator(".agm-card")
+    expect(card).to_contain_text("paused")
+    expect(card.get_by_role("button")).to_have_count(0)  # the question has its own
     page.answer(button)
     page.wait_for_end(1)
     expect(cell).to_contain_text(f"{answered} of 100 rows have an answer")

@@ -45,8 +45,21 @@ def write(page: NotebookPage, number: int, text: str) -> None:
     page.page.keyboard.type(text)
 
 
+# Of each line whether its last sign stands right (1) or left of its first.
+ENDS = """lines => lines.map(line => {
+  const texts = document.createTreeWalker(line, NodeFilter.SHOW_TEXT), range = new Range();
+  const first = texts.nextNode();
+  let last = first;
+  for (let text; (text = texts.nextNode()); ) last = text;
+  range.setStart(first, 0), range.setEnd(first, 1);
+  const begin = range.getBoundingClientRect().left;
+  range.setStart(last, last.length - 1), range.setEnd(last, last.length);
+  return Math.sign(range.getBoundingClientRect().left - begin);
+})"""
+
+
 def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None:
-    page = notebook([PROMPT, "x = 1"])
+    page = notebook([PROMPT, "x = 1", "%%agent\nاكتب التقرير.\nWrite it."])
     usual = language(page, 1)
     page.wait_until(lambda: language(page, 0) == PROSE)
     code = page.cell(0).locator(".am-prompt-code:not(.am-prompt-expression)")
@@ -58,6 +71,8 @@ def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None
     expression = page.cell(0).locator(".am-prompt-expression")
     page.wait_until(lambda: "".join(expression.all_inner_texts()) == "{{sales[sales > 1]}}")
     expect(page.cell(0).locator(".cm-content")).to_have_css("white-space", "break-spaces")
+    # Each line runs as its words do: its last sign stands at its end.
+    page.wait_until(lambda: page.cell(2).locator(".cm-line").evaluate_all(ENDS) == [1, -1, 1])
     write(page, 1, "\ny")
     page.page.keyboard.press("Control+Home")
     page.page.keyboard.type("%%agent\n")

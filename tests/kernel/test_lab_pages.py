@@ -158,7 +158,7 @@ def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel
     assert outcome.status == "ok"
     (redraw,) = drawn
     texts = [output["data"]["text/plain"] for output in redraw["outputs"]]
-    assert texts[0] == "I look." and "Question: may python run?" in texts[1]
+    assert texts[0] == "I look." and "Question: may python run " in texts[1]
     cells = [
         m["content"]["transient"]["agent_magics_cell"]
         for m in outcome.messages

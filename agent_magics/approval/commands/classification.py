@@ -65,7 +65,7 @@ def classify_command(
             return CommandVerdict(CommandRisk.DANGEROUS, reason)
         if only_reads(argv, place):
             return CommandVerdict(CommandRisk.SAFE, "it only reads")
-        return CommandVerdict(CommandRisk.OTHER, "not known to only read")
+        return CommandVerdict(CommandRisk.OTHER, "it may do more than read")
     except TooLongToJudge:
         if reason := danger_in_text(" ".join(argv[:_MOST_WORDS])):
             return CommandVerdict(CommandRisk.DANGEROUS, reason)

@@ -150,7 +150,8 @@ class MapCell(Watcher):
         if self._card is None:
             self._draw_card()
         total, done = job.progress.total, job.progress.done
-        state = "stopping" if job.stopped else "paused" if job.is_paused else "running"
+        held = "asking" if self._open.widgets else "paused"  # its question has buttons of its own
+        state = "stopping" if job.stopped else held if job.is_paused else "running"
         self._card.show("\n".join(lines), done / total if total else None, state)
 
     def _draw_card(self) -> None:
@@ -222,8 +223,10 @@ def outcome_text(job: Job) -> str:
         f"({progress.tokens:,} tokens{money})."
     ]
     kinds = progress.kinds().items()
-    lines += [f"- {each.count:,} {kind}: {code_span(each.example)}" for kind, each in kinds]
+    for kind, each in kinds:
+        example = "" if each.example.startswith(kind) else f": {code_span(each.example)}"
+        lines.append(f"- {each.count:,} {kind}{example}")
     if job.stopped:
-        ended = "it was stopped" if job.stopped == BY_PERSON else job.stopped
-        lines.append(f"\nIt ended early: {code_span(ended)}")
+        ended = job.stopped if job.stopped == BY_PERSON else code_span(job.stopped)
+        lines.append(f"\nIt ended early: {ended}.")
     return "\n".join(lines)

@@ -35,4 +35,4 @@ def question_widget(
         dangerous=getattr(question, "dangerous", False),
         by_page=by_page,
     )
-    return widget, widget.target if is_own else f"may {widget.tool} run? {widget.target}"
+    return widget, widget.target if is_own else f"may {widget.tool} run {widget.target}?"

@@ -79,4 +79,4 @@ def _progress(event: SubAgentChanged) -> str:
     if event.status == "queued":
         return "waits for a place"
     cost = "" if event.cost is None else f", {dollars(event.cost)}"
-    return f"{event.seconds:.0f} s, {event.tokens:,} tokens{cost}"
+    return f"{event.seconds:.0f} s, {event.tokens:,} tokens{cost}" if event.tokens else ""

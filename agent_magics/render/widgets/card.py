@@ -25,7 +25,7 @@ class CardWidget(HearingWidget):
 
     text = traitlets.Unicode().tag(sync=True)
     share = traitlets.Float(-1.0).tag(sync=True)
-    state = traitlets.Enum(("running", "paused", "stopping"), "running").tag(sync=True)
+    state = traitlets.Enum(("running", "paused", "asking", "stopping"), "running").tag(sync=True)
 
     def __init__(self, question_id: str, on_wish: Callable[[str], None], *, by_page: bool) -> None:
         self._on_wish = on_wish

@@ -526,6 +526,8 @@ def test_an_event_of_an_unknown_call_is_no_error():
         ('{"path": "a.py", "limit": 3}', "a.py"),
         ('{"code": "x = 1\\ny = 2"}', "x = 1 … (2 lines)"),
         ('{"month": "2024-03", "n": 1}', 'month="2024-03", n=1'),
+        ('{"text": "結果は42です", "n": "é"}', 'text="結果は42です", n="é"'),
+        ('{"steps": ["Read `a`", "Plot"], "explanation": "So."}', "Read `a`; Plot"),
         ("*** Begin Patch\n*** End Patch", "*** Begin Patch … (2 lines)"),
         ("[1, 2]", "[1, 2]"),
         ("{}", ""),

@@ -214,7 +214,7 @@ def test_above_it_nobody_is_asked_in_one_sentence(given):
     with Agent(model, **given) as agent:
         done = agent.map_sync("{{text}}", rows(400), ask_above=0.1)
     assert sum(model.asked.values()) == 50
-    assert "above ask_above=0.1 USD, and " in done.stopped
+    assert "above the 0.1 USD of ask_above, and " in done.stopped
 
 
 def test_a_model_of_unknown_price_asks_nothing():

@@ -28,7 +28,7 @@ def judge(argv, cwd=None, denied=lambda operand: operand.endswith(".env")):
 
 def test_verdicts_say_why():
     assert judge(["ls"]) == CommandVerdict(SAFE, "it only reads")
-    assert judge(["make"]) == CommandVerdict(OTHER, "not known to only read")
+    assert judge(["make"]) == CommandVerdict(OTHER, "it may do more than read")
     assert judge(["git", "push", "-f"]).risk is DANGEROUS
     assert judge(["cat", ".env"]).risk is OTHER
     assert judge([]).risk is OTHER
@@ -110,7 +110,7 @@ def test_nothing_hostile_and_long_is_safe(piece):
 
 def test_an_ordinary_long_script_is_judged_whole():
     script = "cat some/file/with/a/name.txt | head -n 20 && echo 'this and that of it'\n" * 60
-    assert judge(["bash", "-c", script]).reason == "not known to only read"
+    assert judge(["bash", "-c", script]).reason == "it may do more than read"
     assert judge(["bash", "-c", script + "rm -rf *"]).risk is DANGEROUS
 
 

@@ -269,6 +269,7 @@ def test_the_deadline_is_in_milliseconds(tmp_path):
     told = report.to_output(1000)
     assert not told.success
     assert "Timed out after 0.3 s" in told.text and "exec_command" in told.text
+    assert told.details["note"] == "timed out after 0.3 s, killed"  # what the person sees
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 3_600_001])
