@@ -59,7 +59,7 @@ ENDS = """lines => lines.map(line => {
 
 
 def test_a_prompt_is_shown_as_prose_and_a_cell_goes_back(notebook: Open) -> None:
-    page = notebook([PROMPT, "x = 1", "%%agent\nاكتب التقرير.\nWrite it."])
+    page = notebook([PROMPT, "x = 1", "%%agent\nاكتب التقرير.\nWrite it."])  # noqa: RUF001
     usual = language(page, 1)
     page.wait_until(lambda: language(page, 0) == PROSE)
     code = page.cell(0).locator(".am-prompt-code:not(.am-prompt-expression)")

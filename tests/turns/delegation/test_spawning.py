@@ -250,7 +250,7 @@ def test_the_parent_is_told_what_each_does():
         changes = of_kind(agent.run_sync("Go."), SubAgentChanged)
     assert [changes[0].status, changes[-1].status] == ["queued", "completed"]
     assert changes[-1].text == "Nothing."
-    assert [step for each in changes for step in each.steps] == ['list_dir .']
+    assert [step for each in changes for step in each.steps] == ["list_dir ."]
     assert changes[-1].requests == 2
 
 
