@@ -7,6 +7,7 @@ in the background before that.
 import functools
 import gc
 import importlib
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from agent_magics.kernel.lab.pasted_files import PastedFiles
     from agent_magics.kernel.notebook import NotebookAgents
     from agent_magics.kernel.overview import Overview
+
+# Blocks of memory (CPython's) in use; a kernel with what is imported here has half a million.
+_FEW_BLOCKS = 2_000_000
 
 
 @magics_class
@@ -196,7 +200,10 @@ def _warm_up() -> None:
     with suppress(OSError):  # imports may fail in a deleted folder; the first cell reports it
         importlib.import_module("agent_magics.models.wires.responses.model")
         importlib.import_module("agent_magics.models.sdk").load_openai()
-    gc.collect()  # a look at all that is new: else it comes in the first cell, which it holds 0.1 s
+    # Else it comes in the first cell, and takes 0.1 s. With many objects of the person's it takes
+    # longer, and comes so seldom that it need not be now.
+    if sys.getallocatedblocks() < _FEW_BLOCKS:
+        gc.collect()
 
 
 def unload(shell: Any) -> None:
