@@ -171,7 +171,7 @@ def _objects(pd: Any, values: list[Any]) -> Any:
 
 
 _MAKERS: dict[str, Callable[[Any, list[Any]], Any]] = {
-    "string": lambda pd, values: pd.Series(values, dtype=None if values else "str"),
+    "string": lambda pd, values: pd.Series(values, dtype="str"),
     "integer": _integers,
     "number": lambda pd, values: pd.array(values, dtype="float64"),
     "boolean": _booleans,

@@ -42,6 +42,7 @@ def test_every_row_gets_its_answer():
     assert list(done.frame["kind"]) == rows(700)
     assert done.frame["urgent"].dtype == bool and done.frame["urgent"].sum() == 70
     assert done.frame["error"].isna().all() and not len(done.failed)
+    assert not done.frame["error"].str.contains("429", na=False).any()  # text, also of no errors
     assert done.usage.input_tokens == 700 * INPUT
     assert done.frame["tokens"].sum() == 700 * (INPUT + OUTPUT)
     assert sum(model.asked.values()) == 700
