@@ -204,11 +204,11 @@ def rows_of_arrow(batch: Any) -> list[dict[str, Any] | Broken]:
 def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
     """Yield rows in lists; those that came before an error come before it, too."""
     batch: list[Read] = []
-    failure: BaseException | None = None
+    failure: Exception | None = None
     while not failure:
         try:
             batch.extend(itertools.islice(rows, BATCH))
-        except BaseException as error:  # of the generator or library that the rows come from
+        except Exception as error:  # of the generator or library that the rows come from
             failure = error
         if not batch:
             break

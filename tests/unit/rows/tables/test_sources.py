@@ -344,6 +344,16 @@ def fails():
     raise OSError("the line is down")
 
 
+def interrupted():
+    yield "a"
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_rows_are_read_is_not_held_back():
+    with pytest.raises(KeyboardInterrupt):
+        open_source(interrupted())
+
+
 def cut_file(folder):
     packed = gzip.compress("\n".join(["text", *map(str, range(9999))]).encode())
     (folder / "a.csv.gz").write_bytes(packed[:-99])
