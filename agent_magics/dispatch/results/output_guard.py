@@ -6,8 +6,10 @@ the first results without their bodies; with "full" it gets whole results, page 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeVar
 
+from agent_magics.protocol.brief import brief_line
 from agent_magics.protocol.errors import RespondToModel
 
 T = TypeVar("T")
@@ -15,6 +17,7 @@ T = TypeVar("T")
 MAX_RESULTS = 200
 MAX_FILES = 200
 PAGE = 50  # results of one page of the full view
+_SHOWN = 80  # characters of a value in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,33 @@ class Overflow:
         return f"{self.shown:,} of {self.total:,} shown; {how}."
 
 
+def require_at_least(minimum: int, **values: int | None) -> None:
+    """Check that each given number is a whole one, and at least `minimum`; None is skipped.
+
+    Raises:
+        RespondToModel: it is not; the sentence names it.
+    """
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral):  # in a call by hand
+            raise RespondToModel(f"{name}={brief_line(repr(value), _SHOWN)} is no whole number.")
+        if value < minimum:
+            raise RespondToModel(f"{name} is {value}, but has to be at least {minimum}.")
+
+
+def require_one_of(choices: Sequence[object], **values: object) -> None:
+    """Check that each value is one of `choices`, which a call by hand need not heed.
+
+    Raises:
+        RespondToModel: it is not; the sentence names it.
+    """
+    for name, value in values.items():
+        if not any(value is choice or value == choice for choice in choices):
+            shown = brief_line(repr(value), _SHOWN)
+            raise RespondToModel(f"{name}={shown} is none of {', '.join(map(repr, choices))}.")
+
+
 @dataclass(frozen=True, slots=True)
 class OutputGuard:
     """Caps lists by the call's arguments `detail_level`, `offset` and `limit`.
@@ -55,7 +85,7 @@ class OutputGuard:
         max_files: most files while exploring.
 
     Raises:
-        RespondToModel: a number is too small; the sentence names it.
+        RespondToModel: one of them does not fit; the sentence names it.
     """
 
     detail_level: str | None = None
@@ -65,15 +95,11 @@ class OutputGuard:
     max_files: int = MAX_FILES
 
     def __post_init__(self) -> None:
-        """Check that no number is negative or too small."""
-        for name, value, least in (
-            ("offset", self.offset, 0),
-            ("limit", self.limit, 1),
-            ("max_results", self.max_results, 1),
-            ("max_files", self.max_files, 1),
-        ):
-            if value is not None and value < least:
-                raise RespondToModel(f"{name} is {value}, but has to be at least {least}.")
+        """Check what a call by hand, too, may give."""
+        require_at_least(0, offset=self.offset)
+        require_at_least(
+            1, limit=self.limit, max_results=self.max_results, max_files=self.max_files
+        )
 
     @property
     def focused(self) -> bool:

@@ -170,17 +170,6 @@ def refuse_unasked(
     return reason
 
 
-def require_at_least(minimum: int, **values: int | None) -> None:
-    """Check that each given number is at least `minimum`; None is skipped.
-
-    Raises:
-        RespondToModel: a number is smaller; the sentence names it.
-    """
-    for name, value in values.items():
-        if value is not None and value < minimum:
-            raise RespondToModel(f"{name} is {value}, but has to be at least {minimum}.")
-
-
 def count_fitting(lines: Sequence[str], budget: int) -> int:
     """Return how many of `lines`, from the first, fit in `budget` characters; at least one."""
     used = 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_magics.dispatch.context import ToolContext
+from agent_magics.dispatch.results.output_guard import require_at_least
 from agent_magics.dispatch.tool import tool
 from agent_magics.files.beneath import closing_descriptor
 from agent_magics.files.text import windows as files
@@ -22,7 +23,6 @@ from agent_magics.tools.files.access import (
     judge_of,
     place,
     refuse_unasked,
-    require_at_least,
 )
 from agent_magics.tools.files.notebook_view import NotebookView, view_notebook
 from agent_magics.tools.files.table_views import TableView, view_csv, view_parquet

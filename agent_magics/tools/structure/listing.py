@@ -6,9 +6,9 @@ from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
-from agent_magics.dispatch.results.output_guard import OutputGuard
+from agent_magics.dispatch.results.output_guard import OutputGuard, require_at_least
 from agent_magics.dispatch.tool import tool
-from agent_magics.tools.files.access import FOR_NOTES, assess_read, count_fitting, require_at_least
+from agent_magics.tools.files.access import FOR_NOTES, assess_read, count_fitting
 from agent_magics.tools.structure.live import OF_IPYTHON, LiveName, find_live, namespace_of
 from agent_magics.tools.structure.names import (
     NamedSymbol,

@@ -1,11 +1,15 @@
-"""Tools called by hand take a `Path` where a model gives a text, and nothing that is no path."""
+"""Tools called by hand take a `Path` where a model gives a text; what does not fit is told."""
 
+import asyncio
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_magics import RespondToModel
-from agent_magics.tools import edit_file, glob, grep_files, list_dir, read_file, write_file
+from agent_magics.tools import edit_file, glob, grep_files, list_dir, read_file, symbols, write_file
 
 
 def test_a_path_is_as_good_as_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +26,37 @@ def test_a_path_is_as_good_as_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_is_no_path_is_told_in_one_sentence(path: object) -> None:
     with pytest.raises(RespondToModel, match="is no path"):
         read_file(path)
+
+
+@pytest.mark.parametrize("value", ["x", 1.5, [], {}, True, b"1", float("nan")])
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        *((read_file, name) for name in ("start_line", "end_line", "max_lines", "offset_bytes")),
+        *((list_dir, name) for name in ("max_depth", "offset", "limit")),
+        *((grep_files, name) for name in ("max_results", "context")),
+        (glob, "limit"),
+        (symbols, "depth"),
+    ],
+)
+def test_what_is_no_number_is_told_in_one_sentence(
+    tool: Callable[..., object], name: str, value: object
+) -> None:
+    Path("a.txt").touch()
+    first = {read_file: "a.txt", list_dir: ".", grep_files: "x", glob: "*", symbols: "."}[tool]
+    with pytest.raises(RespondToModel, match=f"{name}=.* is no whole number"):
+        asyncio.run(_called(tool, first, {name: value}))
+
+
+async def _called(tool: Callable[..., Any], first: str, given: dict[str, object]) -> None:
+    result = tool(first, **given)
+    if inspect.isawaitable(result):
+        await result
+
+
+@pytest.mark.parametrize("value", ["sise", "", 1, [], None])
+def test_a_choice_that_there_is_not_is_told_in_one_sentence(value: Any) -> None:
+    with pytest.raises(RespondToModel, match=r"sort=.* is none of 'name', 'size', 'mtime'"):
+        list_dir(".", sort=value)
+    with pytest.raises(RespondToModel, match=r"output_mode=.* is none of 'content', "):
+        grep_files("x", output_mode=value)
