@@ -61,8 +61,9 @@ def test_importing_agent_and_tool_imports_neither_jupyter_nor_pydantic_nor_opena
     code = "import sys; from agent_magics import Agent, tool, ScriptedModel; print(*sys.modules)"
     modules = run_script(code, "-W", "error").split()
     assert set(JUPYTER).isdisjoint(modules)
-    assert {"pydantic", "pydantic_core", "openai", "mcp"}.isdisjoint(modules)
-    assert [name for name in modules if name.startswith("agent_magics.rows")] == []
+    assert {"pydantic", "pydantic_core", "openai", "mcp", "markdown_it"}.isdisjoint(modules)
+    seldom = ("agent_magics.rows", "agent_magics.render", "agent_magics.files.folders")
+    assert [name for name in modules if name.startswith(seldom)] == []
 
 
 def test_a_whole_run_works_without_jupyter():

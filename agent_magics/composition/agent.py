@@ -50,7 +50,6 @@ from agent_magics.settings.validation import check_price
 from agent_magics.symbols.servers.specs import read_table
 from agent_magics.tools.catalog.agent_tools import RunTools, ToolCatalog
 from agent_magics.tools.catalog.sources import ToolList
-from agent_magics.tools.files.access import ReadJudge
 from agent_magics.tools.files.path_judge import PathJudge
 from agent_magics.tools.mcp.callables import McpNamespace
 from agent_magics.tools.mcp.servers import McpServers, read_given
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from agent_magics.rows.mapping import MapOptions, RowMapping
     from agent_magics.rows.prompts import Given as Prompt
     from agent_magics.symbols.servers.project import LanguageServers
+    from agent_magics.tools.files.access import ReadJudge
 
 
 class ComposedAgent:
@@ -311,8 +311,10 @@ class ComposedAgent:
         asking = Asking(settings, self._models, hosts, self.session, judge, setup, watcher)
         return RowMapping(asking, prompt, rows, output, options)
 
-    def read_judge(self) -> ReadJudge:
+    def read_judge(self) -> "ReadJudge":
         """Return what keeps files from the model where nobody is asked: in maps and prompts."""
+        from agent_magics.tools.files.access import ReadJudge  # noqa: PLC0415 - late, as above
+
         config = self.config
         return ReadJudge(RuleBook(config.cwd).read_rules(self.name), config.roots)
 

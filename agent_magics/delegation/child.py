@@ -28,7 +28,6 @@ from agent_magics.protocol.events import (
 )
 from agent_magics.protocol.items import AssistantMessage, Content
 from agent_magics.protocol.ops import Interrupt, StartTurn, Steer
-from agent_magics.render.describe import describe_call
 
 # Seconds between reports of its progress, and characters of a call in them.
 INTERVAL = 0.5
@@ -201,6 +200,9 @@ class SubAgent:
             self.events.append(event)
         match event:
             case ToolCallPending(name=name, arguments=arguments):
+                # Late: with the parser of Markdown, seventy modules.
+                from agent_magics.render.describe import describe_call  # noqa: PLC0415
+
                 self.doing = f"{name} {describe_call(arguments)}".rstrip()
                 self._steps.append(self.doing)
                 self._tell_soon()
