@@ -66,15 +66,6 @@ class Stored(NamedTuple):
 # of the file. A million instances of a class would be the garbage collector's work.
 Kept: TypeAlias = tuple[bytes, bytes, int, float | None, int]
 
-
-class Size(NamedTuple):
-    """The size of a store: answers, bytes on disk, and the time of the oldest (seconds)."""
-
-    answers: int
-    bytes: int
-    oldest: float | None
-
-
 Then: TypeAlias = Callable[[bytes, Stored, Exception | None], None]
 """What is called for a key and its answer when that is written, or with the error."""
 
@@ -331,17 +322,6 @@ class AnswerFile:
             finally:
                 os.close(descriptor)
         self._synced, self.is_unsynced = time.monotonic(), False
-
-    def size(self) -> Size:
-        """Return the size of the file."""
-        count, oldest = self._connection.execute("SELECT count(*), min(at) FROM answers").fetchone()
-        return Size(count, self._bytes(), oldest)
-
-    def clear(self) -> None:
-        """Remove all answers, and give the space back."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM answers")
-        self._connection.execute("VACUUM")
 
     def close(self) -> None:
         """Close the file, synced."""

@@ -106,10 +106,6 @@ class AnswerColumns:
         """Return the error of a row whose answer does not fit, also after it was corrected."""
         return problems if self.output is None else self.output.failure(problems)
 
-    def values(self, answers: Sequence[bytes | None]) -> dict[str, list[Any]]:
-        """See `column_values`."""
-        return column_values(self.columns, answers)
-
 
 def column_values(
     columns: Sequence[Column], answers: Sequence[bytes | None]

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from agent_magics.protocol.errors import FatalError, RespondToModel
-from agent_magics.rows.tables.columns import AnswerColumns
+from agent_magics.rows.tables.columns import AnswerColumns, column_values
 from agent_magics.rows.tables.frames import converted, frame_of
 
 Value = TypeVar("Value")
@@ -57,7 +57,7 @@ def test_nested_fields_become_columns():
         "tags": "list of string",
         "more": "json",
     }
-    values = columns.values([columns.read(WHOLE), None])
+    values = column_values(columns.columns, [columns.read(WHOLE), None])
     assert values["place.city"] == ["Ulm", None]
     assert values["when"] == [datetime.date(2024, 3, 1), None]
     assert values["more"] == [{"x": [1]}, None]
@@ -68,7 +68,7 @@ def test_nested_fields_become_columns():
 def test_each_library_has_the_columns_in_order(library, answers):
     columns = AnswerColumns(Complaint)
     read = [None if each is None else columns.read(each) for each in answers]
-    values = columns.values(read)
+    values = column_values(columns.columns, read)
     rest = {"error": [None] * len(read), "tokens": [1] * len(read), "cost": [0.5] * len(read)}
     frame = frame_of(library, columns.columns, {**values, **rest})
     names = frame.column_names if library == "pyarrow" else list(frame.columns)
@@ -85,7 +85,7 @@ def test_each_library_has_the_columns_in_order(library, answers):
 )  # fmt: skip
 def test_other_types_have_one_column(kind, text, value):
     columns = AnswerColumns(kind)
-    assert columns.values([columns.read(text)]) == {"answer": [value]}
+    assert column_values(columns.columns, [columns.read(text)]) == {"answer": [value]}
 
 
 def test_an_answer_that_does_not_fit_is_told():
@@ -192,7 +192,7 @@ def test_columns_hold_what_the_type_writes(library, name):
     columns = AnswerColumns(kind)
     rest = {each: [None] for each in ("error", "tokens", "cost")}
     made = "pyarrow" if library == "parts" else library
-    values = {**columns.values([columns.read(answer)]), **rest}
+    values = {**column_values(columns.columns, [columns.read(answer)]), **rest}
     frame = frame_of(made, columns.columns, values)
     if library == "parts":
         frame = converted(frame, "pandas")
@@ -233,7 +233,7 @@ OTHERS = {
 def test_values_of_every_type_come_into_each_library(library, name):
     kind, answers, loose, typed = OTHERS[name]
     columns = AnswerColumns(kind)
-    values = columns.values([columns.read(answer) for answer in answers])
+    values = column_values(columns.columns, [columns.read(answer) for answer in answers])
     rest = {each: [None] * len(answers) for each in ("error", "tokens", "cost")}
     made = "pyarrow" if library == "parts" else library
     frame = frame_of(made, columns.columns, {**values, **rest})
