@@ -19,7 +19,7 @@ from agent_magics.files.own_places import folder_stamp, homes
 Inodes = frozenset[tuple[int, int]]  # device, number
 
 # A path is protected when it contains one of these sequences of components anywhere, so that every
-# user's home is covered, wherever it is mounted. Compared without case.
+# user's home is covered, wherever it is mounted. Compared without case, but spelt as they exist.
 _PROTECTED_PLACES = {
     "SSH keys": (".ssh", "etc/ssh"),
     "cloud credentials": (
@@ -34,25 +34,30 @@ _PROTECTED_PLACES = {
         *(".cargo/credentials.toml", ".gem/credentials", ".composer/auth.json", ".pgpass"),
         *(".my.cnf", ".m2/settings.xml", ".gradle/gradle.properties", ".codex/auth.json"),
         *(".cache/huggingface/token", ".huggingface", ".config/openai", ".config/op"),
+        *(".claude/.credentials.json", ".claude.json", ".gemini/oauth_creds.json"),
+        *(".config/github-copilot", ".local/share/opencode/auth.json", ".config/containers"),
+        *(".config/Signal", ".local/share/TelegramDesktop", ".thunderbird"),
     ),
     "encryption keys and stored passwords": (
-        *(".gnupg", ".password-store", ".local/share/keyrings", "library/keychains"),
+        *(".gnupg", ".password-store", ".local/share/keyrings", "Library/Keychains"),
         *("etc/shadow", "etc/gshadow", "run/secrets"),
     ),
     "Jupyter's keys and settings": ("jupyter/runtime", ".jupyter", "etc/jupyter"),
     "a browser profile": (
         *(".mozilla", ".config/google-chrome", ".config/chromium", ".config/microsoft-edge"),
-        *(".config/bravesoftware", ".config/vivaldi", ".config/opera", "snap/firefox"),
-        *("snap/chromium", ".var/app/org.mozilla.firefox", ".var/app/com.google.chrome"),
-        *("application support/google/chrome", "application support/firefox"),
-        *("application support/bravesoftware", "library/safari", "library/cookies"),
+        *(".config/BraveSoftware", ".config/vivaldi", ".config/opera", "snap/firefox"),
+        *("snap/chromium", ".var/app/org.mozilla.firefox", ".var/app/com.google.Chrome"),
+        *("snap/brave", ".var/app/com.brave.Browser", ".var/app/org.chromium.Chromium"),
+        *("Application Support/Google/Chrome", "Application Support/Firefox", ".librewolf"),
+        *("Application Support/BraveSoftware", "Library/Safari", "Library/Cookies"),
     ),
     "agent-magics' own settings and records": (
         *(".config/agent-magics", ".local/state/agent-magics"),
-        "application support/agent-magics",
+        "Application Support/agent-magics",
     ),
 }
-REASON_OF = {place: why for why, places in _PROTECTED_PLACES.items() for place in places}
+_PLACES = tuple(place for places in _PROTECTED_PLACES.values() for place in places)
+REASON_OF = {place.lower(): why for why, places in _PROTECTED_PLACES.items() for place in places}
 
 # Variables that name such a place elsewhere; some hold a list, as PATH does.
 _PROTECTED_BY_VARIABLE = {
@@ -119,7 +124,7 @@ def _existing(
 
 def _candidates(bases: tuple[str, ...]) -> Iterator[str]:
     """Yield every path at which a protected place may exist."""
-    for place in REASON_OF:
+    for place in _PLACES:
         first = place.partition("/")[0]
         if first in ("etc", "run"):
             yield f"/{place}"
@@ -140,7 +145,7 @@ def _named_by_variables() -> Iterator[str]:
             yield place
             continue
         family = meaning.removeprefix("/")
-        for name in REASON_OF:
+        for name in _PLACES:
             if name.startswith(family):
                 yield f"{place}/{name.removeprefix(family)}"
             elif name == "jupyter/runtime" and family == ".local/share/":

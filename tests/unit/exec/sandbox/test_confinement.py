@@ -264,6 +264,33 @@ def test_hidden_is_what_there_is_of_the_deny_list(workspace, a_home_of_its_own):
     }
 
 
+# As the programs that keep them write their names.
+KEPT_SECRETS = [
+    *(".aws/credentials", ".azure/token", ".config/gcloud/x", ".kube/config", ".oci/config"),
+    *(".config/rclone/rclone.conf", ".terraform.d/credentials.tfrc.json", ".vault-token"),
+    *(".docker/config.json", ".config/containers/auth.json", ".netrc", ".pypirc", ".npmrc"),
+    *(".git-credentials", ".config/gh/hosts.yml", ".cargo/credentials.toml", ".pgpass"),
+    *(".m2/settings.xml", ".gradle/gradle.properties", ".cache/huggingface/token"),
+    *(".codex/auth.json", ".claude/.credentials.json", ".claude.json", ".gemini/oauth_creds.json"),
+    *(".config/github-copilot/apps.json", ".local/share/opencode/auth.json"),
+    *(".gnupg/secring.gpg", ".password-store/x.gpg", ".local/share/keyrings/login.keyring"),
+    *(".mozilla/firefox/p/logins.json", ".librewolf/p/logins.json", ".thunderbird/p/logins.json"),
+    *(".config/google-chrome/Default/Cookies", ".config/chromium/Default/Cookies"),
+    *(".config/BraveSoftware/Brave-Browser/Default/Cookies", ".config/vivaldi/Default/Cookies"),
+    *(".config/microsoft-edge/Default/Cookies", ".config/opera/Cookies", "snap/firefox/x"),
+    *(".var/app/com.brave.Browser/x", ".var/app/com.google.Chrome/x", "snap/chromium/x"),
+    *(".config/Signal/config.json", ".local/share/TelegramDesktop/tdata/key_datas"),
+    *(".jupyter/jupyter_server_config.json", ".config/agent-magics/config.toml"),
+]
+
+
+@pytest.mark.parametrize("place", KEPT_SECRETS)
+def test_kept_secrets_are_hidden_and_asked_about(workspace, a_home_of_its_own, place):
+    path = put(a_home_of_its_own / place)
+    assert any(path.is_relative_to(hidden) for hidden in confine(workspace).hidden)
+    assert read_judge()(str(path))
+
+
 def test_the_systems_passwords_are_hidden(workspace):
     assert "/etc/shadow" in confine(workspace).hidden
 
