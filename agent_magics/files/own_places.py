@@ -42,7 +42,15 @@ HOME_PARTS = (
     *(".local/share/systemd", ".config/systemd", ".config/autostart", ".config/environment.d"),
     *(".config/fish", ".config/git", ".config/pip", ".gitconfig", ".pythonrc", ".pdbrc"),
     *(".condarc", ".mambarc", ".Rprofile", ".vimrc", ".vim", ".emacs", ".tmux.conf", ".nanorc"),
-    *(".cargo/bin", ".cargo/config.toml", "bin"),
+    *(".cargo/bin", ".cargo/config.toml", ".cargo/env", "bin"),
+    # What start files load, and what they put on the path.
+    *(".bash_completion", ".local/share/bash-completion", ".oh-my-zsh/custom", ".zlogout"),
+    *(".oh-my-zsh/oh-my-zsh.sh", ".nvm/nvm.sh", ".pyenv/shims", ".pyenv/bin", ".asdf/asdf.sh"),
+    *(".asdf/shims", ".rbenv/shims", ".rvm/scripts", ".sdkman/bin", ".poetry/env"),
+    *(".xonshrc", ".config/xonsh", ".config/nushell", ".config/powershell", ".config/direnv"),
+    *(".config/jupyter", ".config/nvim", ".Renviron", ".julia/config", ".gdbinit", ".lldbinit"),
+    *(".psqlrc", ".screenrc", ".config/plasma-workspace", ".kde/Autostart"),
+    *(".forward", ".procmailrc", ".k5login", ".rhosts", ".shosts"),
     *OWN_PARTS,
 )
 _MOST_HOMES = 20  # maximal number of other users' homes to examine

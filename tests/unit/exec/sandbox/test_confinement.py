@@ -235,6 +235,26 @@ def test_a_home_as_the_workspace_keeps_its_start_files(a_home_of_its_own):
     )
 
 
+# What runs with the next shell, editor, debugger, kernel or mail, in the words of those programs.
+RUN_LATER = [
+    *(".bash_completion", ".local/share/bash-completion/completions/git", ".zlogout"),
+    *(".oh-my-zsh/custom/x.zsh", ".cargo/env", ".nvm/nvm.sh", ".pyenv/shims/python"),
+    ".rvm/scripts/x",
+    *(".asdf/asdf.sh", ".rbenv/shims/ruby", ".sdkman/bin/sdkman-init.sh", ".poetry/env"),
+    *(".config/fish/conf.d/x.fish", ".config/nushell/config.nu", ".config/powershell/profile.ps1"),
+    *(".config/direnv/direnvrc", ".config/jupyter/jupyter_config.py", ".config/nvim/init.lua"),
+    *(".config/git/hooks/x", ".gitconfig", ".Renviron", ".Rprofile", ".julia/config/startup.jl"),
+    *(".gdbinit", ".lldbinit", ".psqlrc", ".screenrc", ".config/plasma-workspace/env/x.sh"),
+    *(".forward", ".procmailrc", ".rhosts", ".ssh/rc", ".local/lib/python3/usercustomize.py"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", RUN_LATER)
+def test_a_home_as_the_workspace_keeps_what_its_start_files_load(a_home_of_its_own, place):
+    path = a_home_of_its_own / place
+    assert any(path.is_relative_to(kept) for kept in confine(a_home_of_its_own).protected)
+
+
 def test_a_protected_path_is_writable_once_it_was_approved_by_name(workspace):
     git(workspace, "init", "-q")
     config, hooks = f"{workspace}/.git/config", f"{workspace}/.git/hooks"
