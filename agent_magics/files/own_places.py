@@ -51,6 +51,9 @@ HOME_PARTS = (
     *(".config/jupyter", ".config/nvim", ".Renviron", ".julia/config", ".gdbinit", ".lldbinit"),
     *(".psqlrc", ".screenrc", ".config/plasma-workspace", ".kde/Autostart"),
     *(".forward", ".procmailrc", ".k5login", ".rhosts", ".shosts"),
+    # Settings that name programs, or from where packages come.
+    *(".aws/config", ".kube", ".docker/config.json", ".npmrc", ".yarnrc.yml", ".wgetrc", ".curlrc"),
+    *(".config/uv", ".config/pypoetry", ".m2/settings.xml", ".gradle/init.d"),
     *OWN_PARTS,
 )
 _MOST_HOMES = 20  # maximal number of other users' homes to examine

@@ -245,6 +245,7 @@ RUN_LATER = [
     *(".config/direnv/direnvrc", ".config/jupyter/jupyter_config.py", ".config/nvim/init.lua"),
     *(".config/git/hooks/x", ".gitconfig", ".Renviron", ".Rprofile", ".julia/config/startup.jl"),
     *(".gdbinit", ".lldbinit", ".psqlrc", ".screenrc", ".config/plasma-workspace/env/x.sh"),
+    *(".aws/config", ".kube/config", ".docker/config.json", ".npmrc", ".config/uv/uv.toml"),
     *(".forward", ".procmailrc", ".rhosts", ".ssh/rc", ".local/lib/python3/usercustomize.py"),
 ]  # fmt: skip
 
