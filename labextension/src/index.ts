@@ -172,7 +172,7 @@ const panel: JupyterFrontEndPlugin<void> = {
       caption: trans.__('Show the panel of agents, questions and conversations'),
       execute: () => {
         app.shell.activateById(widget.id);
-        widget.node.querySelector('button')?.focus();
+        widget.enter();
       },
       isEnabled: () => true
     });

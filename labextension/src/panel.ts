@@ -44,8 +44,14 @@ export class AgentsPanel extends Widget {
     this.addClass('am-panel');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('Agents'));
+    this.node.tabIndex = -1;
     this._told.setAttribute('role', 'status');
     this._build();
+  }
+
+  /** Give the focus to its first button, or to itself until it has one. */
+  enter(): void {
+    (this.node.querySelector<HTMLElement>('section:not([hidden]) button') ?? this.node).focus();
   }
 
   /** Look at the kernels for as long as the panel is seen. */
@@ -112,6 +118,9 @@ export class AgentsPanel extends Widget {
     );
     for (const { node } of [this._questions, this._agents, this._helpers]) {
       node.parentElement!.hidden = node.childElementCount === 0;
+      if (node === document.activeElement && node.childElementCount === 0) {
+        this.enter(); // the last row has gone with the button that was pressed
+      }
     }
     this._empty.hidden = places.length > 0;
     this._empty.textContent = trans.__(
@@ -277,7 +286,7 @@ export class AgentsPanel extends Widget {
       ? trans.__('Done as soon as the running cell of %1 has ended.', this._around.nameOf(place))
       : '';
     try {
-      this._told.textContent = await place.line.run(line);
+      this._told.textContent = (await place.line.run(line)).replaceAll('`', '');
     } catch (error) {
       this._told.textContent = error instanceof Error ? error.message : String(error);
     }

@@ -162,5 +162,7 @@ def test_the_panel_is_whole_at_320_pixels_and_by_keyboard(notebook: Open) -> Non
     expect(shown.locator("button").first).to_be_focused()
     page.page.keyboard.press("Enter")
     page.wait_for_end(1)
+    expect(row(shown, "Questions")).to_have_count(0)
+    page.page.wait_for_function("document.activeElement.closest('.am-panel') !== null")
     page.page.set_viewport_size({"width": 1100, "height": 900})
     page.wait_for_text(1, "It is done.")
