@@ -109,8 +109,9 @@ class NoteFolder(Trustable[StoredNotes]):
                 names = [name for name in names_in(folder) if not name.startswith(".")]
                 for name in names[:MOST_TOPICS]:
                     try:
-                        files[_topic_of(name)] = read_plain(name, MOST_BYTES, folder=folder)
-                        days[_topic_of(name)] = _day(os.stat(name, dir_fd=folder).st_mtime)
+                        topic, day = _topic_of(name), _day(os.stat(name, dir_fd=folder).st_mtime)
+                        files[topic] = read_plain(name, MOST_BYTES, folder=folder)
+                        days[topic] = day
                     except (OSError, ValueError) as error:
                         problems[name] = getattr(error, "strerror", "") or str(error)
                 if len(names) > MOST_TOPICS:

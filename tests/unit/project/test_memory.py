@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from agent_magics.config_files.places import config_folder
 from agent_magics.config_files.trust import SHOWN_DIGEST
+from agent_magics.files.plain_files import read_plain
+from agent_magics.project import memory
 from agent_magics.project.fingerprints import Anchor, Fingerprints
 from agent_magics.project.memory import (
     MOST_BYTES,
@@ -171,6 +173,23 @@ def test_what_is_no_plain_file_is_neither_read_nor_replaced(workspace: Path, mak
     assert os.lstat(path).st_ino == before.st_ino
     assert secret.read_text(encoding="utf-8") == "secret"
     assert not (workspace.parent / "new").exists()
+
+
+def test_a_note_that_another_run_deletes_meanwhile_is_one_as_it_was(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = note_folders(workspace)["user"]
+    folder.write("mine", note_content("Mine.", ()))
+
+    def read_and_delete(name: str, most: int, *, folder: int) -> bytes:
+        data = read_plain(name, most, folder=folder)
+        os.unlink(name, dir_fd=folder)
+        return data
+
+    monkeypatch.setattr(memory, "read_plain", read_and_delete)
+    [note] = folder.notes()
+    assert note.text == "Mine."
+    assert folder.notes() == ()
 
 
 def test_odd_names_and_bytes_are_reported_or_read_as_text(workspace: Path) -> None:
