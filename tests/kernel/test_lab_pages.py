@@ -167,6 +167,22 @@ def test_a_page_that_comes_later_is_shown_what_stands_in_the_cell(kernel: Kernel
     assert set(cells) == {redraw["cell"]}
 
 
+def test_no_message_of_the_page_has_figures_drawn(kernel: Kernel) -> None:
+    """After a message of a comm the shell draws all figures, also where code is at work on one."""
+    count = "drawn = []\nget_ipython().events.register('post_execute', lambda: drawn.append(1))\n"
+    kernel.run(count + "from agent_magics.render.widgets.page import PageWidget\n")
+    model = kernel.run("widget = PageWidget()\nprint(widget.comm.comm_id)").text.strip()
+    client, comm = kernel.client, uuid.uuid4().hex
+    hello = {"version": 1, "path": "a.ipynb", "tools": [], "client": "", "inbox": uuid.uuid4().hex}
+    opened = {"comm_id": comm, "target_name": "agent_magics", "data": hello}
+    client.shell_channel.send(client.session.msg("comm_open", opened))
+    said = {"comm_id": comm, "data": {"type": "ping"}}
+    client.shell_channel.send(client.session.msg("comm_msg", said))
+    kernel.send_to_widget(model, {"type": "drawn"})
+    # After the cells that counted and made the widget; that of this one comes later.
+    assert kernel.value("len(drawn)") == "2"
+
+
 def test_a_cell_that_has_changed_is_not_edited(kernel: Kernel) -> None:
     read = "Call('notebook_read', {})"
     edit = "Call('notebook_edit_cell', {'cell_id': 'c', 'source': 'x = 2', 'version': %r})"

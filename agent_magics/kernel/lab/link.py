@@ -190,7 +190,9 @@ class LabLink:
     def _open(self, comm: Any, message: Data) -> None:
         hello = message["content"].get("data")
         page = self._let_in(comm.comm_id, hello if isinstance(hello, dict) else {})
-        comm.on_msg(lambda sent: self._receive(page, sent["content"].get("data"), "subshell"))
+        # Not `on_msg`: after such messages the shell draws all figures there are, and this one may
+        # come on a subshell's thread while code on the main thread is still drawing.
+        comm.handle_msg = lambda sent: self._receive(page, sent["content"].get("data"), "subshell")
         comm.on_close(lambda _: self.drop(page))
 
     def _let_in(self, comm_id: str, hello: Data) -> Page:

@@ -23,6 +23,9 @@ class PageWidget(anywidget.AnyWidget):
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
         self.on_msg(self._receive)
+        # Else the shell draws all figures there are after each message, also on another thread
+        # while code is still drawing.
+        self.comm.handle_msg = self._handle_msg
 
     def _receive(self, widget: object, content: Mapping[str, Any], buffers: object) -> None:
         """Handle a message of the page, which is not trusted."""
