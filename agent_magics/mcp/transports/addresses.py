@@ -1,8 +1,8 @@
 """Decides which addresses a login may lead to: an MCP server names them, and it may mislead.
 
-Law: a login asks hosts and ports that stand in the server's configuration, and else only ``https``
-at public addresses. So no server makes the kernel send a request into a network that is closed to
-it. A name that later leads elsewhere does no harm, since nothing there has a certificate of it.
+Law: a login asks hosts that stand in the server's configuration, and else only ``https`` at public
+addresses. So no server makes the kernel send a request into a network that is closed to it. A name
+that later leads elsewhere does no harm, since nothing there has a certificate of that name.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class LoginAddresses:
 
     def __init__(self, config: McpServerConfig) -> None:
         self._configured = {
-            (url.scheme, url.host, url.port)
+            (url.scheme, url.host)
             for url in map(httpx2.URL, filter(None, (config.url, config.oauth_issuer)))
         }
 
@@ -39,13 +39,13 @@ class LoginAddresses:
         Raises:
             RequestError: it is not allowed.
         """
-        if (url.scheme, url.host, url.port) in self._configured:
+        if (url.scheme, url.host) in self._configured:
             return
         if url.scheme != "https" or not await _is_public(url.host):
             raise httpx2.RequestError(
                 f"the server names {url.scheme}://{url.netloc.decode('ascii', 'replace')} for its "
-                "login, which is neither its own host and port nor https at a public address; if "
-                "it is right, set oauth_issuer"
+                "login, which is neither its own host nor https at a public address; if it is "
+                "right, set oauth_issuer"
             )
 
 

@@ -24,11 +24,10 @@ CLOSED = [
     *("file:///etc/passwd", "javascript:alert(1)", "//8.8.8.8/x", "", "https://" + "a" * 300),
     *("https://mcp.example.com.evil.invalid", "http://mcp.example.com:80@127.0.0.1"),
     "http://mcp.example.com",  # its tokens would go over the net in plain text
-    *("https://mcp.example.com:8443/token", "http://10.1.2.3/token"),  # another service there
 ]
 OPEN = [
-    *("https://mcp.example.com/mcp", "https://mcp.example.com:443/token"),
-    "http://10.1.2.3:8080/realms/ours",
+    *("https://mcp.example.com/mcp", "https://mcp.example.com:8443/token"),
+    *("http://10.1.2.3:8080/realms/ours", "http://10.1.2.3/token"),
     *("https://8.8.8.8/token", "https://[2001:4860:4860::8888]/token"),
 ]
 
