@@ -74,8 +74,9 @@ def file_batches(pattern: str, judge: FileJudge = any_path) -> Rows:
     Raises:
         FatalError: there is no such file, its format is not known, or it cannot be read.
     """
-    place = pattern.removeprefix("file://")  # our own reader waits for no FIFO
-    files = _by_url(place) if "://" in place else _local(place, judge)
+    # Our own reader waits for no FIFO.
+    place = pattern.removeprefix("file://").removeprefix("local://")
+    files = _by_url(place, judge) if "://" in place else _local(place, judge)
     readers = [(path, opened, _reader_of(path)) for path, opened in files]
     return itertools.chain.from_iterable(
         _read(path, opened, reader) for path, opened, reader in readers
@@ -113,12 +114,17 @@ def _open(path: str, judge: FileJudge) -> Iterator[IO[bytes]]:
         yield unpacked
 
 
-def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
+def _by_url(pattern: str, judge: FileJudge) -> list[tuple[str, _Opened]]:
     try:
         import fsspec  # noqa: PLC0415 - an extra, for who reads from elsewhere
     except ModuleNotFoundError:
         raise FatalError(NEEDS.format(path=pattern, package="fsspec")) from None
     try:
+        # The last part of `zip://a.csv::b.zip` says where the bytes come from.
+        scheme, origin = fsspec.core.split_protocol(pattern.rpartition("::")[2])
+        if scheme in (None, "file", "local"):
+            for path, _ in _local(origin, judge):
+                judged_path(path, judge)
         if _format_of(pattern) is None or pattern.endswith("/"):
             system, folder = fsspec.url_to_fs(pattern)
             if system.isdir(folder):
@@ -129,7 +135,7 @@ def _by_url(pattern: str) -> list[tuple[str, _Opened]]:
                 return [(path, partial(read, path)) for path in _of_folder(folder, files)]
         opened = fsspec.open_files(pattern, "rb", compression="infer")
     except (ImportError, OSError, ValueError) as error:
-        raise FatalError(f"{pattern}: {error_text(error)}") from None
+        raise FatalError(f"{pattern} cannot be read: {error_text(error)}") from None
     if not opened:
         raise FatalError(NO_FILE.format(path=pattern))
     return [(each.path, lambda each=each: each) for each in opened]  # type: ignore[misc]
