@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -300,8 +301,17 @@ def test_a_second_name_that_a_command_makes_shows_no_secret_in_the_diff(tmp_path
             assert SECRET not in agent.call_sync("read_file", {"path": "x"}).text
 
 
+def zipped(cwd, place):
+    """Pack the file into an archive beside it; return its address there."""
+    archive = (cwd / place).with_name("x.zip")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(cwd / place, "a.csv")
+    return f"zip://a.csv::{archive}"
+
+
 # How the rows of a map may name a file.
 MAPS = {
+    "an archive": ("{{key}}", zipped),
     "a path": ("{{key}}", lambda cwd, place: cwd / place),
     "text": ("{{key}}", lambda cwd, place: str(cwd / place)),
     "a file:// address": ("{{key}}", lambda cwd, place: f"file://{cwd / place}"),
