@@ -2,7 +2,9 @@
 
 import errno
 import heapq
+import math
 import os
+import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from agent_magics.protocol.errors import RespondToModel
 
 Sort = Literal["name", "size", "mtime"]
 
+SECONDS = 30.0  # of one walk
 _MOST_ENTRIES = 1_000_000
 _MOST_IGNORED_NAMED = 5
 _ASKED_EVERY = 100  # entries
@@ -72,7 +75,8 @@ class Listing:
         protected: protected folders that were listed but not entered.
         withheld: entries that are not listed, because a rule forbids reading them.
         unreadable: folders that this user has no right to read.
-        complete: False when the walk reached its limit; `total` is then a lower bound.
+        complete: False when the walk reached a limit; `total` is then a lower bound.
+        timed_out: whether the limit was that of time.
     """
 
     entries: tuple[FolderEntry, ...]
@@ -84,6 +88,7 @@ class Listing:
     unreadable: int = 0
     complete: bool = True
     withheld: int = 0
+    timed_out: bool = False
 
 
 class FolderItem(NamedTuple):
@@ -128,12 +133,16 @@ class FolderWalk:
 
     Attributes:
         depth: levels to descend, None for all.
+        deadline: time of `time.monotonic` at which the walk ends.
+        timed_out: whether it has ended so.
     """
 
     root: str
     depth: int | None
     include_hidden: bool
     rights: WalkRights
+    deadline: float = math.inf
+    timed_out: bool = False
     withheld: int = 0
     hidden: int = 0
     ignored: int = 0
@@ -156,6 +165,9 @@ class FolderWalk:
         open_folders = [("", iter(items), rules)]
         try:
             while open_folders:
+                if time.monotonic() > self.deadline:
+                    self.timed_out = True
+                    return
                 folder, rest, rules = open_folders[-1]
                 entry = next(rest, None)
                 if entry is None:
@@ -249,6 +261,7 @@ def list_folder(
     offset: int = 0,
     limit: int | None = None,
     rights: WalkRights = ALL_RIGHTS,
+    seconds: float = SECONDS,
 ) -> Listing:
     """List the entries of a folder; links are listed and never followed, .git is left out.
 
@@ -264,6 +277,7 @@ def list_folder(
         offset: number of entries to skip.
         limit: maximal number of entries of the page; None for all.
         rights: what may be seen.
+        seconds: time limit of the walk.
 
     Returns:
         The page, and counts over the whole folder.
@@ -271,7 +285,8 @@ def list_folder(
     Raises:
         RespondToModel: it is not a folder, may not be read, or the walk was cancelled.
     """
-    walk = FolderWalk(str(path), depth, include_hidden, rights)
+    deadline = time.monotonic() + seconds
+    walk = FolderWalk(str(path), depth, include_hidden, rights, deadline)
     fitting = _Fitting(walk, name_matcher(pattern), kinds)
     try:
         if sort == "name":
@@ -290,8 +305,9 @@ def list_folder(
         tuple(walk.ignored_names),
         walk.protected,
         walk.unreadable,
-        fitting.complete,
+        fitting.complete and not walk.timed_out,
         walk.withheld,
+        walk.timed_out,
     )
 
 

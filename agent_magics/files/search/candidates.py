@@ -81,7 +81,7 @@ class SearchedFiles:
             yield os.path.split(self.root)
             return
         judge = self.rights.judge
-        walk = FolderWalk(str(self.root), None, False, self.rights)
+        walk = FolderWalk(str(self.root), None, False, self.rights, self.deadline)
         for name, entry in walk.entries():
             if entry.kind != "file" or not self.matches(name):
                 continue
@@ -89,6 +89,7 @@ class SearchedFiles:
                 self.protected += 1
             else:
                 yield entry.path[: -len(entry.name) - 1], entry.name
+        self.timed_out |= walk.timed_out
         self.protected += walk.protected + walk.withheld
         self.ignored, self.ignored_names = walk.ignored, tuple(walk.ignored_names)
 

@@ -18,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
 from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.transports.nesting import shallow_listing
 
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one message
 _MOST_WAITING = 1024 * 1024  # bytes of queued messages before reading pauses
@@ -310,10 +311,17 @@ def _message_of(line: bytes) -> Any:
     collects = gc.isenabled()
     gc.disable()
     try:
-        return types.jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)
+        return types.jsonrpc_message_adapter.validate_python(_parsed(line), by_name=False)
     finally:
         if collects:
             gc.enable()
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return from_json(line)
+    except ValueError:
+        return from_json(shallow_listing(line))
 
 
 def _keep_unchanged(message: SessionMessage) -> None:

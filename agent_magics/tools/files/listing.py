@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.results.output_guard import OutputGuard, require_at_least, require_one_of
 from agent_magics.dispatch.tool import tool
-from agent_magics.files.folders import FolderEntry, Listing, Sort, list_folder
+from agent_magics.files.folders import SECONDS, FolderEntry, Listing, Sort, list_folder
 from agent_magics.protocol.brief import number_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.protocol.items import Json
@@ -18,6 +18,8 @@ from agent_magics.tools.files.access import (
     count_fitting,
     ignored_note,
 )
+
+_STOPPED = f"Stopped after {SECONDS:.0f} s: there may be more. Give a smaller folder."
 
 
 @tool(parallel=True, mutating=False, assess=assess_read)
@@ -141,6 +143,8 @@ class Entries(Readable, list[FolderEntry]):
     def _notes(self, count: int) -> Iterator[str]:
         listing = self.listing
         yield self._counted(count)
+        if listing.timed_out:
+            yield _STOPPED
         if listing.hidden:
             yield f"{number_of(listing.hidden, 'hidden entry', 'hidden entries')} left out."
         if listing.ignored:

@@ -7,6 +7,7 @@ undone like any patch; a rename in several files is one patch, all or none.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -28,8 +29,15 @@ from agent_magics.symbols.types import Position, Symbol, TextEdit
 from agent_magics.tools.files.access import assess_read
 from agent_magics.tools.files.patch import apply_operations
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook, note_of, notebooks_with, texts_of
-from agent_magics.tools.structure.sources import SourceFile, read_results, scan, server_for
+from agent_magics.tools.structure.notebooks import is_notebook, notebooks_with, texts_of
+from agent_magics.tools.structure.sources import (
+    SECONDS_BESIDE,
+    SourceFile,
+    TooLong,
+    read_results,
+    scan,
+    server_for,
+)
 
 Action: TypeAlias = Literal["replace", "insert_before", "insert_after", "remove", "rename"]
 
@@ -175,7 +183,7 @@ async def _renaming(
         raise RespondToModel(
             f"{named.name_path} was not renamed: it is used in a file that may not be read."
         )
-    left += filter(None, [note_of(notebooks)])
+    left += filter(None, [notebooks.note])
     doubts = await _doubts(named, edits, server, ctx)
     return [(files[path], changes) for path, changes in edits.items()], left, doubts
 
@@ -206,23 +214,30 @@ async def _doubts(
     name, language = named.symbol.name, language_of(named.file.path)
     renamed = {(path, edit.range.start) for path, each in edits.items() for edit in each}
 
-    def places() -> list[tuple[SourceFile, Position]]:
-        files = scan(".", ctx, name, lambda each: language_of(Path(each)) == language)
+    def places() -> str:
+        same = lambda each: language_of(Path(each)) == language  # noqa: E731 - what scan accepts
+        files = scan(".", ctx, name, same, SECONDS_BESIDE)
         pattern = re.compile(rf"(?<=[.'\"]){re.escape(name)}\b")
-        found = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
-        return [(file, start) for file, start in found if (file.path, start) not in renamed]
+        spots = ((f, f.source.position(m.start())) for f in files for m in pattern.finditer(f.text))
+        with suppress(TooLong):
+            for file, start in spots:
+                if (file.path, start) not in renamed:
+                    found.append((file, start))
+            return ""
+        return f" Places with {name} as text were sought for {SECONDS_BESIDE:.0f} s only."
 
-    found, unknown = await run_on_thread(places), dict[str, dict[int, None]]()
+    found, unknown = list[tuple[SourceFile, Position]](), dict[str, dict[int, None]]()
+    cut: str = await run_on_thread(places)
     for file, start in found[:_MOST_ASKED]:
         if not (await server.definition(file.path, start)).places:
             unknown.setdefault(file.shown, {})[start.line + 1] = None
     if not unknown:
-        return ""
+        return cut
     shown = [f"{file}:{','.join(map(str, lines))}" for file, lines in unknown.items()]
     if len(found) > _MOST_ASKED:
         shown.append(f"{len(found) - _MOST_ASKED} places that it was not asked about")
-    where = ", ".join(shown)
-    return f" {server.name} does not know what {name} is in {where}: edit the lines that mean this."
+    unsure = f" {server.name} does not know what {name} is in {', '.join(shown)}"
+    return f"{unsure}: edit the lines that mean this.{cut}"
 
 
 # -- edits as a patch -----------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from agent_magics.tools.structure.notebooks import (
     read_open_notebook,
 )
 from agent_magics.tools.structure.sources import (
+    SECONDS_BESIDE,
     SourceFile,
+    TooLong,
     folder_of,
     parsed_symbols,
     read_results,
@@ -215,10 +217,11 @@ async def _not_found(
 
 def _all_names(path: str, ctx: ToolContext | None) -> set[str]:
     names: set[str] = set()
-    for file in scan(path, ctx):
-        names.update(each.name_path for each in named_symbols(file, parsed_symbols(file)))
-        if len(names) > _MOST_COMPARED:
-            break
+    with suppress(TooLong):
+        for file in scan(path, ctx, seconds=SECONDS_BESIDE):
+            names.update(each.name_path for each in named_symbols(file, parsed_symbols(file)))
+            if len(names) > _MOST_COMPARED:
+                break
     return names
 
 

@@ -24,7 +24,15 @@ from agent_magics.symbols.python_syntax import NotPython, parse_python
 from agent_magics.symbols.text import one_line
 from agent_magics.symbols.types import Diagnostic, Position, Range, Symbol
 from agent_magics.tools.notebook.cells import MOST_CELLS, document_of
-from agent_magics.tools.structure.sources import CodeCell, SourceFile, folder_of, read_source, scan
+from agent_magics.tools.structure.sources import (
+    SECONDS_BESIDE,
+    CodeCell,
+    SourceFile,
+    TooLong,
+    folder_of,
+    read_source,
+    scan,
+)
 
 # Magics whose cells hold Python of the notebook.
 _PYTHON_CELL = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
@@ -37,6 +45,16 @@ _AWAITS = re.compile(r"await\b|async\s+(for|with)\b")
 _UNUSED = ("reportUnusedExpression", "pointless-statement", "expression-not-assigned", "B018")
 _MOST_READ = 2_000  # cells
 MOST_NOTEBOOKS = 50  # in which one name is sought
+
+
+class Notebooks(dict[Path, SourceFile]):
+    """Notebooks by path.
+
+    Attributes:
+        note: a sentence that says that there may be more; "" where these are all.
+    """
+
+    note = ""
 
 
 def is_notebook(path: str) -> bool:
@@ -78,9 +96,7 @@ async def read_open_notebook(ctx: ToolContext | None) -> SourceFile | None:
     return _as_source(real, shown_path(real, folder_of(ctx)), parts)
 
 
-async def notebooks_with(
-    name: str, definer: SourceFile, ctx: ToolContext | None
-) -> dict[Path, SourceFile]:
+async def notebooks_with(name: str, definer: SourceFile, ctx: ToolContext | None) -> Notebooks:
     """Return the notebooks of the workspace in whose code a name stands, at most `MOST_NOTEBOOKS`.
 
     The open one is read as it stands in the page.
@@ -91,27 +107,29 @@ async def notebooks_with(
         ctx: the call.
     """
     if definer.code_path.suffix not in PYTHON:
-        return {}
+        return Notebooks()
 
     def saved() -> Iterator[SourceFile]:
         # A file may have other letters as escapes.
-        for file in scan(".", ctx, name if name.isascii() else "", is_notebook):
-            with suppress(RespondToModel):
-                yield _of_json(file)
+        needle = name if name.isascii() else ""
+        try:
+            for file in scan(".", ctx, needle, is_notebook, SECONDS_BESIDE):
+                with suppress(RespondToModel):
+                    yield _of_json(file)
+        except TooLong:
+            all_found.note = f"Notebooks were sought for {SECONDS_BESIDE:.0f} s: there may be more."
+
+    all_found = Notebooks()
 
     opened = await read_open_notebook(ctx)
     known = [each for each in (opened, definer if definer.cells else None) if each is not None]
     found = {each.path: each for each in known}
     others = (each for each in saved() if each.path not in found and name in each.text)
     more = await run_on_thread(lambda: list(islice(others, MOST_NOTEBOOKS)))
-    return {**found, **{each.path: each for each in more}}
-
-
-def note_of(notebooks: Mapping[Path, SourceFile]) -> str:
-    """Return a sentence that says that there may be more notebooks; "" where these are all."""
-    if len(notebooks) < MOST_NOTEBOOKS:
-        return ""
-    return f"Only {MOST_NOTEBOOKS} of the notebooks with this name were looked into."
+    all_found.update(found | {each.path: each for each in more})
+    if len(all_found) >= MOST_NOTEBOOKS:
+        all_found.note = f"Only {MOST_NOTEBOOKS} of the notebooks with this name were looked into."
+    return all_found
 
 
 def texts_of(notebooks: Mapping[Path, SourceFile]) -> dict[Path, str]:

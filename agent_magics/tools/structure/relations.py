@@ -1,11 +1,12 @@
 """``references``, ``definition``, ``call_graph``: how symbols are related, as servers know it."""
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.dispatch.pool import run_on_thread
@@ -19,7 +20,7 @@ from agent_magics.symbols.types import Location, Position, Range, Symbol, Symbol
 from agent_magics.tools.files.access import FOR_NOTES, Readable, assess_read, count_fitting
 from agent_magics.tools.structure.live import find_live
 from agent_magics.tools.structure.names import NamedSymbol, find_one
-from agent_magics.tools.structure.notebooks import is_notebook, note_of, notebooks_with, texts_of
+from agent_magics.tools.structure.notebooks import Notebooks, is_notebook, notebooks_with, texts_of
 from agent_magics.tools.structure.sources import (
     ListResult,
     SourceFile,
@@ -29,12 +30,11 @@ from agent_magics.tools.structure.sources import (
     server_for,
 )
 
-Notebooks: TypeAlias = Mapping[Path, SourceFile]
-
 _LONGEST_LINE = 200
 _LONGEST_HOVER = 2_000
 _MOST_DEPTH = 3
 _MOST_CALLS = 200
+_SECONDS = 30.0  # of following calls
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ async def _places(
     heading: str,
     guard: OutputGuard,
     ctx: ToolContext | None,
-    notebooks: Notebooks = MappingProxyType({}),
+    notebooks: Mapping[Path, SourceFile] = MappingProxyType({}),
 ) -> Places:
     others = {each.path for each in locations if each.path not in notebooks}
     files = {**await run_on_thread(read_results, others, ctx), **notebooks}
@@ -146,7 +146,7 @@ async def references(
         if found
         else f"{named} is used nowhere that {server.name} sees."
     )
-    heading = "\n".join(filter(None, (note_of(notebooks), heading)))
+    heading = "\n".join(filter(None, (notebooks.note, heading)))
     return await _places(found, heading, guard, ctx, notebooks)
 
 
@@ -310,16 +310,20 @@ class _CallWalk:
         self._server, self._direction = server, direction
         self._seen: set[tuple[Path, Position]] = set()
         self.lines: list[str] = []
+        self._deadline = time.monotonic() + _SECONDS
         self.withheld = 0
         self.note = ""
 
     async def follow(self, symbol: Symbol, file: SourceFile, level: int, depth: int) -> None:
         """Add the calls of a function of a file, and theirs up to `depth`."""
         self._seen.add((symbol.path, symbol.selection.start))
+        if time.monotonic() > self._deadline:
+            self.note = f"Stopped after {_SECONDS:.0f} s: there may be more."
+            return
         # Of a function in a file no callee is in a notebook.
         is_sought = file.cells or self._direction == "callers"
-        notebooks = await notebooks_with(symbol.name, file, self._ctx) if is_sought else {}
-        self.note = self.note or note_of(notebooks)
+        notebooks = await notebooks_with(symbol.name, file, self._ctx) if is_sought else Notebooks()
+        self.note = self.note or notebooks.note
         calls = await self._calls(symbol, notebooks)
         others = {each.symbol.path for each in calls if each.symbol.path not in notebooks}
         files = {**await run_on_thread(read_results, others, self._ctx), **notebooks}

@@ -25,11 +25,16 @@ from agent_magics.tools.files.access import Readable, begin_walk, judge_of, plac
 Item = TypeVar("Item")
 
 _MOST_BYTES = 4 << 20  # of a file; larger ones are data or made by a program
-_SECONDS = 30.0  # of one walk over a folder
+_SECONDS = 20.0  # of one search in the files below a folder
+SECONDS_BESIDE = 5.0  # of one that only completes an answer
 _MOST_AT_ONCE = 100  # files open
 
 # Sixty files are what a question about a few symbols meets again in the next ones.
 _parse = lru_cache(maxsize=60)(parse_symbols)
+
+
+class TooLong(RespondToModel):
+    """A search in the files below a folder reached its time limit."""
 
 
 class ListResult(Readable, Generic[Item]):
@@ -150,16 +155,28 @@ def scan(
     ctx: ToolContext | None,
     needle: str = "",
     accepts: Callable[[str], bool] = can_parse,
+    seconds: float = _SECONDS,
 ) -> Iterator[SourceFile]:
     """Yield the files below a folder that are accepted by name and whose text holds `needle`.
 
     Hidden and ignored files and what the call may not read are left out, as in a search.
 
     Raises:
+        TooLong: after so many `seconds`, in which the reader's work with the files counts.
         RespondToModel: the folder may not be read, or the call was interrupted.
     """
-    files = _files_of(path, ctx, accepts)
-    yield from _read_all(files, files.batches(), folder_of(ctx), needle.encode())
+    files = _files_of(path, ctx, accepts, seconds)
+    for file in _read_all(files, files.batches(), folder_of(ctx), needle.encode()):
+        yield file
+        if time.monotonic() > files.deadline:
+            break
+    else:
+        if not files.timed_out:
+            return
+    raise TooLong(
+        f"The search below {path} was stopped after {seconds:.0f} s, so the answer is not known. "
+        "Give a file or a smaller folder as path."
+    )
 
 
 def _read_all(
@@ -171,6 +188,9 @@ def _read_all(
             for descriptor, name in opened.items():
                 if files.rights.is_cancelled():
                     raise RespondToModel("The search for symbols was interrupted.")
+                if time.monotonic() > files.deadline:
+                    files.timed_out = True
+                    return
                 data = os.read(descriptor, _MOST_BYTES + 1)
                 if sought in data and len(data) <= _MOST_BYTES:
                     with suppress(UnicodeDecodeError):
@@ -179,13 +199,18 @@ def _read_all(
                         yield SourceFile(path, shown_below(path, cwd), text)
 
 
-def _files_of(path: str, ctx: ToolContext | None, accepts: Callable[[str], bool]) -> SearchedFiles:
+def _files_of(
+    path: str,
+    ctx: ToolContext | None,
+    accepts: Callable[[str], bool],
+    seconds: float = _SECONDS,
+) -> SearchedFiles:
     root, _, rights = begin_walk(path, ctx)
     return SearchedFiles(
         root,
         accepts,
         rights,
-        time.monotonic() + _SECONDS,
+        time.monotonic() + seconds,
         () if ctx is None else ctx.config.roots,
     )
 

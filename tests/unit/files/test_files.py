@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magics.dispatch.results.output_guard import OutputGuard
 from agent_magics.files import folders
 from agent_magics.files.name_globs import name_matcher
 from agent_magics.files.paths import read_judge
 from agent_magics.files.text import lines as text_lines
 from agent_magics.files.text import windows as files
 from agent_magics.protocol.errors import RespondToModel
+from agent_magics.tools.files.listing import Entries
 
 
 def window_of(path, *args, **kwargs):
@@ -386,3 +388,12 @@ def test_a_glob_cannot_be_made_to_hang():
     assert not name_matcher("**/a/" * 40 + "b")("a/" * 200 + "c")
     with pytest.raises(RespondToModel, match="globs"):
         name_matcher("{a,b}{c,d}" * 10)
+
+
+def test_a_walk_ends_in_time_and_says_so(tmp_path):
+    for name in "abc":
+        (tmp_path / name / "deep").mkdir(parents=True)
+    listing = folders.list_folder(tmp_path, ".", depth=None, seconds=0.0)
+    assert (listing.complete, listing.timed_out) == (False, True)
+    notes = repr(Entries(listing, ".", OutputGuard(), with_times=False)).split("\n")
+    assert "Stopped after 30 s: there may be more. Give a smaller folder." in notes

@@ -10,8 +10,15 @@ from agent_magics.dispatch.context import status_of
 from agent_magics.protocol.errors import RespondToModel
 from agent_magics.symbols.parsing import parse_symbols
 from agent_magics.symbols.types import Definition, Diagnostic, Location, Position, Range, SymbolCall
-from agent_magics.tools import call_graph, definition, diagnostics, references, symbols
-from agent_magics.tools.structure import names
+from agent_magics.tools import (
+    call_graph,
+    definition,
+    diagnostics,
+    edit_symbol,
+    references,
+    symbols,
+)
+from agent_magics.tools.structure import names, notebooks, relations, sources
 from tests.support.contexts import make_context
 
 SHAPES = '''\
@@ -369,3 +376,41 @@ def test_what_servers_find_is_below_the_path_and_holds_the_query(ctx, monkeypatc
 def _nothing_in(ctx, name):
     (ctx.cwd / name).mkdir()
     return refusal(references, ctx, name_path="thing", path=name)
+
+
+# -- limits of time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (symbols, {"path": "."}),
+        (symbols, {"path": ".", "query": "area"}),
+        (symbols, {"path": ".", "name_path": "area"}),
+        (definition, {"name": "Square"}),
+        (references, {"name_path": "Square"}),
+        (call_graph, {"name_path": "Square"}),
+        (edit_symbol, {"name_path": "Square", "action": "remove"}),
+    ],
+)
+def test_a_search_that_takes_too_long_ends_with_a_sentence(ctx, monkeypatch, function, arguments):
+    with_server(ctx)
+    assert read(symbols, ctx, query="Square")
+    monkeypatch.setattr(sources.scan, "__defaults__", (*sources.scan.__defaults__[:-1], 0.0))
+    why = "The search below . was stopped after 0 s, so the answer is not known. Give a file or"
+    assert why in refusal(function, ctx, **arguments)
+
+
+def test_what_completes_an_answer_is_cut_with_a_note(ctx, monkeypatch):
+    monkeypatch.setattr(names, "SECONDS_BESIDE", 0.0)
+    assert refusal(definition, ctx, name="sqare").endswith("symbols lists what there is.")
+    monkeypatch.setattr(notebooks, "SECONDS_BESIDE", 0.0)
+    with_server(ctx, references=())
+    note = "Notebooks were sought for 0 s: there may be more."
+    assert note in read(references, ctx, name_path="Square", path="shapes.py")
+
+
+def test_calls_are_followed_for_a_limited_time(ctx, monkeypatch):
+    monkeypatch.setattr(relations, "_SECONDS", -1.0)
+    with_server(ctx, incoming_calls=())
+    assert "Stopped after" in read(call_graph, ctx, name_path="Square/area")

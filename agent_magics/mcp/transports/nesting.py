@@ -1,0 +1,74 @@
+"""Cuts what is nested too deeply out of a list of tools, so that one tool does not lose the others.
+
+The parser refuses a message with more than 200 levels as a whole. What is left of such a schema is
+still deeper than any that is offered (`client/schemas.py`), so the tool is left out, with that
+reason.
+"""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx2
+from pydantic_core import from_json
+
+_DEEPEST = 150
+# An unclosed string reaches to the end; searching again from each quote would take quadratic time.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_LINE_END = re.compile(rb"(?<=[\r\n])")
+_EVENT_DATA = b"data:"
+
+
+def shallow_listing(message: bytes) -> bytes:
+    """Return a list of tools with `null` for parts that are nested too deeply; else the message."""
+    if message.count(b"{") + message.count(b"[") <= _DEEPEST:
+        return message
+    shallow = _cut(message)
+    if shallow is message:
+        return message
+    try:
+        parsed = from_json(shallow)
+    except ValueError:
+        return message  # the parser reports what is wrong
+    result = parsed.get("result") if isinstance(parsed, dict) else None
+    is_listing = isinstance(result, dict) and isinstance(result.get("tools"), list)
+    return shallow if is_listing else message
+
+
+async def shallow_events(pieces: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """Yield an event stream by lines, with `shallow_listing` of each event's data.
+
+    Raises:
+        StreamError: a line has more than `most` bytes.
+    """
+    rest = bytearray()
+    async for piece in pieces:
+        *lines, last = _LINE_END.split(piece)
+        for line in lines:
+            yield _shallow_line(bytes(rest) + line)
+            rest.clear()
+        rest += last
+        if len(rest) > most:
+            raise httpx2.StreamError(f"a line of the event stream has more than {most:,} bytes")
+    if rest:
+        yield _shallow_line(bytes(rest))
+
+
+def _shallow_line(line: bytes) -> bytes:
+    if not line.startswith(_EVENT_DATA):
+        return line
+    return _EVENT_DATA + shallow_listing(line.removeprefix(_EVENT_DATA))
+
+
+def _cut(message: bytes) -> bytes:
+    """Replace each part below `_DEEPEST` levels by `null`; return `message` itself without one."""
+    kept, begin, depth = list[bytes](), 0, 0
+    for token in _TOKEN.finditer(message):
+        if token[0] in (b"{", b"["):
+            depth += 1
+            if depth == _DEEPEST + 1:
+                kept.append(message[begin : token.start()])
+        elif token[0] in (b"}", b"]"):
+            depth -= 1
+            if depth == _DEEPEST:
+                begin = token.end()
+    return b"null".join([*kept, message[begin:]]) if kept else message

@@ -1,0 +1,117 @@
+"""A tool whose schema is nested too deeply is left out; the rest of the list is read."""
+
+import asyncio
+import json
+
+import httpx2
+import pytest
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+
+from agent_magics.exec.servers import LogRing
+from agent_magics.mcp.client.listing_filter import ListingFilter
+from agent_magics.mcp.client.schemas import why_left_out
+from agent_magics.mcp.transports.bodies import limit_body
+from agent_magics.mcp.transports.incoming import Incoming
+from agent_magics.mcp.transports.nesting import shallow_listing
+
+PLAIN = '{"type": "object"}'
+DEPTHS = (20, 60, 70, 149, 200, 201, 5_000, 20_000)
+
+
+def listing(schema: str, key: str = "tools") -> bytes:
+    """Return the answer with a tool of this schema between two others."""
+    tools = [f'{{"name": "t{n}", "inputSchema": {each}}}' for n, each in enumerate((schema, PLAIN))]
+    return f'{{"jsonrpc": "2.0", "id": 1, "result": {{"{key}": [{", ".join(tools)}]}}}}'.encode()
+
+
+def nested(
+    depth: int, opening: str = '{"type": "object", "properties": {"a[{\\"": ', closing: str = "}}"
+) -> str:
+    """Return a schema of that depth, with brackets in its names."""
+    return opening * (depth // 2) + PLAIN + closing * (depth // 2)
+
+
+def by_pipe(line: bytes) -> dict:
+    """Return the result that is read from a program's line."""
+
+    async def read() -> dict:
+        incoming = Incoming(LogRing(str), {1}, lambda: None)
+        incoming.data_received(line + b"\n")
+        return (await incoming.receive()).message.result
+
+    return asyncio.run(read())
+
+
+def by_http(body: bytes, kind: str = "application/json", size: int = 1_000) -> bytes:
+    """Return what is read of an answer that arrives in pieces."""
+
+    class Pieces(httpx2.AsyncByteStream):
+        async def __aiter__(self):
+            for begin in range(0, len(body), size):
+                yield body[begin : begin + size]
+
+    async def read() -> bytes:
+        response = httpx2.Response(200, headers={"content-type": kind}, stream=Pieces())
+        await limit_body(response)
+        return await response.aread()
+
+    return asyncio.run(read())
+
+
+def by_answer(body: bytes) -> dict:
+    """Return the result of an answer that is one JSON text."""
+    return json.loads(by_http(body))["result"]
+
+
+def by_events(body: bytes, line_end: bytes = b"\n") -> dict:
+    """Return the result of an event stream's one event."""
+    sent = b': "[{' + line_end + b"data: " + body + line_end * 2
+    read = by_http(sent, "text/event-stream; charset=utf-8").split(line_end)
+    assert len(read) == 4
+    return json.loads(read[1].removeprefix(b"data: "))["result"]
+
+
+@pytest.mark.parametrize("read", [by_pipe, by_answer, by_events])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_only_the_tool_that_is_too_deep_is_left_out(depth, read):
+    deep, plain = read(listing(nested(depth)))["tools"]
+    assert plain == {"name": "t1", "inputSchema": {"type": "object"}}
+    why, _ = why_left_out("t0", [deep["inputSchema"]], 1_000_000)
+    assert why == ("" if depth <= 60 else "its schema is nested more than 64 deep")
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_event_streams_with_any_line_end(line_end):
+    assert len(by_events(listing(nested(300)), line_end)["tools"]) == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        listing(nested(300), key="content"),  # a result is not changed
+        listing('"' + "[" * 300 + '"'),
+        listing("[" * 300),
+        listing("]" * 300),
+        listing('"' + "[" * 300),
+        b"[" * 300 + b"]" * 300,
+        b"[" * 100_000,
+        b'"\\' * 100_000 + b"[" * 151,
+    ],
+)
+def test_anything_else_is_left_as_it_is(message):
+    assert shallow_listing(message) == message
+    assert by_http(message) == message
+
+
+def test_a_line_of_an_event_stream_is_bounded(monkeypatch):
+    monkeypatch.setattr("agent_magics.mcp.transports.bodies.MOST_OF_ONE", 2_000)
+    with pytest.raises(httpx2.StreamError, match="more than 2,000 bytes"):
+        by_http(b"data: " + b"x" * 4_000, "text/event-stream")
+
+
+def test_the_filter_keeps_it_for_the_reason():
+    result = by_pipe(listing(nested(400)))
+    listing_filter = ListingFilter()
+    with listing_filter.at_work(LATEST_HANDSHAKE_VERSION):
+        listing_filter._sift(result)
+    assert [each["name"] for each in result["tools"]] == ["t0", "t1"]
