@@ -16,6 +16,7 @@ SAVED_DIFF = 20_000
 _SAVED_ARGUMENTS = 10_000
 
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
 _UNFINISHED_COLOUR = re.compile(r"\x1b(?:\[[0-9;]*)?$")
 _NAMED = 12  # variables named of those that live code has changed
 
@@ -73,7 +74,7 @@ def _describe(parsed: object, arguments: str) -> str:
         return one_line(arguments)
     command = parsed.get("command")
     if isinstance(command, list):
-        return one_line(shlex.join(map(str, command)))
+        return one_line(command_line(list(map(str, command))))
     if isinstance(questions := parsed.get("questions"), list):
         return one_line(" ".join(str(q.get("question")) for q in questions if isinstance(q, dict)))
     if isinstance(steps := parsed.get("steps"), list):
@@ -103,7 +104,7 @@ def one_line(text: str) -> str:
 
 def command_line(command: Sequence[str]) -> str:
     """Return an argument list as one shell command line; of ``sh -c SCRIPT`` only the script."""
-    if len(command) == 3 and command[1] in ("-c", "-lc"):
+    if len(command) == 3 and command[1] in ("-c", "-lc") and _SHELL.search(command[0]):
         return command[2]
     return shlex.join(command)
 

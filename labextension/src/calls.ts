@@ -7,12 +7,14 @@ import { colouredRuns, styleOf, type Run } from './colours.js';
 import { drawPre, fold, make, makeButton } from './elements.js';
 import type { Status, ToolItem } from './items.js';
 import { drawMarkdown } from './markdown.js';
-import { codeOf, countLines, fenced, prettyArguments, showInvisible } from './plain.js';
+import { codeOf, countLines, fenced, prettyArguments, scriptOf, showInvisible } from './plain.js';
 import { trans } from './translation.js';
 
 /** Longer outputs start folded, so that a turn can be read at a glance. */
 const OPEN_LINES = 15;
 const OPEN_CODE_LINES = 25;
+/** A command of more characters may not be whole in the head of its call. */
+const HEAD_LENGTH = 60;
 
 const STATUS_WORDS: Record<Status, () => string> = {
   running: () => trans.__('running'),
@@ -44,6 +46,13 @@ export async function drawTool(
     shown.classList.add('am-code');
     body.append(shown);
   }
+  const script = item.language === 'bash' ? scriptOf(item.arguments).trim() : '';
+  const isLong = script.length > HEAD_LENGTH || script.includes('\n');
+  if (isLong) {
+    const pre = drawPre(showInvisible(script), trans.__('Command of %1', item.name));
+    pre.classList.add('am-command');
+    body.append(pre);
+  }
   if (item.diff !== '') {
     body.append(drawDiff(item.diff));
     if (output.length > 0) {
@@ -64,6 +73,7 @@ export async function drawTool(
   const call = `${key} ${item.name} ${item.arguments.slice(0, 200)}`;
   const card = fold(call, drawHead(item), body, startsOpen(item, output, code));
   card.classList.add('am-card', `am-${item.status}`);
+  card.classList.toggle('am-shows-code', code !== null || isLong); // whole, so not in its head
   const status = STATUS_WORDS[item.status]();
   card.setAttribute('aria-label', trans.__('Tool %1, %2: %3', item.name, status, item.title));
   return item.status === 'running' && item.stop !== '' ? withStop(card, item) : card;
@@ -92,10 +102,12 @@ function drawHead(item: ToolItem): HTMLElement[] {
   if (item.note !== '') {
     facts.push(item.note);
   }
+  const title = make('code', 'am-title', item.title);
+  title.title = item.title;
   return [
     status,
     make('span', 'am-name', item.name),
-    make('code', 'am-title', item.title),
+    title,
     make('span', 'am-facts', facts.join(' · '))
   ];
 }

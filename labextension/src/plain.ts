@@ -64,6 +64,18 @@ export function codeOf(args: string): { code: string; rest: string } | null {
   }
 }
 
+/** The script of a command's call: its text, or what a shell is to run; "" for other commands. */
+export function scriptOf(args: string): string {
+  try {
+    const { command, cmd = command } = JSON.parse(args) as Record<string, unknown>;
+    const [shell, option, script, ...more] = Array.isArray(cmd) ? cmd.map(String) : ['sh', '-c', cmd];
+    const isScript = /(^|\/)(ba|da|z)?sh$/.test(shell!) && /^-l?c$/.test(option!) && more.length === 0;
+    return isScript && typeof script === 'string' ? script : '';
+  } catch {
+    return '';
+  }
+}
+
 /** `code` as a Markdown block with a fence that nothing inside can close. */
 export function fenced(code: string, language: string): string {
   const runs = code.match(/`+/g) ?? [];

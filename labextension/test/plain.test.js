@@ -8,6 +8,7 @@ import {
   countLines,
   diffLines,
   prettyArguments,
+  scriptOf,
   showInvisible,
   stripAnsi
 } from '../lib/plain.js';
@@ -49,6 +50,18 @@ test('the code of a call stands apart from its other arguments', () => {
     rest: '{"where":"scratch"}'
   });
   assert.deepEqual(['{"code":1}', 'print(1)', 'null'].map(codeOf), [null, null, null]);
+});
+
+test('the script of a command is what its shell runs', () => {
+  const script = args => scriptOf(JSON.stringify(args));
+  assert.equal(script({ command: ['bash', '-lc', 'ls | wc'] }), 'ls | wc');
+  assert.equal(script({ command: ['/bin/sh', '-c', 'ls'], timeout_ms: 9 }), 'ls');
+  assert.equal(script({ cmd: 'make test' }), 'make test');
+  assert.equal(script({ command: 'make' }), 'make');
+  const others = [['ls', '-c', 'x'], ['python', '-c', 'x'], ['bash', '-c', 'x', 'y'], ['bash'], [], 1, null];
+  assert.deepEqual(new Set(others.map(command => script({ command }))), new Set(['']));
+  assert.equal(scriptOf('{'), '');
+  assert.equal(scriptOf('null'), '');
 });
 
 test('a removed line of dashes is no file head', () => {

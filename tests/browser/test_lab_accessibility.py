@@ -1,5 +1,6 @@
 """What we draw can be read by all: axe-core finds nothing in it, in any theme."""
 
+import json
 import re
 from collections.abc import Callable
 
@@ -52,6 +53,7 @@ TOOL = {
     "note": "approved by the person",
     "diff": "",
 }
+SCRIPT = "python report.py --year 2024; " * 9
 DONE = {**TOOL, "status": "completed"}
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
 FILE = {"path": "x", "change": "changed", "added": 1, "removed": 1, "note": "by a command"}
@@ -66,6 +68,7 @@ ITEMS = [
     {"kind": "reasoning", "text": "It *may* be so.", "left_out": 3},
     *({"kind": "notice", "level": level, "text": "`x`."} for level in ("info", "warning", "error")),
     *({**TOOL, "status": status} for status in ("running", "completed", "failed", "denied")),
+    {**DONE, "title": SCRIPT, "arguments": json.dumps({"cmd": SCRIPT})},
     {**TOOL, "kind": "patch", "status": "completed", "diff": DIFF},
     {"kind": "group", "title": "1 command, 1 search", "items": [{**DONE, "version": 1}] * 2},
     {"kind": "changes", "files": [FILE], "diff": DIFF, "runs": ["x runs"], "notes": ["So."]},

@@ -242,11 +242,11 @@ def test_a_terminal_tells_what_a_call_does_while_it_does_it(
     gate = Gate(tmp_path / "gate")
     child = terminal(f"Call('shell', {{'command': ['bash', '-c', {script!r}]}})", repr(table))
     _type_cell(child, "%%agent --approval never --sandbox danger-full-access", "Use the tools.")
-    child.expect("… running shell: bash -c ")
+    child.expect("… running shell: ")
     child.expect("begun\r\n")
     gate.open()
     child.expect("over\r\n")
-    child.expect(r"\[shell\] bash -c .* \(ran, exit code 0\)\r\n")
+    child.expect(r"\[shell\] echo begun; .* \(ran, exit code 0\)\r\n")
     child.expect("a  b\r\n─  ─\r\n1  2\r\n")
     assert "begun" not in child.before
     child.expect(r"In \[2\]: ")

@@ -77,14 +77,13 @@ def _questions(shell: object, host: NotebookHost) -> str:
     queued = f" ({len(host.queued)} answers are queued)" if host.queued else ""
     if not stdin_allowed(shell):
         return (
-            "(a) nobody can be asked: policy answers, a question is denied with a reason" + queued
+            "nobody can be asked: policy answers, a question is denied with a reason" + queued
         )
     if not (is_watched(shell) and host.widgets_work):
-        return "(d) typed in at an input() prompt" + queued
-    rungs = ["(b) widgets with buttons in cells that await"]
-    if host.lab.reach:
-        rungs.append(f"(c) clicks while code holds the main thread, {_REACHES[host.lab.reach]}")
-    return ", ".join([*rungs, "(d) input() elsewhere"]) + queued
+        return "you type the answers at an input() prompt" + queued
+    if not host.lab.reach:
+        return f"{_BUTTONS}; while code runs, you type the answers below the cell" + queued
+    return f"{_BUTTONS}, also while code runs ({_REACHES[host.lab.reach]})" + queued
 
 
 _PYTHON = {
@@ -92,7 +91,8 @@ _PYTHON = {
     "scratch": "scratch: beside this kernel, in the sandbox, with copies of variables",
     "off": "off: the model's Python code is refused (commands may run Python all the same)",
 }
-_REACHES = {"subshell": "on a subshell", "control": "on the control channel"}
+_BUTTONS = "buttons below the cell"
+_REACHES = {"subshell": "by a subshell", "control": "by the control channel"}
 
 
 def _extension(lab: LabLink) -> str:

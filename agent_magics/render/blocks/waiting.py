@@ -49,9 +49,10 @@ class Wait:
         begins = {
             "answered": f"The model answered at attempt {self._attempt}; before that",
             "stopped": f"Stopped before attempt {self._attempt}",
-            "failed": f"Gave up after attempt {self._attempt}",
         }
-        self._update("info", f"{begins[how]}: {self._reason}.")
+        # The error of a failed turn says why, and how often the model was asked.
+        text = "Gave up." if how == "failed" else f"{begins[how]}: {self._reason}."
+        self._update("info", text)
 
     def _update(self, level: str, text: str) -> bool:
         changed = self._item.get("text") != text

@@ -442,7 +442,7 @@ def test_a_wait_is_counted_down_in_whole_seconds():
         (TextDelta(text="Hi"), "The model answered at attempt 3; before that: Cut off."),
         (ReasoningDelta(text="Hm"), "The model answered at attempt 3; before that: Cut off."),
         (TurnAborted(reason="r"), "Stopped before attempt 3: Cut off."),
-        (TurnFailed(error="e"), "Gave up after attempt 3: Cut off."),
+        (TurnFailed(error="e"), "Gave up."),
     ],
 )
 def test_of_several_waits_one_quiet_line_stays(end, says):
@@ -523,6 +523,9 @@ def test_an_event_of_an_unknown_call_is_no_error():
     ("arguments", "title"),
     [
         ('{"command": ["ls", "-la"]}', "ls -la"),
+        ('{"command": ["bash", "-lc", "ls | wc"]}', "ls | wc"),
+        ('{"command": ["python", "-c", "x"]}', "python -c x"),
+        ('{"command": []}', ""),
         ('{"path": "a.py", "limit": 3}', "a.py"),
         ('{"code": "x = 1\\ny = 2"}', "x = 1 … (2 lines)"),
         ('{"month": "2024-03", "n": 1}', 'month="2024-03", n=1'),
