@@ -2,16 +2,21 @@
 
 import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 
 from agent_magics.approval.glob import matches_glob
 from agent_magics.approval.rules_file import DECISIONS, Rule
 from agent_magics.files.beneath import real_path
 
+MOST_ENTRIES = 50_000  # looked at for one rule
+_STRICT = ("prompt", "forbid")
+_ORDER = ("", *DECISIONS)
 _SIGN = re.compile(r"[*?\[]")  # of a glob
 
 
@@ -30,9 +35,65 @@ class ReadRules:
     def decision(self, path: str) -> str:
         """Return "allow", "prompt" or "forbid", and "" where no rule matches `path`.
 
+        A hard link to a file that a rule withholds is withheld as that file is.
+
         Args:
             path: absolute, without symlinks.
         """
+        names = (path, *filter(None, (self.other_name(path),)))
+        return max(map(self._decision_by_name, names), key=_ORDER.index)
+
+    def other_name(self, path: str) -> str:
+        """Return the withheld path of the file of which `path` is another hard link; or ""."""
+        if not self.strict:
+            return ""
+        try:
+            status = os.lstat(self.folder / path)
+        except (OSError, ValueError):
+            return ""
+        return self._linked.get((status.st_dev, status.st_ino), "") if _is_linked(status) else ""
+
+    def entries(self, start: str) -> Iterator[tuple[str, bool]]:
+        """Yield (path, whether a rule withholds it) for `start` and all below; follow no links.
+
+        A folder that a rule withholds is not searched: all in it is withheld with it.
+        """
+        return self._entries(start, self.decision)
+
+    def starts(self) -> list[str]:
+        """Return the folders in which everything that the rules withhold stands."""
+        starts = [real_path(split_pattern(str(e.pattern), self.folder)[0]) for e in self.strict]
+        # Hard links may stand anywhere; where there is none, nothing more is searched.
+        return list(dict.fromkeys([*starts, *([real_path(self.folder)] if self._linked else [])]))
+
+    def _entries(self, start: str, decide: Callable[[str], str]) -> Iterator[tuple[str, bool]]:
+        waiting = [start] if os.path.lexists(start) else []
+        while waiting:
+            path = waiting.pop()
+            is_ruled = decide(path) in _STRICT
+            yield path, is_ruled
+            # Not a folder, not readable, or deleted meanwhile: no entries.
+            if not (is_ruled or Path(path).is_symlink()):
+                with suppress(OSError), os.scandir(path) as entries:
+                    waiting.extend(entry.path for entry in entries)
+
+    @cached_property
+    def _linked(self) -> dict[tuple[int, int], str]:
+        """The withheld files of several names: (device, inode) -> the strictest name."""
+        found: dict[tuple[int, int], str] = {}
+        for rule in self.strict:
+            start = real_path(split_pattern(str(rule.pattern), self.folder)[0])
+            entries = islice(self._entries(start, self._decision_by_name), MOST_ENTRIES)
+            for path in (inner for each, is_ruled in entries if is_ruled for inner in _files(each)):
+                with suppress(OSError):
+                    status = os.lstat(path)
+                    place = (status.st_dev, status.st_ino)
+                    forbidden = self._decision_by_name(path) == "forbid"
+                    if _is_linked(status) and (forbidden or place not in found):
+                        found[place] = path
+        return found
+
+    def _decision_by_name(self, path: str) -> str:
         absolute = os.path.normpath(self.folder / path)
         decisions = (
             rule.decision
@@ -49,10 +110,20 @@ class ReadRules:
         """Tell whether both the content and the name of `path` are hidden from the model."""
         return self.decision(path) == "forbid"
 
-    @property
+    @cached_property
     def strict(self) -> tuple[Rule, ...]:
         """The rules that ask or forbid."""
         return tuple(rule for rule in self.rules if rule.decision != "allow")
+
+
+def _is_linked(status: os.stat_result) -> bool:
+    return status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
+
+
+def _files(path: str) -> Iterator[str]:
+    """Yield `path`, and the files below it where it is a folder."""
+    inside = (f"{parent}/{name}" for parent, _, names in os.walk(path) for name in names)
+    return islice(chain((path,), inside), MOST_ENTRIES)
 
 
 def covers_path(rule: Rule, path: str, folder: Path) -> bool:

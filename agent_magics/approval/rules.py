@@ -157,7 +157,9 @@ class RuleBook:
         if not rules:
             return None
         if isinstance(subject, str):
-            return strictest([rule for rule in rules if self._covers(rule, subject)])
+            other = self.read_rules(agent).other_name(subject) if permission == "read" else ""
+            names = (subject, *([other] if other else []))
+            return strictest([r for r in rules if any(self._covers(r, each) for each in names)])
         everywhere = [rule for rule in rules if rule.pattern == "*"]  # network, every command
         return decide_command(rules, tuple(subject), everywhere, safe)
 

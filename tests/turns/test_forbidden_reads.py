@@ -289,6 +289,28 @@ def test_a_second_name_of_a_secret_is_the_secret(tmp_path, monkeypatch, secret, 
     assert os.path.samefile(file, cwd / place)
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_second_name_of_what_a_rule_forbids_is_forbidden(tmp_path, picture, pattern):
+    place, second = PATTERNS[pattern], "notes/innocent.txt"
+    furnish(tmp_path, place, picture)
+    rule_for(tmp_path, pattern)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "link").unlink()
+    os.link(tmp_path / place, tmp_path / second)
+    (tmp_path / "link").symlink_to(tmp_path / second)
+    tier = shared_launcher().capabilities().tier
+    told = {}
+    with Agent(tools=TOOLS, cwd=tmp_path, on_question=lambda q: "approve") as agent:
+        for case in NAMED:
+            if tier < 2 and case in SANDBOXED:
+                continue
+            given = filled(CALLS[case], tmp_path, second)
+            told[case] = str(agent.call_sync(case.partition(" ")[0], given).content)
+    assert {case: text for case, text in told.items() if SECRET in text} == {}
+    assert os.path.samefile(tmp_path / place, tmp_path / second)
+    assert (tmp_path / second).read_text(encoding="utf-8") == f"{SECRET}\n"
+
+
 def test_a_second_name_that_a_command_makes_shows_no_secret_in_the_diff(tmp_path):
     require("tier 1")
     (tmp_path / ".env").write_text(f"{SECRET}\n", encoding="utf-8")

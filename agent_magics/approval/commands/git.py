@@ -40,7 +40,7 @@ _FORBIDDEN = (
     *("--exclude-per-directory", "--git-path", "--resolve-git-dir", "--parseopt", "--sq-quote"),
 )
 _FORBIDDEN_LETTERS = {"diff": "O", "log": "O", "show": "O", "blame": "S", "ls-files": "X"}
-_SIGNATURE = re.compile(r"%G")  # runs gpg
+_SIGNATURE = re.compile(r"%[-+ ]?G")  # runs gpg
 
 # These change something when a name follows: only their listing options are allowed.
 _LISTING: dict[str, re.Pattern[str]] = {

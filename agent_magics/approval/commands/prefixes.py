@@ -196,7 +196,7 @@ def covers_rest(argv: Words, start: int) -> bool | None:
             only_operands = True
         elif name in known.valued and (equals or name not in known.options):
             at += not equals
-            if _RUNS_GPG in (value or "".join(words[at : at + 1])):
+            if _RUNS_GPG.search(value or "".join(words[at : at + 1])):
                 return False
         elif not _is_option(word, known):
             return False
@@ -204,7 +204,7 @@ def covers_rest(argv: Words, start: int) -> bool | None:
     return True
 
 
-_RUNS_GPG = "%G"  # placeholder in git's formats
+_RUNS_GPG = re.compile(r"%[-+ ]?G")  # placeholder in git's formats
 _COUNT = re.compile(r"-\d{1,6}")
 
 

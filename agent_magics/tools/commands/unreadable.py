@@ -4,20 +4,14 @@ A sandbox takes paths, and rules are patterns: the matching paths are therefore 
 each command.
 """
 
-import os
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-from agent_magics.approval.read_rules import ReadRules, split_pattern
+from agent_magics.approval.read_rules import MOST_ENTRIES, ReadRules
 from agent_magics.dispatch.context import ToolContext
 from agent_magics.exec.launcher.wire import Confinement
-from agent_magics.files.beneath import real_path
 from agent_magics.files.own_places import is_below
 
-_MOST_ENTRIES = 50_000  # looked at for one rule
 _MOST_PLACES = 500  # passed to the sandbox
 
 
@@ -38,12 +32,9 @@ def find_unreadable(rules: ReadRules) -> Unreadable:
     """Look up the files and folders that read rules forbid or ask about."""
     places: dict[str, None] = {}
     is_whole = True
-    for rule in rules.strict:
-        entries = _entries_below(
-            real_path(split_pattern(str(rule.pattern), rules.folder)[0]), rules
-        )
-        seen = list(islice(entries, _MOST_ENTRIES + 1))
-        is_whole = is_whole and len(seen) <= _MOST_ENTRIES
+    for start in rules.starts() if rules.strict else ():
+        seen = list(islice(rules.entries(start), MOST_ENTRIES + 1))
+        is_whole = is_whole and len(seen) <= MOST_ENTRIES
         places.update((path, None) for path, is_ruled in seen if is_ruled)
     return Unreadable(tuple(islice(places, _MOST_PLACES)), is_whole and len(places) <= _MOST_PLACES)
 
@@ -69,19 +60,3 @@ def rules_not_kept(ctx: ToolContext, confinement: Confinement | None) -> str:
         why = "there is more below than is looked up before a command"
     patterns = ", ".join(dict.fromkeys(str(rule.pattern) for rule in rules.strict))
     return f"[Rules about reading {patterns} cannot be kept for commands ({why}). Keep to them.]"
-
-
-def _entries_below(start: str, rules: ReadRules) -> Iterator[tuple[str, bool]]:
-    """Yield (path, whether a rule matches it) for `start` and all below; links are not followed.
-
-    A folder that a rule matches is not searched: all in it is withheld with it.
-    """
-    waiting = [start] if os.path.lexists(start) else []
-    while waiting:
-        path = waiting.pop()
-        is_ruled = rules.decision(path) in ("prompt", "forbid")
-        yield path, is_ruled
-        # Not a folder, not readable, or deleted meanwhile: no entries.
-        if not (is_ruled or Path(path).is_symlink()):
-            with suppress(OSError), os.scandir(path) as entries:
-                waiting.extend(entry.path for entry in entries)
