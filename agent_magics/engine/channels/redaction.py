@@ -116,18 +116,21 @@ def redact(secrets: Sequence[str], value: Any) -> Any:
 
 
 def cut_partial(secrets: Sequence[str], text: str) -> tuple[str, str]:
-    """Split `text` before the beginning of a secret at its end; the second part is "" for none."""
-    partial = max((_partial_length(secret, text) for secret in secrets), default=0)
+    """Split `text` before the beginning of a secret at its end, as it is or encoded; the second
+    part is "" for none.
+    """
+    forms = (form for secret in secrets for form in encodings(secret))
+    partial = max((_partial_length(form, text) for form in forms), default=0)
     return text[: len(text) - partial], text[len(text) - partial :]
 
 
-def _partial_length(secret: str, text: str) -> int:
-    """Return how many characters of `secret` (not all) stand at the end of `text`."""
-    at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
+def _partial_length(form: str, text: str) -> int:
+    """Return how many characters of `form` (not all) stand at the end of `text`."""
+    at = text.find(form[0], max(0, len(text) - len(form) + 1))
     while at >= 0:
-        if secret.startswith(text[at:]):
+        if form.startswith(text[at:]):
             return len(text) - at
-        at = text.find(secret[0], at + 1)
+        at = text.find(form[0], at + 1)
     return 0
 
 

@@ -122,7 +122,15 @@ FOLLOWING = {
 }
 HOSTILE = (
     *("--no-index /etc/shadow /dev/null", "/etc/shadow /dev/null", "-- ../../x /dev/null"),
-    *("--output=x", "-O", "--ext-diff", "--textconv", "--format=%G?", "--pretty %GK"),
+    *(
+        "--output=x",
+        "-O",
+        "--ext-diff",
+        "--textconv",
+        "--format=%G?",
+        "--pretty %GK",
+        "--format=% GS",
+    ),
     *("--config x", "--config=x", "--rcfile=x", "--init-hook=x", "-c x", "--cache-dir /x"),
     *("--pathspec-from-file=x", "../x", "a/../../x", "/x", "~/x", "-X", "--unknown", "-S key x y"),
     *("--output-file x", "--show-signature", "--python x", "--log x", "-r /etc/passwd"),

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magics.engine.channels.redaction import REDACTED, EventRedactor, cut_partial, redact_text
+from agent_magics.engine.channels.redaction import (
+    REDACTED,
+    EventRedactor,
+    cut_partial,
+    encodings,
+    redact_text,
+)
 from agent_magics.protocol.events import (
     ExecCommandEnd,
     ExecCommandOutputDelta,
@@ -28,7 +34,15 @@ def printed(events):
 
 @pytest.mark.parametrize(
     ("text", "begun"),
-    [("", ""), ("a", ""), ("a s", "s"), ("sk", "sk"), (KEY[:-1], KEY[:-1]), ("ss", "s"), (KEY, "")],
+    [
+        ("", ""),
+        ("a", ""),
+        ("a s", "s"),
+        ("sk", "sk"),
+        (KEY[:-1], KEY[:-1]),
+        ("ss", "s"),
+        (f"{KEY}.", ""),
+    ],
 )
 def test_the_beginning_of_a_secret_is_cut_off(text, begun):
     shown, held = cut_partial((KEY,), text)
@@ -75,6 +89,15 @@ def test_a_secret_in_two_pieces_is_taken_out(at):
     assert printed(events) == f"a {REDACTED} b"
 
 
+@pytest.mark.parametrize("form", [form for form in encodings(KEY) if form != KEY])
+def test_an_encoded_secret_in_two_pieces_is_taken_out(form):
+    for at in range(1, len(form)):
+        redactor = EventRedactor((KEY,))
+        events = redactor.clean(TextDelta, {"text": f"a {form[:at]}"})
+        events += redactor.clean(TextDelta, {"text": f"{form[at:]} b"})
+        assert "".join(fields["text"] for _, fields in events) == f"a {REDACTED} b"
+
+
 @pytest.mark.parametrize(
     ("end", "fields"),
     [
@@ -113,9 +136,9 @@ def test_what_the_model_says_is_held_back_until_it_has_said_it(end, fields):
 def test_two_streams_do_not_make_a_secret_together():
     redactor = EventRedactor((KEY,))
     one = {"call_id": "c", "stream": "stdout", "text": KEY[:5]}
-    two = {"call_id": "c", "stream": "stderr", "text": KEY[5:]}
+    two = {"call_id": "c", "stream": "stderr", "text": f"{KEY[5:]}."}
     assert redactor.clean(ExecCommandOutputDelta, one) == []
-    assert printed(redactor.clean(ExecCommandOutputDelta, two)) == KEY[5:]
+    assert printed(redactor.clean(ExecCommandOutputDelta, two)) == f"{KEY[5:]}."
 
 
 @given(st.lists(st.text("abc", max_size=12), max_size=12), st.sampled_from(["abcabcab", "aaaa"]))
