@@ -129,7 +129,7 @@ HOSTILE = (
         "--textconv",
         "--format=%G?",
         "--pretty %GK",
-        "--format=% GS",
+        "--format=%-GS",
     ),
     *("--config x", "--config=x", "--rcfile=x", "--init-hook=x", "-c x", "--cache-dir /x"),
     *("--pathspec-from-file=x", "../x", "a/../../x", "/x", "~/x", "-X", "--unknown", "-S key x y"),
